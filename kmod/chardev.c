@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* /dev/godwit: checks what user space says, and turns each call into a job of its session. */
+#include <linux/capability.h>
+#include <linux/file.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "internal.h"
+
+/* Each RAM file's bitmap has its own window of the session file's offsets. */
+#define WINDOW_SHIFT	40
+
+static int godwit_open(struct inode *inode, struct file *file)
+{
+	struct godwit_session *s;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	s = godwit_session_new();
+	if (!s)
+		return -ENOMEM;
+	file->private_data = s;
+	return nonseekable_open(inode, file);
+}
+
+static int godwit_release(struct inode *inode, struct file *file)
+{
+	struct godwit_session *s = file->private_data;
+
+	/* Only queues: whoever closes, or is killed, does not wait for the log to go off. */
+	godwit_session_retire(s, godwit_retire_delay_ms());
+	godwit_session_put(s);
+	return 0;
+}
+
+static int godwit_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct godwit_session *s = file->private_data;
+	unsigned long index = vma->vm_pgoff >> (WINDOW_SHIFT - PAGE_SHIFT);
+	unsigned long pgoff = vma->vm_pgoff & (BIT(WINDOW_SHIFT - PAGE_SHIFT) - 1);
+	struct godwit_ram *ram;
+
+	if (!(vma->vm_flags & VM_SHARED) || pgoff || index >= GODWIT_RAM_MAX)
+		return -EINVAL;
+	/*
+	 * Without session->lock, which is held across calls into KVM while mmap_lock is held here. RAM
+	 * files are only ever added, and freed with the session, which this VMA's file keeps.
+	 */
+	ram = smp_load_acquire(&s->rams[index]);	/* pairs with add_ram() */
+	if (!ram)
+		return -EINVAL;
+	return remap_vmalloc_range(vma, ram->dirty, 0);	/* refuses what is longer than the area */
+}
+
+static int add_ram(struct godwit_session *s, struct godwit_ram *ram)
+{
+	unsigned int i;
+
+	if (s->state == GODWIT_RETIRED)
+		return -EOWNERDEAD;
+	if (s->state == GODWIT_STARTED)
+		return -EBUSY;
+	for (i = 0; i < s->nr_rams; i++)
+		if (s->rams[i]->mapping == ram->mapping)
+			return -EEXIST;
+	if (i == GODWIT_RAM_MAX)
+		return -ENOSPC;
+	smp_store_release(&s->rams[i], ram);		/* pairs with godwit_mmap() */
+	return s->nr_rams++;
+}
+
+static long ioctl_add_ram(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_add_ram a;
+	struct godwit_ram *ram;
+	struct file *file;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags)
+		return -EINVAL;
+	file = fget(a.fd);
+	if (!file)
+		return -EBADF;
+	ram = godwit_ram_new(file);
+	fput(file);
+	if (IS_ERR(ram))
+		return PTR_ERR(ram);
+	r = mutex_lock_killable(&s->lock);
+	if (!r) {
+		r = add_ram(s, ram);
+		mutex_unlock(&s->lock);
+	}
+	if (r < 0) {
+		godwit_ram_free(ram);
+		return r;
+	}
+	a.index = r;
+	a.page_shift = ram->page_shift;
+	a.npages = ram->npages;
+	a.map_offset = (u64)r << WINDOW_SHIFT;
+	a.map_bytes = PAGE_ALIGN(ram->words * sizeof(long));
+	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
+}
+
+static long ioctl_attach(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_attach a;
+	struct file *vm_file;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags)
+		return -EINVAL;
+	vm_file = fget(a.vm_fd);
+	if (!vm_file)
+		return -EBADF;
+	r = godwit_session_attach(s, &a, vm_file);
+	fput(vm_file);
+	if (r)
+		return r;
+	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
+}
+
+static long ioctl_start(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_start a;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags)
+		return -EINVAL;
+	r = godwit_session_run(s, godwit_job_start, &a, sizeof(a));
+	if (r)
+		return r;
+	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
+}
+
+static long ioctl_harvest(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_harvest a;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags & ~GODWIT_HARVEST_CLEAR)
+		return -EINVAL;
+	r = godwit_session_run(s, godwit_job_harvest, &a, sizeof(a));
+	if (r)
+		return r;
+	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
+}
+
+/* Returns the RAM file that the range lies in. */
+static struct godwit_ram *check_range(struct godwit_session *s, const struct godwit_range *a)
+{
+	struct godwit_ram *ram;
+
+	if (a->flags || a->ram >= GODWIT_RAM_MAX)
+		return ERR_PTR(-EINVAL);
+	ram = smp_load_acquire(&s->rams[a->ram]);	/* pairs with add_ram() */
+	if (!ram || a->first_page > ram->npages || a->npages > ram->npages - a->first_page)
+		return ERR_PTR(-EINVAL);
+	return ram;
+}
+
+static long ioctl_clear(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_range a;
+	struct godwit_ram *ram;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	ram = check_range(s, &a);
+	if (IS_ERR(ram))
+		return PTR_ERR(ram);
+	return godwit_session_run(s, godwit_job_clear, &a, sizeof(a));
+}
+
+static long ioctl_next_data(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_range a;
+	struct godwit_ram *ram;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	ram = check_range(s, &a);
+	if (IS_ERR(ram))
+		return PTR_ERR(ram);
+	r = mutex_lock_killable(&s->lock);
+	if (r)
+		return r;
+	r = ram->file ? godwit_ram_next_data(ram, &a) : -EOWNERDEAD;
+	mutex_unlock(&s->lock);
+	if (r)
+		return r;
+	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
+}
+
+static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct godwit_session *s = file->private_data;
+	void __user *uarg = (void __user *)arg;
+
+	/* A descriptor that was passed on does not pass on the right to use it. */
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	switch (cmd) {
+	case GODWIT_ATTACH:
+		return ioctl_attach(s, uarg);
+	case GODWIT_ADD_RAM:
+		return ioctl_add_ram(s, uarg);
+	case GODWIT_START:
+		return ioctl_start(s, uarg);
+	case GODWIT_HARVEST:
+		return ioctl_harvest(s, uarg);
+	case GODWIT_CLEAR:
+		return ioctl_clear(s, uarg);
+	case GODWIT_NEXT_DATA:
+		return ioctl_next_data(s, uarg);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static const struct file_operations godwit_fops = {
+	.owner = THIS_MODULE,
+	.open = godwit_open,
+	.release = godwit_release,
+	.unlocked_ioctl = godwit_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = godwit_mmap,
+};
+
+static struct miscdevice godwit_misc = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "godwit",
+	.fops = &godwit_fops,
+	.groups = godwit_sysfs_groups,
+	.mode = 0600,
+};
+
+int godwit_chardev_init(void)
+{
+	return misc_register(&godwit_misc);
+}
+
+void godwit_chardev_exit(void)
+{
+	misc_deregister(&godwit_misc);
+}

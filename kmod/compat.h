@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What older kernels lack. The code is written for the newest one; this is the only place that asks for a version. */
+#ifndef GODWIT_COMPAT_H
+#define GODWIT_COMPAT_H
+
+#include <linux/hugetlb.h>
+#include <linux/kvm_host.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/version.h>
+
+/* 6.8 made the number of KVM address spaces a property of the VM. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
+#define kvm_arch_nr_memslot_as_ids(kvm)	KVM_ADDRESS_SPACE_NUM
+#define kvm_arch_has_private_mem(kvm)	false
+#endif
+
+/* Until 6.7 a hugetlbfs file's page cache was indexed in huge pages. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+static inline unsigned int godwit_hugetlb_index_shift(unsigned int page_shift)
+{
+	return page_shift - PAGE_SHIFT;
+}
+
+static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
+{
+	pgoff_t index = folio->index;
+
+	if (folio_test_hugetlb(folio))
+		index <<= folio_order(folio);
+	return index + folio_page_idx(folio, page);
+}
+#else
+static inline unsigned int godwit_hugetlb_index_shift(unsigned int page_shift)
+{
+	return 0;
+}
+
+static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
+{
+	return folio->index + folio_page_idx(folio, page);
+}
+#endif
+
+#endif /* GODWIT_COMPAT_H */

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Types and prototypes, by owning file.
+ *
+ * Locks, outermost first; nothing takes an earlier one while it holds a later one:
+ *
+ *	lock			protects
+ *	----			--------
+ *	session->lock		everything in a session that is not listed below; held by the
+ *				job or the retirement that runs, so KVM's and mm's own locks
+ *				(slots_lock, mmap_lock, i_mmap_rwsem, page table locks) come inside
+ *	godwit_sessions_lock	the list of sessions, session->kvm, session->retiring
+ *	block_lock		the list of tracked page caches (writers; readers use RCU)
+ *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
+ *				MMU notifier callbacks
+ *
+ * ram->pending has no lock: bits are set atomically from any context and taken with xchg.
+ * ram->dirty has none either: only a harvest sets bits, and its caller promised (uapi) to keep
+ * its own hands off meanwhile; if it lies it harms its own bitmap only.
+ */
+#ifndef GODWIT_INTERNAL_H
+#define GODWIT_INTERNAL_H
+
+#include <linux/completion.h>
+#include <linux/fs.h>
+#include <linux/godwit.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+struct kvm;
+struct kvm_memory_slot;
+
+/**
+ * struct godwit_ram - a RAM file
+ * @file: keeps the page cache; dropped when the session retires, so that an exiting VMM frees its memory
+ * @mapping: the page cache: the key by which writers are recognized. Compared only, never followed, once
+ *	@file is gone
+ * @npages: 4 KiB pages in the file when it was added
+ * @page_shift: of the file system's native page
+ * @words: unsigned longs in each bitmap
+ * @dirty: what the helper maps: 1 bit a page
+ * @pending: what the rows that are told of writes have noted since the last harvest: 1 bit a page
+ * @noted: per row, how many bits of @pending were newly set since the last harvest
+ * @node: in block.c's list
+ */
+struct godwit_ram {
+	struct file *file;
+	struct address_space *mapping;
+	u64 npages;
+	unsigned int page_shift;
+	unsigned long words;
+	unsigned long *dirty;
+	unsigned long *pending;
+	atomic64_t noted[GODWIT_ROWS];
+	struct list_head node;
+};
+
+/**
+ * struct godwit_slot - a memslot that shows at least one page of our RAM files
+ * @as_id: KVM address space (1 is SMM's view on x86)
+ * @id: slot number in it
+ * @flags: what KVM has now
+ * @given: @flags as found first: what retirement gives back
+ * @identity: distinguishes the slot from a later one with the same numbers (see slots.c)
+ */
+struct godwit_slot {
+	u32 as_id;
+	u32 id;
+	u32 flags;
+	u32 given;
+	u64 base_gfn;
+	u64 npages;
+	u64 hva;
+	const void *identity;
+};
+
+/**
+ * struct godwit_piece - a stretch of a memslot that shows a stretch of a RAM file
+ * @slot: index in godwit_view.slots
+ * @ram: index in session->rams
+ * @first: first page, in the slot
+ * @pgoff: the same page, in the file
+ */
+struct godwit_piece {
+	u32 slot;
+	u32 ram;
+	u64 first;
+	u64 npages;
+	u64 pgoff;
+};
+
+/* The memslots as they were at one moment. */
+struct godwit_view {
+	struct godwit_slot *slots;
+	struct godwit_piece *pieces;
+	unsigned int nr_slots;
+	unsigned int nr_pieces;
+	u64 generation;		/* KVM's memslot generations, summed over the address spaces */
+};
+
+/* NEW -> ATTACHED (VM named) -> STARTED (log and ledger on) -> RETIRED (all given back, or the VM died). */
+enum godwit_state {
+	GODWIT_NEW,
+	GODWIT_ATTACHED,
+	GODWIT_STARTED,
+	GODWIT_RETIRED,
+};
+
+/**
+ * struct godwit_session - one open /dev/godwit
+ * @refs: the open file, each job, and the list (until retired) hold one each
+ * @vm_gone: the VM's mm is being torn down: nothing to give back
+ * @retiring: retirement was asked for (protected by godwit_sessions_lock)
+ * @hurry: somebody waits for the VM: no pauses
+ * @tracked: block.c knows the RAM files
+ * @vm_file: keeps the VM's struct kvm
+ * @mm: the VM's mm, by mmgrab: never keeps its memory
+ * @changes: how often the view or the mappings changed since START
+ */
+struct godwit_session {
+	struct kref refs;
+	struct list_head node;
+	struct mutex lock;	/* see the table above */
+	enum godwit_state state;
+	bool vm_gone;
+	bool retiring;
+	bool hurry;
+	bool tracked;
+	struct file *vm_file;
+	struct kvm *kvm;
+	struct mm_struct *mm;
+	struct godwit_ram *rams[GODWIT_RAM_MAX];
+	unsigned int nr_rams;
+	struct godwit_view view;
+	struct list_head watches;
+	unsigned int nr_spans;
+	u32 changes;
+	u64 generation;
+	struct delayed_work retire;
+};
+
+/* main.c */
+extern struct workqueue_struct *godwit_wq;
+/* Test hook: bit n switches row n of the ledger off. Root only; pages will be missed. */
+bool godwit_row_on(enum godwit_row row);
+
+/* chardev.c */
+int godwit_chardev_init(void);
+void godwit_chardev_exit(void);
+
+/* session.c */
+extern struct mutex godwit_sessions_lock;
+struct godwit_session *godwit_session_new(void);
+void godwit_session_get(struct godwit_session *s);
+void godwit_session_put(struct godwit_session *s);
+typedef int (*godwit_job_fn)(struct godwit_session *s, void *arg);
+int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes);
+int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, struct file *vm_file);
+void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms);
+void godwit_session_retired(struct godwit_session *s);
+void godwit_sessions_drain(void);
+void godwit_session_pause(struct godwit_session *s, unsigned int ms);
+
+/* ram.c */
+struct godwit_ram *godwit_ram_new(struct file *file);
+void godwit_ram_free(struct godwit_ram *ram);
+void godwit_ram_drop_file(struct godwit_ram *ram);
+u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages);
+int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range);
+
+/* kvm_ioctl.c */
+bool godwit_is_kvm_vm(struct file *file);
+int godwit_borrow_mm(struct godwit_session *s);
+void godwit_return_mm(struct godwit_session *s);
+
+/**
+ * struct godwit_scratch - a few pages of the VM's own mm, for the arguments of an ioctl
+ * @uaddr: where; private anonymous memory, there only while a job runs
+ *
+ * Nothing is ever read back from it: a VMM that writes there changes what KVM does to its own VM.
+ */
+struct godwit_scratch {
+	unsigned long uaddr;
+};
+
+#define GODWIT_CLEAR_PAGES	(1UL << 18)	/* 4 KiB pages in one KVM_CLEAR_DIRTY_LOG: 1 GiB */
+
+int godwit_scratch_map(struct godwit_scratch *sc);
+void godwit_scratch_unmap(struct godwit_scratch *sc);
+int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
+			  u32 flags, u64 npages);
+int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
+		     u64 first, u64 npages, const unsigned long *bits);
+
+/* slots.c */
+int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u64 *changed_pages);
+const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const struct godwit_slot *slot);
+int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags);
+void godwit_view_free(struct godwit_view *v);
+unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged);
+
+/* harvest.c: jobs, run under session->lock */
+int godwit_job_start(struct godwit_session *s, void *arg);
+int godwit_job_harvest(struct godwit_session *s, void *arg);
+int godwit_job_clear(struct godwit_session *s, void *arg);
+
+/* ledger.c */
+void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);
+void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages);
+
+/* mapping.c */
+int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages);
+
+/* watch.c */
+/**
+ * struct godwit_span - a stretch of an mm that maps a stretch of a RAM file
+ * @start: user address
+ * @end: user address, exclusive
+ * @pgoff: page of the file at @start
+ */
+struct godwit_span {
+	struct list_head node;
+	struct godwit_ram *ram;
+	unsigned long start;
+	unsigned long end;
+	u64 pgoff;
+};
+
+int godwit_watch_vm(struct godwit_session *s);
+bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
+int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
+void godwit_watch_in_flight(struct godwit_session *s);
+void godwit_watch_free(struct godwit_session *s);
+
+/* block.c */
+int godwit_block_track(struct godwit_session *s);
+void godwit_block_untrack(struct godwit_session *s);
+
+/* retire.c */
+void godwit_retire_work(struct work_struct *work);
+
+/* sysfs.c */
+extern const struct attribute_group *godwit_sysfs_groups[];
+unsigned int godwit_retire_delay_ms(void);
+unsigned int godwit_retire_pause_ms(void);
+
+#endif /* GODWIT_INTERNAL_H */

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KVM's own VM ioctls, on a VM that belongs to somebody else.
+ *
+ * KVM serves a VM descriptor only to tasks whose mm created the VM. A kernel thread that borrows that mm
+ * passes, and may then use the documented, stable ABI rather than KVM's inner functions, whose exports
+ * come and go. The arguments have to lie in the borrowed mm: a few anonymous pages, mapped for the time
+ * of a job. They are charged to the VMM and vanish with it; a fork at that moment copies them into the
+ * child, where they are harmless.
+ */
+#include <linux/kvm_host.h>
+#include <linux/kthread.h>
+#include <linux/magic.h>
+#include <linux/mman.h>
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+
+#define ARG_BYTES	PAGE_SIZE	/* the ioctl's struct; the bitmap of CLEAR follows */
+#define SCRATCH_BYTES	(ARG_BYTES + GODWIT_CLEAR_PAGES / BITS_PER_BYTE)
+
+/*
+ * Anonymous inodes are named by the kernel code that makes them, never by user space, and kvm-vm is
+ * KVM's; the owner of its functions is one of KVM's modules, or nobody when KVM is built in.
+ */
+bool godwit_is_kvm_vm(struct file *file)
+{
+	const struct module *owner = file->f_op->owner;
+
+	return file_inode(file)->i_sb->s_magic == ANON_INODE_FS_MAGIC &&
+	       !strcmp(file->f_path.dentry->d_name.name, "kvm-vm") &&
+	       (!owner || !strncmp(owner->name, "kvm", 3)) && file->f_op->unlocked_ioctl && file->private_data;
+}
+
+/* Only in a workqueue's thread. -EOWNERDEAD: the VMM is exiting. */
+int godwit_borrow_mm(struct godwit_session *s)
+{
+	if (READ_ONCE(s->vm_gone) || !mmget_not_zero(s->mm))
+		return -EOWNERDEAD;
+	kthread_use_mm(s->mm);
+	return 0;
+}
+
+void godwit_return_mm(struct godwit_session *s)
+{
+	kthread_unuse_mm(s->mm);
+	/* May be the last one: then the VMM's memory is freed here, not in an innocent's context. */
+	mmput(s->mm);
+}
+
+int godwit_scratch_map(struct godwit_scratch *sc)
+{
+	unsigned long uaddr = vm_mmap(NULL, 0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+
+	if (IS_ERR_VALUE(uaddr))
+		return (long)uaddr;
+	sc->uaddr = uaddr;
+	return 0;
+}
+
+void godwit_scratch_unmap(struct godwit_scratch *sc)
+{
+	vm_munmap(sc->uaddr, SCRATCH_BYTES);
+}
+
+static int vm_ioctl(struct godwit_session *s, struct godwit_scratch *sc, unsigned int cmd, const void *arg,
+		    size_t bytes)
+{
+	if (copy_to_user((void __user *)sc->uaddr, arg, bytes))
+		return -ENOMEM;		/* the VMM's memory cgroup is full, or it unmapped the page */
+	return s->vm_file->f_op->unlocked_ioctl(s->vm_file, cmd, sc->uaddr);
+}
+
+/* npages 0 deletes the slot. */
+int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
+			  u32 flags, u64 npages)
+{
+	struct kvm_userspace_memory_region region = {
+		.slot = slot->as_id << 16 | slot->id,
+		.flags = flags,
+		.guest_phys_addr = slot->base_gfn << PAGE_SHIFT,
+		.memory_size = npages << PAGE_SHIFT,
+		.userspace_addr = slot->hva,
+	};
+
+	return vm_ioctl(s, sc, KVM_SET_USER_MEMORY_REGION, &region, sizeof(region));
+}
+
+/**
+ * godwit_kvm_clear() - forget and re-arm pages of a slot
+ * @first: in the slot, a multiple of 64
+ * @npages: at most GODWIT_CLEAR_PAGES; a multiple of 64, or up to the slot's end
+ * @bits: those to clear; bit 0 is @first
+ */
+int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot, u64 first,
+		     u64 npages, const unsigned long *bits)
+{
+	void __user *ubits = (void __user *)(sc->uaddr + ARG_BYTES);
+	struct kvm_clear_dirty_log log = {
+		.slot = slot->as_id << 16 | slot->id,
+		.num_pages = npages,
+		.first_page = first,
+		.dirty_bitmap = ubits,
+	};
+
+	if (copy_to_user(ubits, bits, BITS_TO_LONGS(npages) * sizeof(long)))
+		return -ENOMEM;
+	return vm_ioctl(s, sc, KVM_CLEAR_DIRTY_LOG, &log, sizeof(log));
+}

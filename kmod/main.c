@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * godwit: a companion to KVM for live migration.
+ *
+ * It answers one question (which pages of a VM's RAM files changed since I asked last, whoever wrote
+ * them?) and keeps one promise (however a session ends, the VM gets back the memslot flags it had).
+ * The contract is in uapi/linux/godwit.h, the argument why no write is missed in harvest.c.
+ */
+#include <linux/module.h>
+
+#include "internal.h"
+
+struct workqueue_struct *godwit_wq;
+
+static unsigned int unsafe_rows_off;
+module_param(unsafe_rows_off, uint, 0600);
+MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off; pages WILL be missed");
+
+bool godwit_row_on(enum godwit_row row)
+{
+	return !(READ_ONCE(unsafe_rows_off) & BIT(row));
+}
+
+static int __init godwit_init(void)
+{
+	int r;
+
+	/* Unbound: a job may wait long for a VMM's locks and must not hold up anybody else's work. */
+	godwit_wq = alloc_workqueue("godwit", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (!godwit_wq)
+		return -ENOMEM;
+	r = godwit_chardev_init();
+	if (r)
+		destroy_workqueue(godwit_wq);
+	return r;
+}
+
+static void __exit godwit_exit(void)
+{
+	godwit_chardev_exit();
+	/* No file is open, so no new job; sessions that still retire are hurried and waited for. */
+	godwit_sessions_drain();
+	destroy_workqueue(godwit_wq);
+	/* mmu_notifier_unregister() and the probes of block.c have waited for their own readers. */
+}
+
+module_init(godwit_init);
+module_exit(godwit_exit);
+MODULE_LICENSE("GPL");
+MODULE_AUTHOR("The Godwit authors");
+MODULE_DESCRIPTION("Dirty page harvesting for live migration of KVM guests");
+MODULE_VERSION("0.1.0");

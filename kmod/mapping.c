@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Ledger row "mapping": stores through user mappings of the RAM file, in whatever process, seen by the
+ * dirty bit that the CPU sets in the page table entry.
+ *
+ * The sweep walks every shared, writable mapping of the file and takes the dirty bits:
+ *
+ *	- i_mmap_rwsem, held for reading, keeps the VMAs in the tree and their page tables from being freed;
+ *	  the lock of the table's page (pmd_lock, and the lock of the page of entries) keeps it from being
+ *	  split, collapsed or unshared under us.
+ *	- The folio is marked dirty before its entry is cleaned: the entry may be the only place that knows,
+ *	  and reclaim throws away what nobody calls dirty.
+ *	- The entry is cleaned behind the CPUs' backs, so all TLBs are flushed before anything is reported: a
+ *	  CPU that holds the translation as dirty would write on without setting the bit again.
+ *	- No MMU notifier runs: KVM keeps its mappings, and the guest feels nothing.
+ */
+#include <linux/hugetlb.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/rbtree.h>
+#include <linux/sched/mm.h>
+#include <linux/smp.h>
+#include <asm/invpcid.h>
+
+#include "compat.h"
+#include "internal.h"
+
+#define NEWS_MAX	16
+
+/* A mapping that is not watched yet, found while i_mmap_rwsem forbids to allocate. */
+struct news {
+	struct mm_struct *mm;	/* by mmgrab */
+	struct godwit_span span;
+};
+
+struct sweep {
+	struct godwit_session *s;
+	struct godwit_ram *ram;
+	bool discard;
+	u64 pages;
+	struct news news[NEWS_MAX];
+	unsigned int nr_news;
+	bool overflow;		/* more unknown mappings than NEWS_MAX: sweep again */
+};
+
+static void flush_cpu(void *unused)
+{
+	unsigned long flags, cr4;
+
+	if (boot_cpu_has(X86_FEATURE_INVPCID)) {
+		invpcid_flush_all();
+		return;
+	}
+	/* Any change of CR4.PGE drops all translations, of all PCIDs, the global ones too. */
+	local_irq_save(flags);
+	asm volatile("mov %%cr4, %0" : "=r" (cr4) : : "memory");
+	asm volatile("mov %0, %%cr4" : : "r" (cr4 ^ X86_CR4_PGE) : "memory");
+	asm volatile("mov %0, %%cr4" : : "r" (cr4) : "memory");
+	local_irq_restore(flags);
+}
+
+/* Takes the dirty bit of one entry, of whatever size; the page table lock is held. */
+static bool take_dirty(unsigned long *entry, struct page *page)
+{
+	struct folio *folio;
+
+	if (!(READ_ONCE(*entry) & _PAGE_DIRTY))
+		return false;
+	folio = page_folio(page);
+	if (!folio_test_dirty(folio))
+		folio_mark_dirty(folio);
+	return test_and_clear_bit(_PAGE_BIT_DIRTY, entry);
+}
+
+static void report(struct sweep *sw, struct vm_area_struct *vma, unsigned long addr, unsigned long bytes)
+{
+	if (!sw->discard)
+		sw->pages += godwit_ram_mark(sw->ram, vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT),
+					     bytes >> PAGE_SHIFT);
+}
+
+static void sweep_ptes(struct sweep *sw, struct vm_area_struct *vma, pmd_t *pmd, unsigned long addr, unsigned long end)
+{
+	pte_t *pte = (pte_t *)pmd_page_vaddr(*pmd) + pte_index(addr);
+
+	for (; addr < end; addr += PAGE_SIZE, pte++) {
+		pte_t entry = READ_ONCE(*pte);
+
+		if (!pte_present(entry) || pte_special(entry))
+			continue;
+		if (take_dirty((unsigned long *)pte, pte_page(entry)))
+			report(sw, vma, addr, PAGE_SIZE);
+	}
+}
+
+/* The entries of a PMD that is a table. Its lock is held; the entries' lock may be the same one. */
+static void sweep_table(struct sweep *sw, struct vm_area_struct *vma, pmd_t *pmd, unsigned long addr,
+			unsigned long end, spinlock_t *pmd_ptl)
+{
+	spinlock_t *ptl = pte_lockptr(vma->vm_mm, pmd);
+
+	if (ptl == pmd_ptl) {
+		sweep_ptes(sw, vma, pmd, addr, end);
+		return;
+	}
+	spin_lock_nested(ptl, SINGLE_DEPTH_NESTING);
+	sweep_ptes(sw, vma, pmd, addr, end);
+	spin_unlock(ptl);
+}
+
+/* One PMD's worth of addresses, [addr, end). */
+static void sweep_pmd(struct sweep *sw, struct vm_area_struct *vma, pmd_t *pmd, unsigned long addr, unsigned long end)
+{
+	spinlock_t *ptl = pmd_lock(vma->vm_mm, pmd);
+
+	if (!pmd_none(*pmd) && pmd_present(*pmd)) {
+		if (!pmd_leaf(*pmd))
+			sweep_table(sw, vma, pmd, addr, end, ptl);
+		else if (take_dirty((unsigned long *)pmd, pmd_page(*pmd)))
+			report(sw, vma, addr, end - addr);
+	}
+	spin_unlock(ptl);
+}
+
+/* A 1 GiB hugetlbfs page. */
+static void sweep_pud_leaf(struct sweep *sw, struct vm_area_struct *vma, pud_t *pud, unsigned long addr,
+			   unsigned long end)
+{
+	spinlock_t *ptl = &vma->vm_mm->page_table_lock;
+
+	spin_lock(ptl);
+	if (pud_present(*pud) && pud_leaf(*pud) && take_dirty((unsigned long *)pud, pud_page(*pud)))
+		report(sw, vma, addr, end - addr);
+	spin_unlock(ptl);
+}
+
+static void sweep_vma(struct sweep *sw, struct vm_area_struct *vma)
+{
+	unsigned long addr, next;
+
+	for (addr = vma->vm_start; addr < vma->vm_end; addr = next) {
+		pgd_t *pgd = pgd_offset(vma->vm_mm, addr);
+		p4d_t *p4d;
+		pud_t *pud;
+
+		cond_resched();
+		/* pgd_addr_end() and its kin: no overflow at the top, never beyond the VMA. */
+		next = pgd_addr_end(addr, vma->vm_end);
+		if (pgd_none(*pgd))
+			continue;
+		next = p4d_addr_end(addr, vma->vm_end);
+		p4d = p4d_offset(pgd, addr);
+		if (p4d_none(*p4d))
+			continue;
+		next = pud_addr_end(addr, vma->vm_end);
+		pud = pud_offset(p4d, addr);
+		if (pud_none(*pud) || !pud_present(*pud))
+			continue;
+		if (pud_leaf(*pud)) {
+			sweep_pud_leaf(sw, vma, pud, addr, next);
+			continue;
+		}
+		next = pmd_addr_end(addr, vma->vm_end);
+		sweep_pmd(sw, vma, pmd_offset(pud, addr), addr, next);
+	}
+}
+
+static void note_news(struct sweep *sw, struct vm_area_struct *vma)
+{
+	struct news *news = &sw->news[sw->nr_news];
+	struct godwit_span span = {
+		.ram = sw->ram,
+		.start = vma->vm_start,
+		.end = vma->vm_end,
+		.pgoff = vma->vm_pgoff,
+	};
+
+	if (godwit_watch_knows(sw->s, vma->vm_mm, &span))
+		return;
+	if (sw->nr_news == NEWS_MAX) {
+		sw->overflow = true;
+		return;
+	}
+	mmgrab(vma->vm_mm);
+	news->mm = vma->vm_mm;
+	news->span = span;
+	sw->nr_news++;
+}
+
+static void sweep_file(struct sweep *sw)
+{
+	struct address_space *mapping = sw->ram->mapping;
+	struct rb_node *node;
+
+	i_mmap_lock_read(mapping);
+	for (node = rb_first_cached(&mapping->i_mmap); node; node = rb_next(node)) {
+		struct vm_area_struct *vma = rb_entry(node, struct vm_area_struct, shared.rb);
+
+		/* A private mapping's dirty pages are its own; a read-only descriptor's mapping never writes. */
+		if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) != (VM_SHARED | VM_MAYWRITE))
+			continue;
+		note_news(sw, vma);
+		if (godwit_row_on(GODWIT_ROW_MAPPING))
+			sweep_vma(sw, vma);
+	}
+	i_mmap_unlock_read(mapping);
+}
+
+/*
+ * A mapping that appeared since the last sweep: from now on it is watched. What was written through it,
+ * and unmapped, before that is not known, so all of it counts as written.
+ */
+static int welcome(struct sweep *sw, u64 *changed)
+{
+	unsigned int i;
+	int r = 0, err;
+
+	for (i = 0; i < sw->nr_news; i++) {
+		struct news *news = &sw->news[i];
+
+		err = godwit_watch_add(sw->s, news->mm, &news->span);
+		mmdrop(news->mm);
+		if (err && !r)
+			r = err;
+		if (sw->discard)
+			continue;
+		sw->s->changes++;
+		*changed += godwit_ram_mark(sw->ram, news->span.pgoff,
+					    (news->span.end - news->span.start) >> PAGE_SHIFT);
+	}
+	return r;
+}
+
+/**
+ * godwit_mapping_sweep() - take the dirty bits of all mappings of all RAM files
+ * @discard: only clean them: what they say is of no interest
+ * @pages: per row; MAPPING and CHANGE are added to
+ *
+ * Context: a job. Flushes the TLBs of all CPUs before it returns. Return: 0, -ENOMEM, -ENOSPC (more
+ * mappings than can be watched); all that was found is marked in any case.
+ */
+int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
+{
+	struct sweep *sw = kzalloc(sizeof(*sw), GFP_KERNEL);
+	unsigned int i;
+	int r = 0;
+
+	if (!sw)
+		return -ENOMEM;
+	sw->s = s;
+	sw->discard = discard;
+	for (i = 0; i < s->nr_rams && !r; i++) {
+		sw->ram = s->rams[i];
+		do {
+			sw->nr_news = 0;
+			sw->overflow = false;
+			sweep_file(sw);
+			r = welcome(sw, &pages[GODWIT_ROW_CHANGE]);
+		} while (!r && sw->overflow);
+	}
+	on_each_cpu(flush_cpu, NULL, 1);
+	pages[GODWIT_ROW_MAPPING] += sw->pages;
+	kfree(sw);
+	return r;
+}

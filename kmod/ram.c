@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A RAM file, and the two bitmaps that are kept of it: 2 bits a page. */
+#include <linux/magic.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "compat.h"
+#include "internal.h"
+
+struct godwit_ram *godwit_ram_new(struct file *file)
+{
+	struct inode *inode = file->f_mapping->host;
+	struct godwit_ram *ram;
+	size_t bytes;
+
+	if (!S_ISREG(inode->i_mode))
+		return ERR_PTR(-EMEDIUMTYPE);
+	if (inode->i_sb->s_magic != TMPFS_MAGIC && inode->i_sb->s_magic != HUGETLBFS_MAGIC)
+		return ERR_PTR(-EMEDIUMTYPE);
+
+	ram = kzalloc(sizeof(*ram), GFP_KERNEL);
+	if (!ram)
+		return ERR_PTR(-ENOMEM);
+	INIT_LIST_HEAD(&ram->node);
+	ram->npages = i_size_read(inode) >> PAGE_SHIFT;
+	ram->page_shift = inode->i_sb->s_magic == HUGETLBFS_MAGIC ? inode->i_blkbits : PAGE_SHIFT;
+	ram->words = BITS_TO_LONGS(ram->npages);
+	bytes = PAGE_ALIGN(ram->words * sizeof(long));
+	if (!bytes) {
+		kfree(ram);
+		return ERR_PTR(-EINVAL);
+	}
+	ram->dirty = vmalloc_user(bytes);
+	ram->pending = vzalloc(bytes);
+	if (!ram->dirty || !ram->pending) {
+		godwit_ram_free(ram);
+		return ERR_PTR(-ENOMEM);
+	}
+	ram->file = get_file(file);
+	ram->mapping = file->f_mapping;
+	return ram;
+}
+
+void godwit_ram_drop_file(struct godwit_ram *ram)
+{
+	if (ram->file)
+		fput(ram->file);
+	ram->file = NULL;
+}
+
+void godwit_ram_free(struct godwit_ram *ram)
+{
+	godwit_ram_drop_file(ram);
+	vfree(ram->dirty);
+	vfree(ram->pending);
+	kfree(ram);
+}
+
+/* Sets bits of the helper's bitmap. Returns how many pages of the range exist. */
+u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages)
+{
+	if (first >= ram->npages)
+		return 0;
+	npages = min(npages, ram->npages - first);
+	bitmap_set(ram->dirty, first, npages);
+	return npages;
+}
+
+/*
+ * The page cache of hugetlbfs knows what lseek() and, in another process, mincore() do not. Looking
+ * does not allocate. A page that appears after the look is a write, and the ledger has it.
+ */
+int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range)
+{
+	unsigned int shift = ram->page_shift - PAGE_SHIFT;	/* 4 KiB pages in a native page, log2 */
+	unsigned int index_shift = godwit_hugetlb_index_shift(ram->page_shift);
+	u64 end = range->first_page + range->npages, first, stop;
+	unsigned long index = range->first_page >> shift << (shift - index_shift);
+	unsigned long step = 1UL << (shift - index_shift);
+
+	if (ram->page_shift == PAGE_SHIFT)
+		return -EOPNOTSUPP;	/* tmpfs: lseek() does it */
+	if (!range->npages ||
+	    !xa_find(&ram->mapping->i_pages, &index, ((end - 1) >> shift << (shift - index_shift)) + step - 1,
+		     XA_PRESENT))
+		return -ENXIO;
+	first = (u64)round_down(index, step) << index_shift;
+	for (stop = first; stop < end; stop += 1ULL << shift) {
+		if (!xa_load(&ram->mapping->i_pages, stop >> index_shift))
+			break;
+		cond_resched();
+	}
+	range->first_page = max(first, range->first_page);
+	range->npages = min(stop, end) - range->first_page;
+	return 0;
+}

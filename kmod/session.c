@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The life of a session.
+ *
+ * A session is born by open(), works in jobs, and retires once: when its file is closed (by whatever
+ * death of its owner) or when the VM's mm is torn down. Everything that may wait for the VM runs in a
+ * workqueue under session->lock, because it borrows the VM's mm and because a helper that is killed
+ * while it waits must be able to go: the job then finishes on its own and is thrown away.
+ *
+ * A VM has one owner at a time. A session that retires still owns its VM; who attaches meanwhile
+ * hurries it and waits for it.
+ */
+#include <linux/file.h>
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/wait.h>
+
+#include "compat.h"
+#include "internal.h"
+
+DEFINE_MUTEX(godwit_sessions_lock);		/* the list, session->kvm and ->retiring */
+static LIST_HEAD(sessions);
+static DECLARE_WAIT_QUEUE_HEAD(retired_wait);	/* somebody left the list, or should hurry */
+static bool draining;				/* the module goes: nobody pauses any more */
+
+struct godwit_session *godwit_session_new(void)
+{
+	struct godwit_session *s = kzalloc(sizeof(*s), GFP_KERNEL);
+
+	if (!s)
+		return NULL;
+	kref_init(&s->refs);			/* the open file's */
+	mutex_init(&s->lock);
+	INIT_LIST_HEAD(&s->watches);
+	INIT_DELAYED_WORK(&s->retire, godwit_retire_work);
+	kref_get(&s->refs);			/* the list's, until retired */
+	mutex_lock(&godwit_sessions_lock);
+	list_add_tail(&s->node, &sessions);
+	mutex_unlock(&godwit_sessions_lock);
+	return s;
+}
+
+static void session_free(struct kref *refs)
+{
+	struct godwit_session *s = container_of(refs, struct godwit_session, refs);
+	unsigned int i;
+
+	for (i = 0; i < s->nr_rams; i++)
+		godwit_ram_free(s->rams[i]);
+	mutex_destroy(&s->lock);
+	kfree(s);
+}
+
+void godwit_session_get(struct godwit_session *s)
+{
+	kref_get(&s->refs);
+}
+
+void godwit_session_put(struct godwit_session *s)
+{
+	kref_put(&s->refs, session_free);
+}
+
+/**
+ * struct job - a call on its way through the workqueue
+ * @refs: the caller's, who may be killed, and the worker's
+ * @arg: the call's argument: a copy, so that it outlives the caller
+ */
+struct job {
+	struct work_struct work;
+	struct completion done;
+	refcount_t refs;
+	struct godwit_session *session;
+	godwit_job_fn fn;
+	int ret;
+	u8 arg[] __aligned(8);
+};
+
+static void job_put(struct job *job)
+{
+	if (refcount_dec_and_test(&job->refs))
+		kfree(job);
+}
+
+static void job_work(struct work_struct *work)
+{
+	struct job *job = container_of(work, struct job, work);
+	struct godwit_session *s = job->session;
+
+	mutex_lock(&s->lock);
+	job->ret = s->state == GODWIT_RETIRED || READ_ONCE(s->vm_gone) ? -EOWNERDEAD : job->fn(s, job->arg);
+	mutex_unlock(&s->lock);
+	complete(&job->done);
+	job_put(job);
+	godwit_session_put(s);
+	/* godwit_exit() drains the workqueue, so this function has left the module's text by then. */
+	module_put(THIS_MODULE);
+}
+
+/* Runs fn in the workqueue under s->lock. -EINTR: the caller was killed, the job goes on without it. */
+int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes)
+{
+	struct job *job = kzalloc(struct_size(job, arg, bytes), GFP_KERNEL);
+	int r;
+
+	if (!job)
+		return -ENOMEM;
+	INIT_WORK(&job->work, job_work);
+	init_completion(&job->done);
+	refcount_set(&job->refs, 2);
+	job->session = s;
+	job->fn = fn;
+	memcpy(job->arg, arg, bytes);
+	godwit_session_get(s);
+	/* A job that hangs in a VMM's locks makes rmmod fail, rather than wait without end. */
+	__module_get(THIS_MODULE);
+	queue_work(godwit_wq, &job->work);
+
+	r = wait_for_completion_killable(&job->done);
+	if (!r) {
+		r = job->ret;
+		memcpy(arg, job->arg, bytes);
+	}
+	job_put(job);
+	return r ? r == -ERESTARTSYS ? -EINTR : r : 0;
+}
+
+static struct godwit_session *owner_of(struct kvm *kvm)
+{
+	struct godwit_session *s;
+
+	lockdep_assert_held(&godwit_sessions_lock);
+	list_for_each_entry(s, &sessions, node)
+		if (s->kvm == kvm)
+			return s;
+	return NULL;
+}
+
+/* Ends the delay before a retirement, and its pauses. One that runs already must not be queued again. */
+static void hurry(struct godwit_session *s)
+{
+	lockdep_assert_held(&godwit_sessions_lock);
+	WRITE_ONCE(s->hurry, true);
+	if (cancel_delayed_work(&s->retire))
+		queue_delayed_work(godwit_wq, &s->retire, 0);
+}
+
+/* -EAGAIN: a retiring session has the VM and was told to hurry. */
+static int claim(struct godwit_session *s, struct kvm *kvm)
+{
+	struct godwit_session *owner;
+	int r = 0;
+
+	mutex_lock(&godwit_sessions_lock);
+	owner = owner_of(kvm);
+	if (s->kvm || s->retiring || (owner && !owner->retiring)) {
+		r = -EBUSY;
+	} else if (owner) {
+		hurry(owner);
+		r = -EAGAIN;
+	} else {
+		s->kvm = kvm;
+	}
+	mutex_unlock(&godwit_sessions_lock);
+	if (r == -EAGAIN)
+		wake_up_all(&retired_wait);
+	return r;
+}
+
+/* What attaching undoes: also the last step of retirement. */
+static void release_vm(struct godwit_session *s)
+{
+	if (s->mm)
+		mmdrop(s->mm);
+	s->mm = NULL;
+	if (s->vm_file)
+		fput(s->vm_file);
+	s->vm_file = NULL;
+	mutex_lock(&godwit_sessions_lock);
+	s->kvm = NULL;
+	mutex_unlock(&godwit_sessions_lock);
+	wake_up_all(&retired_wait);
+}
+
+static int job_attach(struct godwit_session *s, void *arg)
+{
+	struct godwit_attach *a = arg;
+	int r;
+
+	s->mm = s->kvm->mm;
+	mmgrab(s->mm);
+	r = godwit_watch_vm(s);
+	if (r) {
+		release_vm(s);
+		return r;
+	}
+	s->state = GODWIT_ATTACHED;
+	a->abi = GODWIT_ABI_VERSION;
+	a->manual_protect = s->kvm->manual_dirty_log_protect;
+	a->memslots = godwit_slots_count(s->kvm, &a->logged);
+	return 0;
+}
+
+int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, struct file *vm_file)
+{
+	struct kvm *kvm;
+	int r, killed;
+
+	if (!godwit_is_kvm_vm(vm_file))
+		return -EMEDIUMTYPE;
+	kvm = vm_file->private_data;
+	if (kvm->dirty_ring_size || kvm_arch_has_private_mem(kvm))
+		return -EOPNOTSUPP;
+
+	killed = wait_event_killable(retired_wait, (r = claim(s, kvm)) != -EAGAIN);
+	if (killed)
+		return -EINTR;
+	if (r)
+		return r;
+	/* Ours from here on: the claim lets nobody else write s->vm_file. */
+	s->vm_file = get_file(vm_file);
+	return godwit_session_run(s, job_attach, arg, sizeof(*arg));
+}
+
+/**
+ * godwit_session_retire() - begin to give everything back; the second call and later ones change nothing
+ * @delay_ms: how long to wait before KVM is touched
+ *
+ * Context: any that may sleep; also MMU notifier release. Returns at once.
+ */
+void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms)
+{
+	mutex_lock(&godwit_sessions_lock);
+	if (!s->retiring) {
+		s->retiring = true;
+		queue_delayed_work(godwit_wq, &s->retire, msecs_to_jiffies(draining ? 0 : delay_ms));
+	}
+	mutex_unlock(&godwit_sessions_lock);
+}
+
+/* The retirement is over: called by it, last of all; s may be gone afterwards. */
+void godwit_session_retired(struct godwit_session *s)
+{
+	release_vm(s);
+	mutex_unlock(&s->lock);
+	mutex_lock(&godwit_sessions_lock);
+	list_del(&s->node);
+	mutex_unlock(&godwit_sessions_lock);
+	wake_up_all(&retired_wait);
+	godwit_session_put(s);
+}
+
+/* Pause between two steps of a retirement; cut short when somebody waits. */
+void godwit_session_pause(struct godwit_session *s, unsigned int ms)
+{
+	wait_event_timeout(retired_wait, READ_ONCE(draining) || READ_ONCE(s->hurry) || READ_ONCE(s->vm_gone),
+			   msecs_to_jiffies(ms));
+}
+
+static bool none_left(void)
+{
+	bool empty;
+
+	mutex_lock(&godwit_sessions_lock);
+	empty = list_empty(&sessions);
+	mutex_unlock(&godwit_sessions_lock);
+	return empty;
+}
+
+/* Module exit: every file is closed, so every session retires already. */
+void godwit_sessions_drain(void)
+{
+	struct godwit_session *s;
+
+	mutex_lock(&godwit_sessions_lock);
+	draining = true;
+	list_for_each_entry(s, &sessions, node)
+		hurry(s);
+	mutex_unlock(&godwit_sessions_lock);
+	wake_up_all(&retired_wait);
+	wait_event(retired_wait, none_left());
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * godwit: which guest pages changed since I asked last?
+ *
+ * One open file of /dev/godwit is one session, and a session watches one KVM VM:
+ *
+ *	ATTACH   name the VM by its file descriptor
+ *	ADD_RAM  name each RAM file (tmpfs or hugetlbfs) to be watched
+ *	START    dirty logging goes on, the writer ledger goes on
+ *	HARVEST  "what was written?", ORed into the dirty bitmap
+ *	CLEAR    "forget what you know of this range, I am about to read it"
+ *	close()  dirty logging goes off again, in the background
+ *
+ * The dirty bitmap of every RAM file is mapped from the session's own file descriptor,
+ * read and write, shared: one bit per 4 KiB page of the *file* (not of guest physical
+ * memory), in little-endian 64-bit words; bit n of word w is page 64 * w + n.
+ * HARVEST only sets bits; the caller clears a bit when it takes the page over. Both must
+ * not run at the same time.
+ *
+ * The order that misses nothing: for every page, CLEAR or HARVEST(GODWIT_HARVEST_CLEAR)
+ * first, then read the page, then send it. A write that comes later is found by the next
+ * HARVEST. A page may be reported though nobody wrote it; a written page is never left out.
+ *
+ * Who may: opening needs CAP_SYS_ADMIN; ATTACH needs a descriptor of the VM, which only
+ * the VMM has or who may ptrace it (pidfd_getfd).
+ *
+ * Errors common to all calls: EBADF (not a file descriptor), EFAULT, EINVAL (an unknown
+ * flag, a reserved field that is not 0, a range outside of the file), ENOTTY, EPERM,
+ * EOWNERDEAD (the VM has exited), EINTR (killed while waiting).
+ */
+#ifndef _UAPI_LINUX_GODWIT_H
+#define _UAPI_LINUX_GODWIT_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define GODWIT_ABI_VERSION	1
+#define GODWIT_PAGE_SHIFT	12	/* a page is 4 KiB here, whatever maps it */
+
+/* A row of the writer ledger: a class of writers and how it is seen. */
+enum godwit_row {
+	GODWIT_ROW_VCPU,	/* vCPUs and KVM itself: KVM's dirty log */
+	GODWIT_ROW_MAPPING,	/* stores through any user mapping of the file: hardware dirty bits */
+	GODWIT_ROW_BLOCK,	/* block devices reading into the file's pages: completions */
+	GODWIT_ROW_UNMAP,	/* mappings that went away with their dirty bit: MMU notifier */
+	GODWIT_ROW_CHANGE,	/* a memslot or a mapping appeared or vanished: all its pages */
+	GODWIT_ROWS
+};
+
+/**
+ * struct godwit_attach - GODWIT_ATTACH
+ * @vm_fd:	in: the VM's file descriptor (anon_inode:kvm-vm)
+ * @flags:	in: 0
+ * @abi:	out: GODWIT_ABI_VERSION of the module
+ * @manual_protect: out: the VM's KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 setting (0, 1 or 3).
+ *		With 0, a KVM_GET_DIRTY_LOG of the VMM itself would steal from this
+ *		session, so a caller that cannot rule that out should not go on.
+ * @memslots:	out: how many memslots the VM has now
+ * @logged:	out: how many of them have dirty logging on now, whoever switched it on
+ *
+ * Errors: EBUSY (this session has a VM, or another session has this VM), EMEDIUMTYPE
+ * (@vm_fd is no KVM VM), EOPNOTSUPP (the VM uses the dirty ring, or its memory is
+ * encrypted or private to the guest).
+ */
+struct godwit_attach {
+	__s32 vm_fd;
+	__u32 flags;
+	__u32 abi;
+	__u32 manual_protect;
+	__u32 memslots;
+	__u32 logged;
+};
+
+/**
+ * struct godwit_add_ram - GODWIT_ADD_RAM
+ * @fd:		in: the RAM file, open for reading at least
+ * @flags:	in: 0
+ * @index:	out: the RAM file's number in this session, from 0
+ * @page_shift:	out: log2 of the file's native page size (12, 21, 30)
+ * @npages:	out: 4 KiB pages in the file
+ * @map_offset:	out: where to mmap() this file's bitmap from the session's descriptor
+ * @map_bytes:	out: how much to mmap(): a multiple of the host's page size
+ *
+ * Errors: EBUSY (the session has started), EEXIST (the file is here already), ENOSPC
+ * (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ENOMEM.
+ */
+struct godwit_add_ram {
+	__s32 fd;
+	__u32 flags;
+	__u32 index;
+	__u32 page_shift;
+	__u64 npages;
+	__u64 map_offset;
+	__u64 map_bytes;
+};
+
+#define GODWIT_RAM_MAX	64
+
+/**
+ * struct godwit_start - GODWIT_START
+ * @flags:	in: 0
+ * @memslots:	out: memslots that are backed by the session's RAM files and logged now
+ *
+ * From here on every page counts as written until CLEAR or a clearing HARVEST takes it.
+ * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), and
+ * what KVM_SET_USER_MEMORY_REGION answers.
+ */
+struct godwit_start {
+	__u32 flags;
+	__u32 memslots;
+};
+
+#define GODWIT_HARVEST_CLEAR	(1U << 0)	/* re-arm what is reported, write-protecting it */
+
+/**
+ * struct godwit_harvest - GODWIT_HARVEST
+ * @flags:	in: GODWIT_HARVEST_CLEAR, or 0: report and change nothing in KVM. The last
+ *		harvest of a stopped VM wants 0: no write protection, no TLB flush.
+ * @changes:	out: how often memslots or mappings were seen to change since START
+ * @generation:	out: the number of this harvest, from 1
+ * @pages:	out: bits that this call found, per row; one page may count in several rows,
+ *		and what an earlier harvest set and nobody cleared counts again
+ * @ns:		out: time spent in the call, nanoseconds
+ *
+ * With GODWIT_HARVEST_CLEAR, KVM's log is re-armed for pages whose bit this call has set; a bit
+ * that was set before, because the caller has not taken the page yet, is left as it is in KVM and
+ * reported again later, unless CLEAR re-arms it. Without the flag, pages written by vCPUs are
+ * reported again by the next call. The other rows forget a write as soon as it is reported.
+ * Errors: ENODATA (not started); ENOMEM. After any error the bits found so far are set and
+ * nothing is lost: calling again reports the rest.
+ */
+struct godwit_harvest {
+	__u32 flags;
+	__u32 changes;
+	__u64 generation;
+	__u64 pages[GODWIT_ROWS];
+	__u64 ns;
+};
+
+/**
+ * struct godwit_range - GODWIT_CLEAR, GODWIT_NEXT_DATA
+ * @ram:	in: number of the RAM file
+ * @flags:	in: 0
+ * @first_page:	in: start of the range, 4 KiB pages; NEXT_DATA: out: start of the data
+ * @npages:	in: length of the range, 4 KiB pages; NEXT_DATA: out: length of the data
+ *
+ * GODWIT_CLEAR forgets what the dirty log knows of the range and re-arms it. The dirty bitmap is
+ * not touched: the caller is about to read those pages.
+ *
+ * GODWIT_NEXT_DATA finds the first run of allocated pages in the range, without touching
+ * them, on hugetlbfs, where lseek(SEEK_DATA) knows no holes. Errors: ENXIO (there is none),
+ * EOPNOTSUPP (tmpfs: lseek does it).
+ *
+ * Errors: ENODATA (CLEAR before START).
+ */
+struct godwit_range {
+	__u32 ram;
+	__u32 flags;
+	__u64 first_page;
+	__u64 npages;
+};
+
+#define GODWIT_IOC_MAGIC	0xB7
+#define GODWIT_ATTACH		_IOWR(GODWIT_IOC_MAGIC, 0x01, struct godwit_attach)
+#define GODWIT_ADD_RAM		_IOWR(GODWIT_IOC_MAGIC, 0x02, struct godwit_add_ram)
+#define GODWIT_START		_IOWR(GODWIT_IOC_MAGIC, 0x03, struct godwit_start)
+#define GODWIT_HARVEST		_IOWR(GODWIT_IOC_MAGIC, 0x04, struct godwit_harvest)
+#define GODWIT_CLEAR		_IOW(GODWIT_IOC_MAGIC, 0x05, struct godwit_range)
+#define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
+
+#endif /* _UAPI_LINUX_GODWIT_H */
