@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Subcommands: parse, one call, report. Each returns the process's exit status. */
+#ifndef GODWIT_CMD_H
+#define GODWIT_CMD_H
+
+#include "err.h"
+
+int cmd_send(int argc, char **argv);
+int cmd_receive(int argc, char **argv);
+
+/* Prints "godwit: TEXT" to stderr and returns the exit status. */
+int cmd_fail(const struct err *e);
+/* A number in [min, max], or -EINVAL with *e set. what: the option's name. */
+int cmd_number(const char *what, const char *text, unsigned int min, unsigned int max, unsigned int *out, struct err *e);
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+#include "cmd/cmd.h"
+#include "io/stop.h"
+#include "migrate/receiver.h"
+
+static const char usage[] =
+	"usage: godwit receive --qmp SOCKET --listen ADDR:PORT [options]\n"
+	"\n"
+	"Waits at ADDR:PORT for one guest and hands it to the QEMU behind the QMP socket SOCKET, which was\n"
+	"started with -incoming defer and the same devices as the source.\n"
+	"\n"
+	"  --qmp SOCKET           the destination QEMU's QMP socket\n"
+	"  --listen ADDR:PORT     where to listen; loopback only, unless --insecure\n"
+	"  --insecure             listen on any address: the stream is not encrypted, anybody may connect\n"
+	"  --pid PID              the QEMU process, if another process made the socket\n"
+	"  --timeout S            give up when the sender or QEMU is silent for S seconds (30)\n";
+
+enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_TIMEOUT, OPT_HELP };
+
+static const struct option options[] = {
+	{ "qmp", required_argument, NULL, OPT_QMP },
+	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "insecure", no_argument, NULL, OPT_INSECURE },
+	{ "pid", required_argument, NULL, OPT_PID },
+	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ NULL, 0, NULL, 0 }
+};
+
+static int parse(struct receiver_options *o, bool *help, int argc, char **argv, struct err *e)
+{
+	unsigned int n;
+	int opt, r = 0;
+
+	while (!r && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (opt) {
+		case OPT_QMP:
+			o->qmp_path = optarg;
+			break;
+		case OPT_LISTEN:
+			o->listen = optarg;
+			break;
+		case OPT_INSECURE:
+			o->insecure = true;
+			break;
+		case OPT_PID:
+			r = cmd_number("--pid", optarg, 1, 1u << 22, &n, e);
+			o->pid = r ? 0 : (pid_t)n;
+			break;
+		case OPT_TIMEOUT:
+			r = cmd_number("--timeout", optarg, 1, 3600, &n, e);
+			o->timeout_ms = r ? 0 : n * 1000;
+			break;
+		case OPT_HELP:
+			*help = true;
+			return 0;
+		default:
+			r = err_set(e, GW_USAGE, EINVAL, "see \"godwit receive --help\"");
+		}
+	}
+	if (!r && (!o->qmp_path || !o->listen || optind != argc))
+		r = err_set(e, GW_USAGE, EINVAL, "receive needs --qmp SOCKET and --listen ADDR:PORT: see \"godwit receive --help\"");
+	return r;
+}
+
+int cmd_receive(int argc, char **argv)
+{
+	struct receiver_options o = { .timeout_ms = 30000 };
+	struct receiver_result res = { 0 };
+	struct err e = { 0 };
+	bool help = false;
+
+	if (parse(&o, &help, argc, argv, &e))
+		return cmd_fail(&e);
+	if (help) {
+		fputs(usage, stdout);
+		return 0;
+	}
+	stop_install();
+	if (receiver_run(&o, &res, &e))
+		return cmd_fail(&e);
+	printf("godwit: received in %llu rounds, %llu pages with data, %llu zero; the guest %s here\n",
+	       (unsigned long long)res.rounds, (unsigned long long)res.data_pages, (unsigned long long)res.zero_pages,
+	       res.paused ? "is paused, as it was," : "runs");
+	return 0;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "io/stop.h"
+#include "migrate/sender.h"
+
+static const char usage[] =
+	"usage: godwit send --qmp SOCKET [options] ADDR:PORT\n"
+	"\n"
+	"Migrates the running QEMU guest behind the QMP socket SOCKET to the godwit receiver at ADDR:PORT.\n"
+	"\n"
+	"  --qmp SOCKET           the source QEMU's QMP socket (-qmp unix:SOCKET,server=on,wait=off)\n"
+	"  --pid PID              the QEMU process, if another process made the socket\n"
+	"  --downtime-limit MS    switch over when the guest will stand still no longer than this (300)\n"
+	"  --max-rounds N         give up when that is not reached after N rounds (30)\n"
+	"  --timeout S            give up when the peer or QEMU is silent for S seconds (30)\n"
+	"  --verify               compare hashes of all RAM before the switchover\n"
+	"  --pause                without godwit.ko: stop the guest first, then copy\n"
+	"  --json FILE            write the report to FILE as well\n";
+
+enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_VERIFY, OPT_PAUSE, OPT_JSON, OPT_HELP };
+
+static const struct option options[] = {
+	{ "qmp", required_argument, NULL, OPT_QMP },
+	{ "pid", required_argument, NULL, OPT_PID },
+	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
+	{ "max-rounds", required_argument, NULL, OPT_ROUNDS },
+	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "verify", no_argument, NULL, OPT_VERIFY },
+	{ "pause", no_argument, NULL, OPT_PAUSE },
+	{ "json", required_argument, NULL, OPT_JSON },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ NULL, 0, NULL, 0 }
+};
+
+struct send_args {
+	struct sender_options o;
+	const char *json;
+	bool help;
+};
+
+static int parse_option(struct send_args *a, int opt, struct err *e)
+{
+	unsigned int n;
+	int r;
+
+	switch (opt) {
+	case OPT_QMP:
+		a->o.qmp_path = optarg;
+		return 0;
+	case OPT_PID:
+		r = cmd_number("--pid", optarg, 1, 1u << 22, &n, e);
+		if (!r)
+			a->o.pid = (pid_t)n;
+		return r;
+	case OPT_LIMIT:
+		return cmd_number("--downtime-limit", optarg, 1, 2000000, &a->o.downtime_limit_ms, e);
+	case OPT_ROUNDS:
+		return cmd_number("--max-rounds", optarg, 1, 10000, &a->o.max_rounds, e);
+	case OPT_TIMEOUT:
+		r = cmd_number("--timeout", optarg, 1, 3600, &n, e);
+		if (!r)
+			a->o.timeout_ms = n * 1000;
+		return r;
+	case OPT_VERIFY:
+		a->o.verify = true;
+		return 0;
+	case OPT_PAUSE:
+		a->o.pause = true;
+		return 0;
+	case OPT_JSON:
+		a->json = optarg;
+		return 0;
+	case OPT_HELP:
+		a->help = true;
+		return 0;
+	default:
+		return err_set(e, GW_USAGE, EINVAL, "see \"godwit send --help\"");
+	}
+}
+
+static int parse(struct send_args *a, int argc, char **argv, struct err *e)
+{
+	int opt, r;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		r = parse_option(a, opt, e);
+		if (r || a->help)
+			return r;
+	}
+	if (!a->o.qmp_path || optind + 1 != argc)
+		return err_set(e, GW_USAGE, EINVAL, "send needs --qmp SOCKET and one ADDR:PORT: see \"godwit send --help\"");
+	a->o.addr = argv[optind];
+	return 0;
+}
+
+int cmd_send(int argc, char **argv)
+{
+	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000 } };
+	struct err e = { 0 }, json_err = { 0 };
+	struct report report = { 0 };
+	struct progress progress;
+
+	if (parse(&a, argc, argv, &e))
+		return cmd_fail(&e);
+	if (a.help) {
+		fputs(usage, stdout);
+		return 0;
+	}
+	stop_install();
+	progress_init(&progress);
+	a.o.progress = progress_show;
+	a.o.progress_arg = &progress;
+	sender_run(&a.o, &report, &e);
+	progress_end(&progress);
+	if (e.exit)
+		cmd_fail(&e);
+	report_print(&report, &e);
+	if (a.json && report_write_json(a.json, &report, &e, &json_err))
+		cmd_fail(&json_err);
+	return e.exit;
+}

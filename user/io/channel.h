@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Frames over one TCP connection, by io_uring. Page bytes go straight between the socket and guest RAM.
+ *
+ * Sending RAM is asynchronous: up to CHANNEL_FRAMES frames wait or are under way while the next is
+ * prepared; all other frames go out after them, in order. Every wait ends at the channel's timeout
+ * (GW_TIMEOUT), when the peer closes (GW_LINK_LOST) or on a signal (GW_CANCELLED); after any error the
+ * channel only serves channel_abort() and channel_free().
+ */
+#ifndef GODWIT_CHANNEL_H
+#define GODWIT_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "err.h"
+#include "wire/wire.h"
+
+#define CHANNEL_FRAMES	4
+
+struct channel;
+
+/**
+ * struct ram_frame - a RAM frame under construction
+ * @extents: described so far
+ * @iov: the page bytes of the WIRE_DATA extents; stays valid until the frame is sent
+ * @bytes: sum of iov
+ * @bounce: WIRE_RAM_MAX bytes that live as long as the frame, for pages that must not be sent in place
+ */
+struct ram_frame {
+	unsigned int nr;
+	unsigned int nr_iov;
+	uint32_t bytes;
+	struct wire_extent extents[WIRE_EXTENTS_MAX];
+	struct iovec iov[WIRE_EXTENTS_MAX];
+	uint8_t *bounce;
+};
+
+/* Takes fd over. timeout_ms: how long the peer may be silent when it should speak, or refuse to listen. */
+int channel_new(int fd, unsigned int timeout_ms, struct channel **out, struct err *e);
+void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
+int channel_fd(const struct channel *ch);	/* for poll */
+uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */
+
+/* An empty frame; waits for one to become free. */
+int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
+/* Sends a frame that channel_frame() gave. An empty one is dropped. */
+int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);
+/* Waits until all frames are with the kernel. */
+int channel_flush(struct channel *ch, struct err *e);
+/* One other frame; h->length bytes of body. */
+int channel_send(struct channel *ch, const struct wire_header *h, const void *body, struct err *e);
+
+/*
+ * The next header, checked; an ABORT is read whole and becomes the error. patient: the peer may take
+ * any time it likes, only the end of the connection or a signal ends the wait.
+ */
+int channel_recv(struct channel *ch, struct wire_header *h, bool patient, struct err *e);
+/* channel_recv(), and it must be this type. */
+int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *h, struct err *e);
+int channel_body(struct channel *ch, void *buf, size_t len, struct err *e);
+/* Scatters; iov is used up. */
+int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e);
+/* Has the peer said something, or closed? Does not wait. */
+bool channel_readable(const struct channel *ch);
+
+/* Tells the peer why we give up, if that is possible, and lets it read that before the connection goes. */
+void channel_abort(struct channel *ch, const struct err *why);
+
+#endif

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* godwit: live migration of KVM guests. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+
+#define VERSION "0.1.0"
+
+static const struct command {
+	const char *name;
+	int (*main)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+	{ "send", cmd_send, "migrate a guest from here to another host" },
+	{ "receive", cmd_receive, "wait here for a guest from another host" },
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void help(FILE *to)
+{
+	fputs("usage: godwit COMMAND [options]; \"godwit COMMAND --help\" explains a command\n\n", to);
+	for (size_t i = 0; i < COMMANDS; i++)
+		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("godwit " VERSION);
+		return 0;
+	}
+	if (argc > 1 && !strcmp(argv[1], "--help")) {
+		help(stdout);
+		return 0;
+	}
+	for (size_t i = 0; argc > 1 && i < COMMANDS; i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].main(argc - 1, argv + 1);
+	help(stderr);
+	return GW_USAGE;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The destination side of a migration. */
+#ifndef GODWIT_RECEIVER_H
+#define GODWIT_RECEIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+
+/**
+ * struct receiver_options - what the user asked for
+ * @qmp_path: the destination QEMU's QMP socket; it was started with -incoming defer
+ * @pid: the VMM; 0: whoever listens on the socket
+ * @listen: ADDR:PORT
+ * @insecure: listen on an address that others can reach, in the clear and without a password
+ * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
+ */
+struct receiver_options {
+	const char *qmp_path;
+	pid_t pid;
+	const char *listen;
+	bool insecure;
+	unsigned int timeout_ms;
+};
+
+/**
+ * struct receiver_result - for the last line
+ * @paused: the guest was paused at the source and is paused here
+ */
+struct receiver_result {
+	uint64_t data_pages;
+	uint64_t zero_pages;
+	uint64_t rounds;
+	bool paused;
+};
+
+/* Serves one migration. 0: the guest runs (or is paused as it was) here. Else it does not, unless GW_UNKNOWN. */
+int receiver_run(const struct receiver_options *o, struct receiver_result *res, struct err *e);
+
+#endif

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The order of things at the source, and what a failure leaves behind. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/sock.h"
+#include "migrate/sender_internal.h"
+
+#define PINGS 5
+
+void sender_progress(struct sender *s)
+{
+	s->report->total_ns = now_ns() - s->started_ns;
+	s->report->bytes = channel_sent(s->ch);
+	if (s->o->progress)
+		s->o->progress(s->report, s->o->progress_arg);
+}
+
+int sender_end_round(struct sender *s, bool last, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_ROUND, .flags = last ? WIRE_ROUND_LAST : 0, .arg = s->report->round };
+	int r;
+
+	r = channel_send(s->ch, &h, NULL, e);
+	do {
+		if (!r)
+			r = channel_recv(s->ch, &h, false, e);
+		if (!r && h.type == WIRE_PONG) {
+			uint8_t body[8];
+
+			r = channel_body(s->ch, body, sizeof(body), e);
+		}
+	} while (!r && h.type == WIRE_PONG);
+	if (!r && (h.type != WIRE_ACK || h.arg != s->report->round))
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s %u where ACK %u was due", wire_type_name(h.type), h.arg,
+			    s->report->round);
+	return r;
+}
+
+int sender_listen(struct sender *s, struct err *e)
+{
+	struct wire_header h;
+	uint8_t body[8];
+	int r = channel_recv(s->ch, &h, false, e);
+
+	if (r)
+		return r;
+	if (h.type != WIRE_PONG)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s out of turn", wire_type_name(h.type));
+	return channel_body(s->ch, body, sizeof(body), e);
+}
+
+int sender_ping(struct sender *s, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_PING, .arg = ++s->ping_serial, .length = 8 };
+	uint8_t body[8];
+
+	wire_put_u64(body, realtime_ns());
+	return channel_send(s->ch, &h, body, e);
+}
+
+int sender_idle(void *arg, struct err *e)
+{
+	struct sender *s = arg;
+
+	sender_progress(s);
+	return channel_readable(s->ch) ? sender_listen(s, e) : 0;
+}
+
+/* The ping with the shortest way tells most about the other clock. */
+static int compare_clocks(struct sender *s, struct err *e)
+{
+	int r = 0;
+
+	s->rtt_ns = UINT64_MAX;
+	for (int i = 0; i < PINGS && !r; i++) {
+		uint64_t mono = now_ns(), real = realtime_ns(), rtt;
+		struct wire_header h;
+		uint8_t body[8];
+
+		r = sender_ping(s, e);
+		if (!r)
+			r = channel_expect(s->ch, WIRE_PONG, &h, e);
+		if (!r)
+			r = channel_body(s->ch, body, sizeof(body), e);
+		rtt = now_ns() - mono;
+		if (!r && rtt < s->rtt_ns) {
+			s->rtt_ns = rtt;
+			s->clock_offset_ns = (int64_t)(wire_get_u64(body) - real - rtt / 2);
+		}
+	}
+	return r;
+}
+
+static int describe_ram(struct sender *s, struct err *e)
+{
+	struct wire_block *b = calloc(s->vm.nblocks, sizeof(*b));
+	struct wire_header h = { .type = WIRE_BLOCKS, .arg = s->vm.nblocks };
+	uint8_t *body;
+	int r;
+
+	if (!b)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	for (unsigned int i = 0; i < s->vm.nblocks; i++) {
+		b[i].pages = s->vm.blocks[i].pages;
+		b[i].page_size = s->vm.blocks[i].page_size;
+		memcpy(b[i].name, s->vm.blocks[i].name, sizeof(b[i].name));
+		s->report->total_pages += b[i].pages;
+	}
+	h.length = (uint32_t)wire_blocks_size(b, s->vm.nblocks);
+	body = malloc(h.length);
+	if (body)
+		wire_put_blocks(body, b, s->vm.nblocks);
+	r = body ? channel_send(s->ch, &h, body, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	free(body);
+	free(b);
+	return r;
+}
+
+static int connect_peer(struct sender *s, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_HELLO, .arg = WIRE_VERSION };
+	int fd = sock_tcp_connect(s->o->addr, deadline_ms(s->o->timeout_ms));
+	int r;
+
+	if (fd == -EINVAL)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", s->o->addr);
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; is \"godwit receive --listen\" running there?",
+			       s->o->addr, strerror(-fd));
+	sock_tune(fd, s->o->timeout_ms);
+	r = channel_new(fd, s->o->timeout_ms, &s->ch, e);
+	if (!r)
+		r = channel_send(s->ch, &h, NULL, e);
+	if (!r)
+		r = channel_expect(s->ch, WIRE_HELLO, &h, e);
+	if (!r)
+		r = describe_ram(s, e);
+	if (!r)
+		r = channel_expect(s->ch, WIRE_READY, &h, e);
+	return r ? r : compare_clocks(s, e);
+}
+
+/* Everything that can be refused is refused here, before anything is changed anywhere. */
+static int look(struct sender *s, struct err *e)
+{
+	int r;
+
+	r = qmp_open(s->o->qmp_path, s->o->timeout_ms, &s->qmp, e);
+	if (!r)
+		r = migration_check(&s->migration, s->qmp, false, s->o->downtime_limit_ms, e);
+	if (!r)
+		r = vm_find(s->qmp, s->o->pid, s->o->pause ? 0 : VM_KVM, &s->vm, e);
+	if (!r)
+		r = vm_check_devices(s->qmp, &s->vm, e);
+	return r;
+}
+
+static int migrate(struct sender *s, struct err *e)
+{
+	int r;
+
+	r = guardian_start(&s->guardian, s->o->qmp_path, s->o->timeout_ms, &s->migration, e);
+	if (!r)
+		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
+	if (!r)
+		r = ram_view_open(&s->view, &s->vm, s->o->pause, e);
+	if (!r)
+		r = connect_peer(s, e);
+	if (!r)
+		r = migration_configure(&s->migration, e);
+	if (!r && !s->o->pause)
+		r = precopy(s, e);
+	return r ? r : switchover(s, e);
+}
+
+/*
+ * After a failure. The peer is told first, so that it ends the destination QEMU; only then may the source run.
+ * Once all of the device state is handed over, nobody but the destination knows: if it says that it failed it
+ * never ran, and if it says nothing, neither side may be touched.
+ */
+static void put_back(struct sender *s, struct err *e)
+{
+	bool told = e->exit == GW_DEVICE_STATE;	/* its own word: it does not run */
+	struct err back = { 0 };
+
+	if (s->stage == STAGE_HANDED_OVER && !told) {
+		struct err cause = *e;
+
+		e->exit = GW_OK;
+		err_set(e, GW_UNKNOWN, EREMOTEIO,
+			"after the device state was handed over: %.400s. The guest may run at the destination: look at both ends before you continue either; the source is paused",
+			cause.text);
+		return;
+	}
+	if (s->ch)
+		channel_abort(s->ch, e);
+	/* The connection ends for good before the source runs: what the receiver did not get, it never will. */
+	channel_free(s->ch);
+	s->ch = NULL;
+	if (s->qmp && s->migration.old_caps && e->exit != GW_VM_GONE && migration_rollback(&s->migration, &back))
+		fprintf(stderr, "godwit: the source VM could not be put back: %s\n", back.text);
+}
+
+int sender_run(const struct sender_options *o, struct report *report, struct err *e)
+{
+	struct sender s = {
+		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
+		.migration = { .stream = -1 }, .guardian = { .pipe = -1 }, .started_ns = now_ns(),
+	};
+	uint64_t allocated;
+	int r;
+
+	s.view.vm = &s.vm;
+	report->phase = "connect";
+	r = look(&s, e);
+	if (!r)
+		r = migrate(&s, e);
+	report->total_ns = now_ns() - s.started_ns;
+	if (s.ch)
+		report->bytes = channel_sent(s.ch);
+	if (!r) {
+		report->phase = "done";
+		report->guest_was_paused = !s.migration.was_running;
+		if (!round_allocated(&s.vm, s.source, &allocated, e))
+			report->untouched_pages = report->total_pages - allocated;
+		migration_restore(&s.migration);
+	} else if (s.guardian.pid > 0) {
+		put_back(&s, e);
+	}
+	guardian_dismiss(&s.guardian);
+	/* Closing the dirty source ends the module's session; the log goes off in the background. */
+	channel_free(s.ch);
+	ram_view_close(&s.view);
+	if (s.source)
+		s.source->ops->close(s.source);
+	migration_free(&s.migration);
+	vm_close(&s.vm);
+	qmp_close(s.qmp);
+	return r;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The source side of a migration, from the first look at the VM to the report. */
+#ifndef GODWIT_SENDER_H
+#define GODWIT_SENDER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "err.h"
+#include "migrate/report.h"
+
+/**
+ * struct sender_options - what the user asked for
+ * @qmp_path: the source QEMU's QMP socket
+ * @pid: the VMM; 0: whoever listens on the socket
+ * @addr: the receiver's ADDR:PORT
+ * @downtime_limit_ms: switch over when this is predicted to hold
+ * @max_rounds: give up after so many
+ * @timeout_ms: longest silence of the peer or of QEMU
+ * @verify: compare hashes of all RAM before the point of no return
+ * @pause: no module: stop the guest first, send everything once
+ * @progress: called now and then, may be NULL
+ */
+struct sender_options {
+	const char *qmp_path;
+	pid_t pid;
+	const char *addr;
+	unsigned int downtime_limit_ms;
+	unsigned int max_rounds;
+	unsigned int timeout_ms;
+	bool verify;
+	bool pause;
+	report_fn progress;
+	void *progress_arg;
+};
+
+/**
+ * sender_run() - migrate
+ * Return: 0: the guest runs at the destination. Else -errno, *e says why; unless that is GW_UNKNOWN the source
+ * VM is as it was before.
+ */
+int sender_run(const struct sender_options *o, struct report *report, struct err *e);
+
+#endif

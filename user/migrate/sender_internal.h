@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The sender's state, shared by its three parts: sender.c (order), precopy.c (rounds), switchover.c (the blackout). */
+#ifndef GODWIT_SENDER_INTERNAL_H
+#define GODWIT_SENDER_INTERNAL_H
+
+#include "io/channel.h"
+#include "migrate/converge.h"
+#include "migrate/guardian.h"
+#include "migrate/report.h"
+#include "migrate/round.h"
+#include "migrate/sender.h"
+#include "source/source.h"
+#include "vmm/migration.h"
+#include "vmm/vm.h"
+
+/*
+ * How far it went decides what a failure means. BEFORE: some of the device state is still here, the destination
+ * cannot run, the source is put back. HANDED_OVER: only the destination's own word tells who runs.
+ */
+enum stage { STAGE_BEFORE, STAGE_HANDED_OVER };
+
+struct sender {
+	const struct sender_options *o;
+	struct report *report;
+	struct qmp *qmp;
+	struct vm vm;
+	struct migration migration;
+	struct guardian guardian;
+	struct dirty_source *source;
+	struct ram_view view;
+	struct channel *ch;
+	enum stage stage;
+	uint64_t started_ns;		/* CLOCK_MONOTONIC */
+	uint64_t stop_realtime_ns;	/* QEMU's STOP, source clock; 0: none seen */
+	uint64_t rtt_ns;
+	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */
+	uint32_t ping_serial;
+};
+
+/* Sends ROUND and waits for its ACK. */
+int sender_end_round(struct sender *s, bool last, struct err *e);
+/* What a frame that arrives unasked means: PONG is dropped, ABORT is an error, as is all else. */
+int sender_listen(struct sender *s, struct err *e);
+int sender_ping(struct sender *s, struct err *e);
+/* Between frames: peer, signals, progress. */
+int sender_idle(void *arg, struct err *e);
+void sender_progress(struct sender *s);
+
+/* Rounds until the downtime fits (GW_NOT_CONVERGED when it never does). */
+int precopy(struct sender *s, struct err *e);
+/* From `migrate` to RESUMED. */
+int switchover(struct sender *s, struct err *e);
+
+#endif

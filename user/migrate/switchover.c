@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The blackout.
+ *
+ *	migrate              QEMU sends its private RAM, then stops the guest (STOP)
+ *	pre-switchover       the guest stands still, disk I/O is drained: nobody writes RAM any more
+ *	last harvest         read-only; nothing to undo in KVM
+ *	last round, ACK      all RAM is in place at the destination
+ *	verify               with --verify only
+ *	COMMIT               the receiver writes no more RAM: loading device state does (pvclock)
+ *	migrate-continue     QEMU writes the device state; we hold it back until it is complete
+ *	commit point         the device state goes out: from here on only the destination may run
+ *	RESUMED
+ *
+ * The last harvest waits for pre-switchover, not for STOP: QEMU says STOP before it has drained disk I/O.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/sock.h"
+#include "io/stop.h"
+#include "migrate/sender_internal.h"
+#include "migrate/verify.h"
+
+/* Passes on what QEMU has written. 1: it closed its end. */
+static int pump(struct sender *s, struct err *e)
+{
+	static uint8_t buf[WIRE_DEVICE_MAX];
+	ssize_t n = sock_recv_some(s->migration.stream, buf, sizeof(buf));
+	struct wire_header h = { .type = WIRE_DEVICE };
+
+	if (n == -EAGAIN)
+		return 0;
+	if (n < 0)
+		return err_set(e, GW_INTERNAL, (int)-n, "QEMU's migration stream: %s", strerror((int)-n));
+	if (n == 0)
+		return 1;
+	h.length = (uint32_t)n;
+	s->report->device_bytes += (uint64_t)n;
+	return channel_send(s->ch, &h, buf, e);
+}
+
+/* Takes QEMU's events; *status becomes the newest migration status. */
+static int hear_events(struct sender *s, char *status, size_t len, struct err *e)
+{
+	struct qmp_event ev;
+	int r;
+
+	while ((r = qmp_event(s->qmp, 0, &ev, e)) > 0) {
+		const char *st = json_string_value(json_object_get(ev.data, "status"));
+
+		if (!strcmp(ev.name, "STOP"))
+			s->stop_realtime_ns = ev.realtime_ns;
+		if (!strcmp(ev.name, "MIGRATION") && st) {
+			strncpy(status, st, len - 1);
+			status[len - 1] = '\0';
+		}
+	}
+	return r;
+}
+
+static int qemu_failed(const char *status, struct err *e)
+{
+	return err_set(e, GW_QMP, EIO, "the source QEMU ended its migration with status \"%s\": see its log", status);
+}
+
+/* Waits for something to do: QEMU's stream, its events, the peer. */
+static int wait_any(struct sender *s, uint64_t *next_ping, struct err *e)
+{
+	struct pollfd p[] = {
+		{ .fd = s->migration.stream, .events = POLLIN },
+		{ .fd = qmp_fd(s->qmp), .events = POLLIN },
+		{ .fd = channel_fd(s->ch), .events = POLLIN },
+		{ .fd = s->vm.pidfd, .events = POLLIN },
+	};
+
+	poll(p, sizeof(p) / sizeof(p[0]), STOP_SLICE_NS / 1000000);
+	if (stop_requested())
+		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+	if (p[3].revents)
+		return err_set(e, GW_VM_GONE, ESRCH, "the source QEMU has exited");
+	if (now_ns() > *next_ping) {
+		/* QEMU may be silent for long; the receiver must not take that for a dead link. */
+		*next_ping = now_ns() + 1000000000ull;
+		return sender_ping(s, e);
+	}
+	return p[2].revents ? sender_listen(s, e) : 0;
+}
+
+static int until_pre_switchover(struct sender *s, struct err *e)
+{
+	uint64_t deadline = deadline_ms(s->o->timeout_ms), next_ping = deadline_ms(1000);
+	uint64_t before = 0;
+	char status[64] = "";
+	int r;
+
+	for (;;) {
+		r = wait_any(s, &next_ping, e);
+		if (!r)
+			r = pump(s, e);
+		if (r == 1)
+			return qemu_failed("failed", e);
+		if (!r)
+			r = hear_events(s, status, sizeof(status), e);
+		if (r < 0)
+			return r;
+		if (!strcmp(status, "pre-switchover"))
+			return 0;
+		if (!strcmp(status, "failed") || !strcmp(status, "cancelled") || !strcmp(status, "completed"))
+			return qemu_failed(status, e);
+		if (s->report->device_bytes != before)
+			deadline = deadline_ms(s->o->timeout_ms);
+		before = s->report->device_bytes;
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the source QEMU does not come to the switchover (status \"%s\")", status);
+	}
+}
+
+/* RAM at rest: the last harvest, the last round, its ACK, and the proof. */
+static int last_round(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	struct round_count count = { 0, 0 };
+	uint64_t t = now_ns();
+	int r;
+
+	if (s->o->pause)
+		r = s->source->ops->start(s->source, e);
+	else
+		r = s->source->ops->harvest(s->source, false, e);
+	rep->blackout.harvest_ns = now_ns() - t;
+	t = now_ns();
+	rep->round++;
+	if (!r)
+		r = round_send(&s->view, s->source, s->ch, false, &count, s->o->pause ? sender_idle : NULL, s, e);
+	if (!r)
+		r = sender_end_round(s, true, e);
+	rep->blackout.ram_ns = now_ns() - t;
+	rep->data_pages += count.data_pages;
+	rep->zero_pages += count.zero_pages;
+	if (r || !s->o->verify)
+		return r;
+	t = now_ns();
+	r = verify_send(&s->vm, s->source, s->ch, e);
+	rep->blackout.verify_ns = now_ns() - t;
+	rep->verified = !r;
+	return r;
+}
+
+static int send_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
+{
+	int r = 0;
+
+	s->report->device_bytes += len;
+	while (len && !r) {
+		struct wire_header h = { .type = WIRE_DEVICE, .length = (uint32_t)(len < WIRE_DEVICE_MAX ? len : WIRE_DEVICE_MAX) };
+
+		r = channel_send(s->ch, &h, p, e);
+		p += h.length;
+		len -= h.length;
+	}
+	return r;
+}
+
+/*
+ * Reads the device state up to QEMU's end of file, and holds back its last HELD_MIN bytes at least. While any of
+ * the state itself (which ends with a byte that says so; a description of it follows, which a destination does
+ * not need to run) is still here, the destination cannot run: so the source can be put back, whoever dies.
+ */
+#define HELD_MIN	(4u << 20)	/* more than a description ever is */
+#define HELD_MAX	(2 * HELD_MIN)
+
+static int hold_device_state(struct sender *s, uint8_t *held, size_t *len, struct err *e)
+{
+	uint64_t deadline = deadline_ms(s->o->timeout_ms), next_ping = UINT64_MAX;
+	char status[64] = "";
+	ssize_t n;
+	int r;
+
+	for (;;) {
+		r = wait_any(s, &next_ping, e);
+		if (!r)
+			r = hear_events(s, status, sizeof(status), e);
+		if (r < 0)
+			return r;
+		if (!strcmp(status, "failed"))
+			return qemu_failed(status, e);
+		n = sock_recv_some(s->migration.stream, held + *len, HELD_MAX - *len);
+		if (n == 0)
+			return 0;
+		if (n < 0 && n != -EAGAIN)
+			return err_set(e, GW_INTERNAL, (int)-n, "QEMU's migration stream: %s", strerror((int)-n));
+		if (n > 0) {
+			*len += (size_t)n;
+			deadline = deadline_ms(s->o->timeout_ms);
+		}
+		if (*len == HELD_MAX) {
+			r = send_device(s, held, HELD_MIN, e);
+			if (r)
+				return r;
+			memmove(held, held + HELD_MIN, HELD_MAX - HELD_MIN);
+			*len -= HELD_MIN;
+		}
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the source QEMU does not finish its device state (status \"%s\")",
+				       status);
+	}
+}
+
+/* COMMIT, the device state, DEVICE_END. */
+static int hand_over(struct sender *s, struct err *e)
+{
+	struct wire_header commit = { .type = WIRE_COMMIT }, end = { .type = WIRE_DEVICE_END };
+	uint8_t *held = malloc(HELD_MAX);
+	size_t len = 0;
+	int r;
+
+	if (!held)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	r = channel_send(s->ch, &commit, NULL, e);
+	if (!r)
+		r = migration_continue(&s->migration, e);
+	if (!r)
+		r = hold_device_state(s, held, &len, e);
+	if (!r) {
+		/* The commit point: signals are not obeyed any more, and the guardian keeps its hands off. */
+		stop_ignore();
+		s->stage = STAGE_HANDED_OVER;
+		guardian_stand_down(&s->guardian);
+		r = send_device(s, held, len, e);
+	}
+	free(held);
+	return r ? r : channel_send(s->ch, &end, NULL, e);
+}
+
+static int wait_resumed(struct sender *s, uint64_t *resume_realtime_ns, struct err *e)
+{
+	struct wire_header h;
+	uint8_t body[8];
+	int r;
+
+	do {
+		r = channel_recv(s->ch, &h, false, e);
+		if (!r)
+			r = channel_body(s->ch, body, h.length > 8 ? 8 : h.length, e);
+	} while (!r && h.type == WIRE_PONG);
+	if (!r && h.type != WIRE_RESUMED)
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where RESUMED was due", wire_type_name(h.type));
+	if (!r)
+		*resume_realtime_ns = wire_get_u64(body);
+	return r;
+}
+
+static uint64_t positive(int64_t ns)
+{
+	return ns > 0 ? (uint64_t)ns : 0;
+}
+
+int switchover(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	uint64_t resumed = 0, t;
+	int r;
+
+	rep->phase = "switchover";
+	sender_progress(s);
+	r = migration_start(&s->migration, false, e);
+	if (!r)
+		r = until_pre_switchover(s, e);
+	if (r)
+		return r;
+	if (s->stop_realtime_ns)
+		rep->blackout.stop_ns = positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
+	else if (s->migration.was_running)
+		return err_set(e, GW_INTERNAL, EPROTO, "QEMU reached pre-switchover without saying STOP");
+	r = last_round(s, e);
+	if (r)
+		return r;
+	t = now_ns();
+	rep->phase = "device state";
+	r = hand_over(s, e);
+	if (!r)
+		r = wait_resumed(s, &resumed, e);
+	if (r)
+		return r;
+	rep->blackout.device_ns = now_ns() - t;
+	rep->clock_error_ns = s->rtt_ns / 2;
+	if (s->stop_realtime_ns)
+		rep->downtime_ns = positive((int64_t)(resumed - s->stop_realtime_ns) - s->clock_offset_ns);
+	return 0;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Whole runs of bits: find, set, clear, count. */
+#include <string.h>
+
+#include "page.h"
+
+#define WORD_BITS	64
+
+bool bitmap_next_run(const uint64_t *map, uint64_t nbits, uint64_t from, struct run *out)
+{
+	const struct bitmap_scan *scan = bitmap_scan_best();
+	uint64_t end;
+	uint64_t clear;
+
+	out->first = scan->next_set(map, nbits, from);
+	if (out->first >= nbits)
+		return false;
+	/* In a scattered map most runs end in the word where they begin: that needs no call. */
+	clear = ~map[out->first / WORD_BITS] >> (out->first % WORD_BITS);
+	if (clear)
+		end = out->first + __builtin_ctzll(clear);
+	else
+		end = scan->next_clear(map, nbits, out->first);
+	out->count = (end < nbits ? end : nbits) - out->first;
+	return true;
+}
+
+/* The bits of word number i that lie in [first, end). */
+static inline uint64_t mask(uint64_t i, uint64_t first, uint64_t end)
+{
+	uint64_t m = UINT64_MAX;
+
+	if (i == first / WORD_BITS)
+		m &= UINT64_MAX << (first % WORD_BITS);
+	if (i == end / WORD_BITS)
+		m &= ~(UINT64_MAX << (end % WORD_BITS));
+	return m;
+}
+
+void bitmap_set(uint64_t *map, uint64_t first, uint64_t count)
+{
+	uint64_t end = first + count;
+	uint64_t i;
+
+	if (!count)
+		return;
+	for (i = first / WORD_BITS; i <= (end - 1) / WORD_BITS; i++)
+		map[i] |= mask(i, first, end);
+}
+
+void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count)
+{
+	uint64_t end = first + count;
+	uint64_t i;
+
+	if (!count)
+		return;
+	for (i = first / WORD_BITS; i <= (end - 1) / WORD_BITS; i++)
+		map[i] &= ~mask(i, first, end);
+}
+
+uint64_t bitmap_weight(const uint64_t *map, uint64_t nbits)
+{
+	return bitmap_scan_best()->weight(map, nbits);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What can be said of pages and bitmaps without I/O: is it zero, where is the next run. */
+#ifndef GODWIT_PAGE_H
+#define GODWIT_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PAGE_BYTES 4096u
+
+/**
+ * struct zero_filter - one way to see whether a page holds only zeros
+ * @name: "avx2", "sse2", "scalar"
+ * @supported: this CPU, and its OS, can run it
+ * @is_zero: @page is PAGE_BYTES long and aligned to 64 bytes
+ *
+ * The table is sorted, best first; the last one is scalar and runs everywhere. A variant may look
+ * at a few words before it reads the page: most pages that are not zero say so at once.
+ */
+struct zero_filter {
+	const char *name;
+	bool (*supported)(void);
+	bool (*is_zero)(const void *page);
+};
+
+extern const struct zero_filter zero_filters[];
+extern const unsigned int zero_filters_count;
+
+/* The best variant that this CPU supports; chosen once, never NULL. */
+const struct zero_filter *zero_filter_best(void);
+
+/**
+ * struct run - set bits next to each other
+ * @first: number of the first one
+ * @count: how many, at least 1
+ */
+struct run {
+	uint64_t first;
+	uint64_t count;
+};
+
+/**
+ * struct bitmap_scan - one way to find runs of set bits
+ * @name: "avx2", "scalar"
+ * @supported: this CPU can run it
+ * @next_set: the first set bit at or after @from and below @nbits, else @nbits
+ * @next_clear: the first clear bit at or after @from and below @nbits, else @nbits
+ * @weight: how many bits below @nbits are set
+ *
+ * Bit n is bit n % 64 of word n / 64. Bits at and beyond @nbits may be anything and are not reported.
+ */
+struct bitmap_scan {
+	const char *name;
+	bool (*supported)(void);
+	uint64_t (*next_set)(const uint64_t *map, uint64_t nbits, uint64_t from);
+	uint64_t (*next_clear)(const uint64_t *map, uint64_t nbits, uint64_t from);
+	uint64_t (*weight)(const uint64_t *map, uint64_t nbits);
+};
+
+extern const struct bitmap_scan bitmap_scans[];
+extern const unsigned int bitmap_scans_count;
+const struct bitmap_scan *bitmap_scan_best(void);
+
+/* The next run of set bits at or after @from, with bitmap_scan_best(). false: there is none. */
+bool bitmap_next_run(const uint64_t *map, uint64_t nbits, uint64_t from, struct run *out);
+/* Set or clear bits [first, first + count). */
+void bitmap_set(uint64_t *map, uint64_t first, uint64_t count);
+void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count);
+/* How many of the first @nbits are set. */
+uint64_t bitmap_weight(const uint64_t *map, uint64_t nbits);
+
+#endif

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Is a page zero? A look at three words settles most pages that are not; the others are read whole, in
+ * steps of four cache lines, leaving at the first step that is not zero. The zero page itself costs
+ * the memory bandwidth and nothing else, so there is no variant above AVX2.
+ */
+#include <assert.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+
+#include "page.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define STEP_BYTES	256u
+static_assert(PAGE_BYTES % STEP_BYTES == 0, "steps must cover the page");
+
+/* Guest memory has no type. */
+typedef uint64_t __attribute__((may_alias)) word;
+#define PAGE_WORDS	(PAGE_BYTES / sizeof(word))
+
+static inline bool few_words_zero(const void *page)
+{
+	const word *w = page;
+
+	return (w[0] | w[PAGE_WORDS / 2] | w[PAGE_WORDS - 1]) == 0;
+}
+
+static bool scalar_supported(void)
+{
+	return true;
+}
+
+static bool scalar_is_zero(const void *page)
+{
+	const word *w = page;
+	const word *const end = w + PAGE_WORDS;
+
+	if (!few_words_zero(page))
+		return false;
+	for (; w < end; w += 8) {
+		if (w[0] | w[1] | w[2] | w[3] | w[4] | w[5] | w[6] | w[7])
+			return false;
+	}
+	return true;
+}
+
+static bool sse2_supported(void)
+{
+	return __builtin_cpu_supports("sse2");
+}
+
+__attribute__((target("sse2"))) static bool sse2_is_zero(const void *page)
+{
+	const __m128i *v = page;
+	const __m128i *const end = v + PAGE_BYTES / sizeof(*v);
+	const __m128i zero = _mm_setzero_si128();
+
+	if (!few_words_zero(page))
+		return false;
+	for (; v < end; v += STEP_BYTES / sizeof(*v)) {
+		__m128i a = v[0] | v[1] | v[2] | v[3];
+		__m128i b = v[4] | v[5] | v[6] | v[7];
+		__m128i c = v[8] | v[9] | v[10] | v[11];
+		__m128i d = v[12] | v[13] | v[14] | v[15];
+
+		if (_mm_movemask_epi8(_mm_cmpeq_epi8((a | b) | (c | d), zero)) != 0xffff)
+			return false;
+	}
+	return true;
+}
+
+/* The builtin asks the OS as well (XGETBV): without its help the upper halves are lost at a task switch. */
+static bool avx2_supported(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+
+__attribute__((target("avx2"))) static bool avx2_is_zero(const void *page)
+{
+	const __m256i *v = page;
+	const __m256i *const end = v + PAGE_BYTES / sizeof(*v);
+
+	if (!few_words_zero(page))
+		return false;
+	for (; v < end; v += STEP_BYTES / sizeof(*v)) {
+		__m256i a = (v[0] | v[1]) | (v[2] | v[3]);
+		__m256i b = (v[4] | v[5]) | (v[6] | v[7]);
+
+		if (!_mm256_testz_si256(a | b, a | b))
+			return false;
+	}
+	return true;
+}
+
+const struct zero_filter zero_filters[] = {
+	{ .name = "avx2", .supported = avx2_supported, .is_zero = avx2_is_zero },
+	{ .name = "sse2", .supported = sse2_supported, .is_zero = sse2_is_zero },
+	{ .name = "scalar", .supported = scalar_supported, .is_zero = scalar_is_zero },
+};
+const unsigned int zero_filters_count = ARRAY_SIZE(zero_filters);
+
+const struct zero_filter *zero_filter_best(void)
+{
+	/* No lock: threads that race choose the same. */
+	static const struct zero_filter *_Atomic chosen;
+	const struct zero_filter *f = atomic_load_explicit(&chosen, memory_order_relaxed);
+
+	if (!f) {
+		for (f = zero_filters; !f->supported(); f++)
+			;
+		atomic_store_explicit(&chosen, f, memory_order_relaxed);
+	}
+	return f;
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Dirty pages from godwit.ko. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kernel/device.h"
+#include "source/source.h"
+
+struct kmod_source {
+	struct dirty_source base;
+	int dev;
+	uint64_t map_bytes[WIRE_BLOCKS_MAX];
+};
+
+static struct kmod_source *of(struct dirty_source *s)
+{
+	return (struct kmod_source *)s;
+}
+
+static int kmod_start(struct dirty_source *s, struct err *e)
+{
+	return device_start(of(s)->dev, e);
+}
+
+static int kmod_harvest(struct dirty_source *s, bool rearm, struct err *e)
+{
+	struct godwit_harvest h;
+
+	return device_harvest(of(s)->dev, rearm, &h, e);
+}
+
+static int kmod_clear(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e)
+{
+	return device_clear(of(s)->dev, block, first, count, e);
+}
+
+static int kmod_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
+			  uint64_t *run_first, uint64_t *run_count, struct err *e)
+{
+	const struct ram_block *b = &s->vm->blocks[block];
+
+	if (b->hugetlb)
+		return device_next_data(of(s)->dev, block, first, end, run_first, run_count, e);
+	return file_next_data(b->fd, first, end, run_first, run_count, e);
+}
+
+static void kmod_close(struct dirty_source *s)
+{
+	struct kmod_source *k = of(s);
+
+	/* The mappings keep the session's file open: they go first. */
+	for (unsigned int i = 0; i < s->vm->nblocks; i++)
+		if (s->map[i])
+			munmap(s->map[i], k->map_bytes[i]);
+	close(k->dev);
+	free(k);
+}
+
+static const struct dirty_ops kmod_ops = {
+	.name = "godwit.ko",
+	.start = kmod_start,
+	.harvest = kmod_harvest,
+	.clear = kmod_clear,
+	.next_data = kmod_next_data,
+	.close = kmod_close,
+};
+
+int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e)
+{
+	struct kmod_source *k = calloc(1, sizeof(*k));
+	int r;
+
+	if (!k)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	k->base.ops = &kmod_ops;
+	k->base.vm = vm;
+	k->dev = device_open(e);
+	if (k->dev < 0) {
+		r = k->dev;
+		free(k);
+		return r;
+	}
+	r = device_attach(k->dev, vm->vm_fd, e);
+	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
+		r = device_add_ram(k->dev, vm->blocks[i].fd, vm->blocks[i].pages, &k->base.map[i], &k->map_bytes[i], e);
+	if (r) {
+		kmod_close(&k->base);
+		return r;
+	}
+	*out = &k->base;
+	return 0;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* No dirty source: the VM is stopped before the first page is read, and every page is sent once. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "page/page.h"
+#include "source/source.h"
+
+static int none_start(struct dirty_source *s, struct err *e)
+{
+	(void)e;
+	for (unsigned int i = 0; i < s->vm->nblocks; i++)
+		bitmap_set(s->map[i], 0, s->vm->blocks[i].pages);
+	return 0;
+}
+
+static int none_harvest(struct dirty_source *s, bool rearm, struct err *e)
+{
+	(void)s, (void)rearm, (void)e;
+	return 0;
+}
+
+static int none_clear(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e)
+{
+	(void)s, (void)block, (void)first, (void)count, (void)e;
+	return 0;
+}
+
+/*
+ * On hugetlbfs everything counts as data: only the kernel knows the holes. Who reads must not map them: pread()
+ * of a hole allocates nothing.
+ */
+static int none_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
+			  uint64_t *run_first, uint64_t *run_count, struct err *e)
+{
+	return file_next_data(s->vm->blocks[block].fd, first, end, run_first, run_count, e);
+}
+
+static void none_close(struct dirty_source *s)
+{
+	for (unsigned int i = 0; i < s->vm->nblocks; i++)
+		free(s->map[i]);
+	free(s);
+}
+
+static const struct dirty_ops none_ops = {
+	.name = "none",
+	.start = none_start,
+	.harvest = none_harvest,
+	.clear = none_clear,
+	.next_data = none_next_data,
+	.close = none_close,
+};
+
+int source_none(const struct vm *vm, struct dirty_source **out, struct err *e)
+{
+	struct dirty_source *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	s->ops = &none_ops;
+	s->vm = vm;
+	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		s->map[i] = calloc((vm->blocks[i].pages + 63) / 64, sizeof(uint64_t));
+		if (!s->map[i]) {
+			none_close(s);
+			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+		}
+	}
+	*out = s;
+	return 0;
+}

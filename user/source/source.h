@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where dirty pages come from: one struct of functions. source_kmod() asks godwit.ko; source_none() is for a VM
+ * that is stopped before the first page is read (--pause). The unit tests play a written history.
+ *
+ * The order that misses nothing: clear or harvest(rearm) first, then read the page, then send it.
+ */
+#ifndef GODWIT_SOURCE_H
+#define GODWIT_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "vmm/vm.h"
+
+struct dirty_source;
+
+/**
+ * struct dirty_ops - a kind of dirty source
+ * @start: begin to watch: from here on every page counts as written; fills in map[]
+ * @harvest: OR what was written since into map[]; rearm: and forget it. Without: the VM is stopped, change nothing
+ * @clear: forget what is known of these pages: they are about to be read
+ * @next_data: the first run of allocated pages in [first, end): 1 and *run, 0 when there is none, or -errno
+ * @close: end watching; the VM is as before soon after
+ */
+struct dirty_ops {
+	const char *name;
+	int (*start)(struct dirty_source *s, struct err *e);
+	int (*harvest)(struct dirty_source *s, bool rearm, struct err *e);
+	int (*clear)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e);
+	int (*next_data)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
+			 uint64_t *run_first, uint64_t *run_count, struct err *e);
+	void (*close)(struct dirty_source *s);
+};
+
+/**
+ * struct dirty_source - embedded in each implementation
+ * @ops: its functions
+ * @vm: whose RAM
+ * @map: for each block, one bit a page; set by harvest, cleared by whoever takes a page over
+ */
+struct dirty_source {
+	const struct dirty_ops *ops;
+	const struct vm *vm;
+	uint64_t *map[WIRE_BLOCKS_MAX];
+};
+
+int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e);
+int source_none(const struct vm *vm, struct dirty_source **out, struct err *e);
+
+/* SEEK_DATA and SEEK_HOLE, for files that have them; the same on the whole range for those that do not. */
+int file_next_data(int fd, uint64_t first, uint64_t end, uint64_t *run_first, uint64_t *run_count, struct err *e);
+
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who writes guest RAM where neither KVM's dirty log, nor a page table, nor the block layer's tracepoints show
+ * it? Long-term pins, and direct reads on file systems that are not plain block I/O: network and FUSE, but also
+ * those that decompress or check through a kernel mapping. Only what is known to be seen is let through.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "vmm/devices.h"
+#include "vmm/proc_io.h"
+#include "vmm/text.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+/* Anywhere in the link: a container may have its /dev elsewhere. */
+static const struct {
+	const char *part;
+	const char *what;
+} pinners[] = {
+	{ "/dev/vfio/", "a VFIO device" },
+	{ "anon_inode:[vfio-device]", "a VFIO device" },
+	{ "/dev/iommu", "an IOMMUFD device" },
+	{ "/dev/vhost-vdpa-", "a vDPA device" },
+	{ "/dev/infiniband/", "an RDMA device" },
+};
+
+const char *device_that_pins(const char *link)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(pinners); i++)
+		if (strstr(link, pinners[i].part))
+			return pinners[i].what;
+	return NULL;
+}
+
+static const uint64_t seen_fs[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC };
+
+static const struct {
+	uint64_t type;
+	const char *name;
+} hidden_fs[] = {
+	{ NFS_SUPER_MAGIC, "NFS" },
+	{ CIFS_SUPER_MAGIC, "CIFS" },
+	{ SMB2_SUPER_MAGIC, "SMB" },
+	{ SMB_SUPER_MAGIC, "SMB" },
+	{ CEPH_SUPER_MAGIC, "CephFS" },
+	{ FUSE_SUPER_MAGIC, "FUSE" },
+	{ V9FS_MAGIC, "9p" },
+	{ AFS_FS_MAGIC, "AFS" },
+	{ OCFS2_SUPER_MAGIC, "OCFS2" },
+	{ 0x01161970, "GFS2" },
+	{ 0x0bd00bd0, "Lustre" },
+	{ 0x47504653, "GPFS" },
+	{ 0x2fc12fc1, "ZFS" },
+	{ 0xca451a4e, "bcachefs" },
+	{ OVERLAYFS_SUPER_MAGIC, "overlayfs" },
+};
+
+const char *fs_that_hides_reads(uint64_t type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(seen_fs); i++)
+		if (type == seen_fs[i])
+			return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(hidden_fs); i++)
+		if (type == hidden_fs[i].type)
+			return hidden_fs[i].name;
+	return "a file system that godwit does not know";
+}
+
+static int refuse(const char *what, const char *link, const char *way_out, struct err *e)
+{
+	char shown[256];
+
+	return err_set(e, GW_PINNED, EBUSY, "%s (%s) writes guest RAM where nobody can see it: %s", what,
+		       one_line(shown, sizeof(shown), link), way_out);
+}
+
+/* path: .../fd/N, opened with O_DIRECT. Block devices are request or bio based, whatever their driver. */
+static int check_direct(const char *path, const char *link, struct err *e)
+{
+	struct stat st;
+	struct statfs fs;
+	const char *name;
+	char what[80];
+
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	if (statfs(path, &fs) < 0)
+		return errno == ENOENT ? 0 : proc_failed(path, errno, e);
+	name = fs_that_hides_reads((uint64_t)fs.f_type);
+	if (!name)
+		return 0;
+	snprintf(what, sizeof(what), "direct I/O on %s", name);
+	return refuse(what, link, "give that disk another cache mode (cache=writeback), or move its image to ext4, XFS, btrfs or f2fs", e);
+}
+
+static int check_file(void *arg, const char *number, const char *link, struct err *e)
+{
+	const char *proc = arg, *device = device_that_pins(link);
+	struct proc_fdinfo info;
+	char path[PATH_MAX];
+	int r;
+
+	if (device)
+		return refuse(device, link, "unplug it first (device_del)", e);
+	r = proc_load_fdinfo(proc, number, &info, e);
+	if (r)
+		return r;
+	if (info.user_bufs)
+		return refuse("an io_uring with fixed buffers", link, "use another driver or aio= for the disks", e);
+	snprintf(path, sizeof(path), "%s/fd/%s", proc, number);
+	return info.flags & O_DIRECT ? check_direct(path, link, e) : 0;
+}
+
+int devices_check_files(const char *proc, struct err *e)
+{
+	return proc_each_fd(proc, check_file, (void *)proc, e);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The parts of vm_check_devices(). */
+#ifndef GODWIT_DEVICES_H
+#define GODWIT_DEVICES_H
+
+#include <stdint.h>
+
+#include "err.h"
+#include "vmm/qmp.h"
+
+/* What an open file of the VMM is, when it means that a device holds guest RAM for DMA; else NULL. */
+const char *device_that_pins(const char *link);
+/* NULL: direct reads on this file system (statfs f_type) are block I/O that can be seen; else its name. */
+const char *fs_that_hides_reads(uint64_t type);
+/* proc: "/proc/PID", or what a test puts in its place. */
+int devices_check_files(const char *proc, struct err *e);
+int devices_check_balloon(struct qmp *q, struct err *e);
+
+#endif

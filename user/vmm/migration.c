@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/sock.h"
+#include "vmm/migration.h"
+
+#define FD_NAME "godwit"
+
+/* All other capabilities are switched off for the time being: our stream has one plain channel. */
+static bool wanted(const char *cap, bool incoming)
+{
+	return !strcmp(cap, "x-ignore-shared") || !strcmp(cap, "events") ||
+	       (!incoming && !strcmp(cap, "pause-before-switchover"));
+}
+
+static int status(struct qmp *q, char *buf, size_t len, struct err *e)
+{
+	json_t *ret = NULL;
+	const char *s;
+	int r = qmp_call(q, "query-status", NULL, &ret, e);
+
+	if (r)
+		return r;
+	s = json_string_value(json_object_get(ret, "status"));
+	snprintf(buf, len, "%s", s ? s : "?");
+	json_decref(ret);
+	return 0;
+}
+
+int migration_running(struct qmp *q, bool *running, struct err *e)
+{
+	char s[64];
+	int r = status(q, s, sizeof(s), e);
+
+	*running = !r && !strcmp(s, "running");
+	return r;
+}
+
+/* "none" when there was no migration yet. */
+static int migrate_status(struct qmp *q, char *buf, size_t len, struct err *e)
+{
+	json_t *ret = NULL;
+	const char *s;
+	int r = qmp_call(q, "query-migrate", NULL, &ret, e);
+
+	if (r)
+		return r;
+	s = json_string_value(json_object_get(ret, "status"));
+	snprintf(buf, len, "%s", s ? s : "none");
+	json_decref(ret);
+	return 0;
+}
+
+static bool under_way(const char *s)
+{
+	return strcmp(s, "none") && strcmp(s, "completed") && strcmp(s, "failed") && strcmp(s, "cancelled");
+}
+
+static int check_state(struct migration *m, bool incoming, struct err *e)
+{
+	char s[64], ms[64];
+	int r;
+
+	r = status(m->qmp, s, sizeof(s), e);
+	if (!r)
+		r = migrate_status(m->qmp, ms, sizeof(ms), e);
+	if (r)
+		return r;
+	m->was_running = !strcmp(s, "running");
+	if (incoming) {
+		if (strcmp(s, "inmigrate"))
+			return err_set(e, GW_VM_STATE, EINVAL,
+				       "the destination QEMU is \"%s\" and does not wait for a migration: start it with -incoming defer", s);
+		if (under_way(ms))
+			return err_set(e, GW_VM_STATE, EBUSY,
+				       "the destination QEMU is receiving a migration already (%s): use -incoming defer", ms);
+		return 0;
+	}
+	if (strcmp(s, "running") && strcmp(s, "paused") && strcmp(s, "prelaunch"))
+		return err_set(e, GW_VM_STATE, EINVAL, "the source VM is \"%s\": only a running or paused one can be migrated", s);
+	if (under_way(ms))
+		return err_set(e, GW_VM_STATE, EBUSY, "the source VM is being migrated already (%s): wait, or cancel that", ms);
+	return 0;
+}
+
+static int plan_caps(struct migration *m, bool incoming, struct err *e)
+{
+	json_t *caps = NULL, *c;
+	bool knows_ignore_shared = false;
+	size_t i;
+	int r = qmp_call(m->qmp, "query-migrate-capabilities", NULL, &caps, e);
+
+	m->caps = json_array();
+	m->old_caps = json_array();
+	json_array_foreach(caps, i, c) {
+		const char *name = json_string_value(json_object_get(c, "capability"));
+		bool on = json_is_true(json_object_get(c, "state"));
+
+		if (!name)
+			continue;
+		knows_ignore_shared |= !strcmp(name, "x-ignore-shared");
+		if (on == wanted(name, incoming))
+			continue;
+		json_array_append_new(m->caps, json_pack("{s:s, s:b}", "capability", name, "state", !on));
+		json_array_append_new(m->old_caps, json_pack("{s:s, s:b}", "capability", name, "state", on));
+	}
+	json_decref(caps);
+	if (!r && !knows_ignore_shared)
+		return err_set(e, GW_QMP, EOPNOTSUPP,
+			       "this QEMU lacks the capability x-ignore-shared: version 4.0 or newer is needed");
+	return r;
+}
+
+/* QEMU's own limits are for RAM that it would send; here they would only slow down the rest. */
+static int plan_params(struct migration *m, unsigned int downtime_limit_ms, struct err *e)
+{
+	json_t *found = NULL;
+	const char *tls;
+	int r = qmp_call(m->qmp, "query-migrate-parameters", NULL, &found, e);
+
+	if (r)
+		return r;
+	m->params = json_pack("{s:I, s:i}", "max-bandwidth", (json_int_t)1 << 40, "downtime-limit", (int)downtime_limit_ms);
+	m->old_params = json_object();
+	json_object_set(m->old_params, "max-bandwidth", json_object_get(found, "max-bandwidth"));
+	json_object_set(m->old_params, "downtime-limit", json_object_get(found, "downtime-limit"));
+	tls = json_string_value(json_object_get(found, "tls-creds"));
+	if (tls && *tls) {
+		json_object_set_new(m->old_params, "tls-creds", json_string(tls));
+		json_object_set_new(m->params, "tls-creds", json_string(""));
+	}
+	json_decref(found);
+	return 0;
+}
+
+int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned int downtime_limit_ms, struct err *e)
+{
+	int r;
+
+	memset(m, 0, sizeof(*m));
+	m->qmp = q;
+	m->stream = -1;
+	r = check_state(m, incoming, e);
+	if (!r)
+		r = plan_caps(m, incoming, e);
+	if (!r && !incoming)
+		r = plan_params(m, downtime_limit_ms, e);
+	return r;
+}
+
+static int set_caps(struct migration *m, json_t *list, struct err *e)
+{
+	return qmp_call(m->qmp, "migrate-set-capabilities", json_pack("{s:O}", "capabilities", list), NULL, e);
+}
+
+int migration_configure(struct migration *m, struct err *e)
+{
+	int r = set_caps(m, m->caps, e);
+
+	if (!r && m->params)
+		r = qmp_call(m->qmp, "migrate-set-parameters", json_incref(m->params), NULL, e);
+	return r;
+}
+
+int migration_start(struct migration *m, bool incoming, struct err *e)
+{
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_set(e, GW_INTERNAL, errno, "socketpair: %s", strerror(errno));
+	r = qmp_call_fd(m->qmp, "getfd", json_pack("{s:s}", "fdname", FD_NAME), pair[1], NULL, e);
+	if (!r)
+		r = qmp_call(m->qmp, incoming ? "migrate-incoming" : "migrate", json_pack("{s:s}", "uri", "fd:" FD_NAME), NULL, e);
+	close(pair[1]);
+	if (r) {
+		close(pair[0]);
+		return r;
+	}
+	fcntl(pair[0], F_SETFL, O_NONBLOCK);
+	m->stream = pair[0];
+	return 0;
+}
+
+int migration_continue(struct migration *m, struct err *e)
+{
+	return qmp_call(m->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), NULL, e);
+}
+
+void migration_hang_up(struct migration *m)
+{
+	if (m->stream >= 0)
+		close(m->stream);
+	m->stream = -1;
+}
+
+void migration_restore(struct migration *m)
+{
+	struct err ignored = { 0 };
+
+	if (m->old_caps)
+		set_caps(m, m->old_caps, &ignored);
+	if (m->old_params)
+		qmp_call(m->qmp, "migrate-set-parameters", json_incref(m->old_params), NULL, &ignored);
+}
+
+static void nap(void)
+{
+	struct timespec ts = { .tv_nsec = 5000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+int migration_rollback(struct migration *m, struct err *e)
+{
+	uint64_t deadline = deadline_ms(30000);
+	struct err ignored = { 0 };
+	char ms[64] = "";
+	bool running;
+	int r;
+
+	/* First the socket: QEMU may hang in a write to it and then hears no command. */
+	migration_hang_up(m);
+	r = migrate_status(m->qmp, ms, sizeof(ms), e);
+	if (!r && under_way(ms))
+		qmp_call(m->qmp, "migrate_cancel", NULL, NULL, &ignored);
+	while (!r && under_way(ms) && now_ns() < deadline) {
+		nap();
+		r = migrate_status(m->qmp, ms, sizeof(ms), e);
+	}
+	if (!r)
+		r = migration_running(m->qmp, &running, e);
+	/* QEMU resumes by itself after "failed" and "cancelled"; give it a moment before we help. */
+	for (int i = 0; !r && m->was_running && !running && strcmp(ms, "completed") && i < 200; i++) {
+		nap();
+		r = migration_running(m->qmp, &running, e);
+	}
+	if (!r && m->was_running && !running)
+		r = qmp_call(m->qmp, "cont", NULL, NULL, e);
+	if (!r)
+		migration_restore(m);
+	return r;
+}
+
+void migration_free(struct migration *m)
+{
+	migration_hang_up(m);
+	json_decref(m->caps);
+	json_decref(m->params);
+	json_decref(m->old_caps);
+	json_decref(m->old_params);
+}

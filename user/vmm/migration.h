@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * QEMU's own migration, as far as godwit uses it: the device state and small private RAM go through a
+ * socket pair whose other end we hold. RAM that is shared stays out of it (capability x-ignore-shared), and
+ * the source stops before the device state and waits for us (pause-before-switchover).
+ */
+#ifndef GODWIT_MIGRATION_H
+#define GODWIT_MIGRATION_H
+
+#include <stdbool.h>
+
+#include "err.h"
+#include "vmm/qmp.h"
+
+/**
+ * struct migration - one end's QEMU
+ * @was_running: the guest ran when we came
+ * @caps, @params: what migration_configure() sets
+ * @old_caps, @old_params: the same with the values that it found
+ * @stream: our end of the socket pair, non-blocking; -1 before and after
+ */
+struct migration {
+	struct qmp *qmp;
+	bool was_running;
+	json_t *caps, *old_caps;
+	json_t *params, *old_params;
+	int stream;
+};
+
+/*
+ * Looks whether this QEMU can be a source (incoming false: running or paused, no migration under way) or a destination
+ * (-incoming defer, nothing loaded yet), and plans what to set. Changes nothing. GW_VM_STATE says what to do.
+ */
+int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned int downtime_limit_ms, struct err *e);
+/* Sets capabilities and parameters. Undone by migration_restore(). */
+int migration_configure(struct migration *m, struct err *e);
+/* `migrate` or `migrate-incoming`, into a socket pair; m->stream is our end. */
+int migration_start(struct migration *m, bool incoming, struct err *e);
+/* The source stands in pre-switchover: let it write the device state. */
+int migration_continue(struct migration *m, struct err *e);
+void migration_hang_up(struct migration *m);
+
+/*
+ * Whatever state the source is in: its migration ends, it runs again if it ran before, its settings are as before.
+ * Only while the destination cannot run.
+ */
+int migration_rollback(struct migration *m, struct err *e);
+void migration_restore(struct migration *m);
+void migration_free(struct migration *m);
+
+/* query-status says "running". */
+int migration_running(struct qmp *q, bool *running, struct err *e);
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vmm/proc_io.h"
+
+int proc_failed(const char *path, int err, struct err *e)
+{
+	if (err == ENOENT || err == ESRCH)
+		return err_set(e, GW_VM_GONE, ESRCH, "%s: %s: the VMM has exited", path, strerror(err));
+	if (err == EACCES || err == EPERM)
+		return err_set(e, GW_INTERNAL, err,
+			       "%s: %s: run godwit as root (it takes CAP_SYS_PTRACE, and CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)", path,
+			       strerror(err));
+	return err_set(e, GW_INTERNAL, err, "%s: %s", path, strerror(err));
+}
+
+int proc_load_maps(const char *proc, struct proc_maps *maps, struct err *e)
+{
+	char path[PATH_MAX];
+	FILE *f;
+	int r;
+
+	*maps = (struct proc_maps) { 0 };
+	snprintf(path, sizeof(path), "%s/maps", proc);
+	f = fopen(path, "re");
+	if (!f)
+		return proc_failed(path, errno, e);
+	r = proc_read_maps(f, maps);
+	fclose(f);
+	return r ? proc_failed(path, -r, e) : 0;
+}
+
+int proc_load_fdinfo(const char *proc, const char *number, struct proc_fdinfo *info, struct err *e)
+{
+	char path[PATH_MAX];
+	FILE *f;
+	int r;
+
+	*info = (struct proc_fdinfo) { 0 };
+	snprintf(path, sizeof(path), "%s/fdinfo/%s", proc, number);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == ENOENT ? 0 : proc_failed(path, errno, e);
+	r = proc_read_fdinfo(f, info);
+	fclose(f);
+	return r && r != -ENOENT ? proc_failed(path, -r, e) : 0;
+}
+
+/* One entry of /proc/PID/fd; "." and ".." are no links (EINVAL). */
+static int visit(const char *dir, const char *number, proc_fd_fn *fn, void *arg, struct err *e)
+{
+	char path[PATH_MAX], link[PATH_MAX];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, number);
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n < 0)
+		return errno == ENOENT || errno == EINVAL ? 0 : proc_failed(path, errno, e);
+	link[n] = '\0';
+	return fn(arg, number, link, e);
+}
+
+int proc_each_fd(const char *proc, proc_fd_fn *fn, void *arg, struct err *e)
+{
+	char dir[PATH_MAX - NAME_MAX - 1];
+	struct dirent *de;
+	int r = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s/fd", proc);
+	d = opendir(dir);
+	if (!d)
+		return proc_failed(dir, errno, e);
+	while (!r && (de = readdir(d)))
+		r = visit(dir, de->d_name, fn, arg, e);
+	closedir(d);
+	return r;
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Commands carry a number as "id". A reply with an older one is the late answer to a command that timed out
+ * and is dropped; a newer one, or none, cannot be. After the socket closed or made no sense, every call
+ * fails at once, but the events read before that can still be had.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/sock.h"
+#include "vmm/qmp_internal.h"
+#include "vmm/text.h"
+
+static bool ended_midway(const struct qmp *q)
+{
+	return q->stream.start != q->stream.end;
+}
+
+int qmp_fail(struct qmp *q, int r, const char *what, struct err *e)
+{
+	if (r == -ETIMEDOUT)
+		return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+			       "%s: QEMU said nothing for %u ms: its main loop hangs (storage that does not answer?); try again when it is back",
+			       what, q->timeout_ms);
+	q->broken = r;
+	if (r == -ENOMEM)
+		return err_set(e, GW_INTERNAL, ENOMEM, "%s: out of memory", what);
+	if (r == -EPROTO)
+		return err_set(e, GW_NOT_QEMU, EPROTO,
+			       "%s: the QMP socket sent %s: is it really QEMU's, and does no proxy stand between?", what,
+			       q->stream.complaint);
+	return err_set(e, GW_VM_GONE, -r, "%s: QEMU closed its QMP socket%s: it has exited, its own messages say why", what,
+		       ended_midway(q) ? " in the middle of a message" : "");
+}
+
+static int protocol_error(struct qmp *q, const char *complaint, const char *what, struct err *e)
+{
+	q->stream.complaint = complaint;
+	return qmp_fail(q, -EPROTO, what, e);
+}
+
+static int keep_event(struct qmp *q, json_t *msg, const char *what, struct err *e)
+{
+	int r = qmp_events_add(&q->events, msg, q->stream.line_bytes);
+
+	if (r == -EPROTO)
+		return protocol_error(q, "an event that is none", what, e);
+	return r ? qmp_fail(q, r, what, e) : 0;
+}
+
+static int send_command(struct qmp *q, const char *command, json_t *args, int fd, uint64_t deadline, struct err *e)
+{
+	json_auto_t *msg = json_pack("{s:s, s:I}", "execute", command, "id", (json_int_t)q->id + 1);
+	char *text;
+	size_t len;
+	int r;
+
+	/* json_pack() would take a missing value for an error. */
+	if (args && json_object_set_new(msg, "arguments", args))
+		return err_set(e, GW_INTERNAL, ENOMEM, "%s: arguments cannot be built", command);
+	text = json_dumps(msg, JSON_COMPACT);
+	if (!text)
+		return err_set(e, GW_INTERNAL, ENOMEM, "%s: out of memory", command);
+	len = strlen(text);
+	text[len] = '\n';	/* in place of the NUL */
+	r = fd < 0 ? sock_send(q->stream.fd, text, len + 1, deadline) :
+		     sock_send_fd(q->stream.fd, text, len + 1, fd, deadline);
+	free(text);
+	if (!r) {
+		q->id++;
+		q->owed++;
+		return 0;
+	}
+	r = qmp_fail(q, r, command, e);
+	q->broken = r;		/* on a timeout, too: half a command is out */
+	return r;
+}
+
+static int refused(const char *command, const json_t *error, struct err *e)
+{
+	const char *class = json_string_value(json_object_get(error, "class"));
+	const char *desc = json_string_value(json_object_get(error, "desc"));
+	char text[512], short_class[64];
+
+	return err_set(e, GW_QMP, EREMOTEIO, "QEMU refused \"%s\": %s (%s)", command,
+		       one_line(text, sizeof(text), desc ? desc : "it does not say why"),
+		       one_line(short_class, sizeof(short_class), class ? class : "no class"));
+}
+
+/* 1: msg is the reply, 0: an old one, -EPROTO. An error without id answers what QEMU could not parse: our last command. */
+static int is_reply(struct qmp *q, const json_t *msg)
+{
+	const json_t *id = json_object_get(msg, "id");
+	const json_t *ret = json_object_get(msg, "return"), *error = json_object_get(msg, "error");
+	double n = json_number_value(id);
+
+	if (!ret == !error || !q->owed)
+		return -EPROTO;
+	q->owed--;
+	if (!id && error)
+		return 1;
+	if (!json_is_number(id) || !(n >= 1 && n <= q->id))
+		return -EPROTO;
+	return n == q->id;
+}
+
+/* The reply to the command sent last. What comes before it goes where it belongs. */
+static int wait_reply(struct qmp *q, const char *command, uint64_t deadline, json_t **reply, struct err *e)
+{
+	do {
+		json_t *msg;
+		int r = qmp_stream_next(&q->stream, deadline, &msg);
+
+		if (r)
+			return qmp_fail(q, r, command, e);
+		if (qmp_is_event(msg)) {
+			r = keep_event(q, msg, command, e);
+			if (r)
+				return r;
+			continue;
+		}
+		r = is_reply(q, msg);
+		if (r == 1) {
+			*reply = msg;
+			return 0;
+		}
+		json_decref(msg);
+		if (r < 0)
+			return protocol_error(q, "a reply to no command", command, e);
+	} while (now_ns() < deadline);	/* a flood of events must not keep us here */
+	return qmp_fail(q, -ETIMEDOUT, command, e);
+}
+
+int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t **ret, struct err *e)
+{
+	uint64_t deadline = deadline_ms(q->timeout_ms);
+	json_auto_t *reply = NULL;
+	const json_t *error;
+	int r;
+
+	if (ret)
+		*ret = NULL;
+	if (q->broken) {
+		json_decref(args);
+		return qmp_fail(q, q->broken, command, e);
+	}
+	r = send_command(q, command, args, fd, deadline, e);
+	if (!r)
+		r = wait_reply(q, command, deadline, &reply, e);
+	if (r)
+		return r;
+	error = json_object_get(reply, "error");
+	if (error)
+		return refused(command, error, e);
+	if (ret)
+		*ret = json_incref(json_object_get(reply, "return"));
+	return 0;
+}
+
+int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, struct err *e)
+{
+	return qmp_call_fd(q, command, args, -1, ret, e);
+}
+
+int qmp_event(struct qmp *q, uint64_t deadline, struct qmp_event *ev, struct err *e)
+{
+	static const char what[] = "waiting for an event";
+
+	while (!qmp_events_take(&q->events, ev)) {
+		json_t *msg;
+		int r = q->broken ? q->broken : qmp_stream_next(&q->stream, deadline, &msg);
+
+		if (r == -ETIMEDOUT && !q->broken)
+			return 0;
+		if (r)
+			return qmp_fail(q, r, what, e);
+		if (qmp_is_event(msg)) {
+			r = keep_event(q, msg, what, e);
+			if (r)
+				return r;
+			continue;
+		}
+		r = is_reply(q, msg);	/* late */
+		json_decref(msg);
+		if (r < 0)
+			return protocol_error(q, "a reply to no command", what, e);
+	}
+	return 1;
+}
+
+unsigned int qmp_version(const struct qmp *q)
+{
+	return q->version;
+}
+
+pid_t qmp_peer_pid(const struct qmp *q)
+{
+	return q->peer;
+}
+
+int qmp_fd(const struct qmp *q)
+{
+	return q->stream.fd;
+}
+
+void qmp_close(struct qmp *q)
+{
+	if (!q)
+		return;
+	if (q->stream.fd >= 0)
+		close(q->stream.fd);
+	qmp_stream_free(&q->stream);
+	qmp_events_free(&q->events);
+	free(q);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The first minute of a QMP connection, where most of what users get wrong shows. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "io/sock.h"
+#include "vmm/qmp_internal.h"
+#include "vmm/text.h"
+
+/* While others wait in the queue of the socket, a connect() is refused with EAGAIN. */
+static int connect_patiently(const char *path, uint64_t deadline)
+{
+	const struct timespec nap = { .tv_nsec = 10000000 };
+	int fd;
+
+	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline)
+		nanosleep(&nap, NULL);
+	return fd;
+}
+
+static int occupied(const char *path, struct err *e)
+{
+	return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+		       "%s: connected, but no QMP greeting: a QMP socket serves one client at a time and another one may hold it: close that, or give QEMU a second -qmp",
+		       path);
+}
+
+static int no_socket(const char *path, int err, struct err *e)
+{
+	switch (err) {
+	case EAGAIN:
+		return occupied(path, e);
+	case ENOENT:
+		return err_set(e, GW_NO_SOCKET, err, "%s: no such socket: start QEMU with -qmp unix:%s,server=on,wait=off",
+			       path, path);
+	case ECONNREFUSED:
+		return err_set(e, GW_NO_SOCKET, err,
+			       "%s: nobody listens there: QEMU has exited, or this is not the socket of its -qmp option", path);
+	case EACCES:
+	case EPERM:
+		return err_set(e, GW_NO_SOCKET, err, "%s: %s: run godwit as root, or as the user that runs QEMU", path,
+			       strerror(err));
+	case ENAMETOOLONG:
+		return err_set(e, GW_NO_SOCKET, err,
+			       "%s: the name is too long for a socket (107 bytes): change directory and use a relative one", path);
+	default:
+		return err_set(e, GW_NO_SOCKET, err, "%s: cannot connect: %s: is it the socket of QEMU's -qmp option?", path,
+			       strerror(err));
+	}
+}
+
+/* What it said instead of a greeting, as far as that can be shown. */
+static int not_qmp(struct qmp *q, const char *path, struct err *e)
+{
+	const struct qmp_stream *s = &q->stream;
+	size_t len = s->end - s->start < 40 ? s->end - s->start : 40;
+	char said[41], shown[41];
+
+	memcpy(said, s->buf + s->start, len);
+	said[len] = '\0';
+	return err_set(e, GW_NOT_QEMU, EPROTO, "%s: no QMP there, it says \"%s\"%s: give the socket of QEMU's -qmp option", path,
+		       one_line(shown, sizeof(shown), said),
+		       strncmp(said, "QEMU ", 5) ? "" : " (the human monitor of -monitor)");
+}
+
+static bool set_version(struct qmp *q, json_t *greeting)
+{
+	json_int_t major, minor, micro;
+
+	if (json_unpack(greeting, "{s:{s:{s:{s:I, s:I, s:I}}}}", "QMP", "version", "qemu", "major", &major, "minor", &minor,
+			"micro", &micro))
+		return false;
+	if (major < 0 || major > 999 || minor < 0 || minor > 99 || micro < 0 || micro > 99)
+		return false;
+	q->version = (unsigned int)(major * 10000 + minor * 100 + micro);
+	return true;
+}
+
+static int greet(struct qmp *q, const char *path, uint64_t deadline, struct err *e)
+{
+	json_auto_t *greeting = NULL;
+	int r = qmp_stream_next(&q->stream, deadline, &greeting);
+
+	switch (r) {
+	case 0:
+		break;
+	case -ETIMEDOUT:
+		return occupied(path, e);
+	case -EPROTO:
+		return not_qmp(q, path, e);
+	case -ECONNRESET:
+		return err_set(e, GW_NOT_QEMU, EPROTO,
+			       "%s: closed without a QMP greeting: is it the socket of QEMU's -qmp option, and is QEMU still there?", path);
+	default:
+		return qmp_fail(q, r, path, e);
+	}
+	if (!set_version(q, greeting))
+		return err_set(e, GW_NOT_QEMU, EPROTO, "%s: the greeting is not QEMU's: give the socket of its -qmp option", path);
+	return qmp_call(q, "qmp_capabilities", NULL, NULL, e);
+}
+
+int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e)
+{
+	uint64_t deadline = deadline_ms(timeout_ms);
+	struct qmp *q = calloc(1, sizeof(*q));
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+	int r;
+
+	*out = NULL;
+	if (!q)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	q->timeout_ms = timeout_ms;
+	q->stream.fd = connect_patiently(path, deadline);
+	if (q->stream.fd < 0) {
+		r = no_socket(path, -q->stream.fd, e);
+	} else {
+		if (getsockopt(q->stream.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+			q->peer = cred.pid;
+		r = greet(q, path, deadline, e);
+	}
+	if (r)
+		qmp_close(q);
+	else
+		*out = q;
+	return r;
+}

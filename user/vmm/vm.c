@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "vmm/kvm.h"
+#include "vmm/ram.h"
+
+static int open_process(struct vm *vm, struct err *e)
+{
+	if (vm->pid <= 0)
+		return err_set(e, GW_USAGE, ESRCH,
+			       "the QMP socket does not tell which process serves it (another pid namespace?): name it with --pid");
+	vm->pidfd = (int)syscall(SYS_pidfd_open, vm->pid, 0);
+	if (vm->pidfd >= 0)
+		return 0;
+	if (errno == ESRCH)
+		return err_set(e, GW_VM_GONE, ESRCH, "there is no process %d: the VMM has exited, or the number is wrong", (int)vm->pid);
+	return err_set(e, GW_INTERNAL, errno, "pidfd_open of %d: %s (Linux 5.6 or newer is needed)", (int)vm->pid, strerror(errno));
+}
+
+/* While it lives its pid is not given to another, so what we read in /proc/PID was its own. */
+static int still_there(const struct vm *vm, struct err *e)
+{
+	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
+
+	if (poll(&p, 1, 0) == 0)
+		return 0;
+	return err_set(e, GW_VM_GONE, ESRCH, "process %d, the VMM, has exited", (int)vm->pid);
+}
+
+int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e)
+{
+	char proc[32];
+	int r;
+
+	memset(vm, 0, sizeof(*vm));
+	vm->pid = pid ? pid : qmp_peer_pid(q);
+	vm->pidfd = vm->vm_fd = -1;
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
+	r = open_process(vm, e);
+	if (!r)
+		r = ram_find(q, proc, flags & VM_WRITE, vm, e);
+	if (!r && (flags & VM_KVM))
+		r = kvm_find(vm, proc, e);
+	if (!r)
+		r = still_there(vm, e);
+	if (r)
+		vm_close(vm);
+	return r;
+}
+
+/* Also for a struct vm that is all zeros, or was closed: then pid is 0. */
+void vm_close(struct vm *vm)
+{
+	if (!vm->pid)
+		return;
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		close(vm->blocks[i].fd);
+	if (vm->vm_fd >= 0)
+		close(vm->vm_fd);
+	if (vm->pidfd >= 0)
+		close(vm->pidfd);
+	memset(vm, 0, sizeof(*vm));
+	vm->pidfd = vm->vm_fd = -1;
+}

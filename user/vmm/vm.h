@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A VM as seen from outside: its process, its KVM file descriptor, its RAM blocks and the files behind them. */
+#ifndef GODWIT_VM_H
+#define GODWIT_VM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+#include "vmm/qmp.h"
+#include "wire/wire.h"
+
+/**
+ * struct ram_block - one memory backend of the VM
+ * @name: the backend's id, which QEMU uses as its RAM block's name
+ * @pages: 4 KiB pages
+ * @page_size: bytes of the file system's page (4096, 2 MiB, 1 GiB)
+ * @fd: the RAM file, O_RDONLY for a source, O_RDWR for a destination
+ * @hugetlb: on hugetlbfs (lseek knows no holes there)
+ */
+struct ram_block {
+	char name[WIRE_NAME_MAX + 1];
+	uint64_t pages;
+	uint32_t page_size;
+	int fd;
+	bool hugetlb;
+};
+
+/**
+ * struct vm - what vm_find() found
+ * @pid: the VMM
+ * @pidfd: refers to it, readable when it has exited
+ * @vm_fd: our copy of its anon_inode:kvm-vm descriptor; -1 when not asked for
+ */
+struct vm {
+	pid_t pid;
+	int pidfd;
+	int vm_fd;
+	unsigned int nblocks;
+	struct ram_block blocks[WIRE_BLOCKS_MAX];
+};
+
+#define VM_WRITE	(1u << 0)	/* a destination: open the RAM files for writing */
+#define VM_KVM		(1u << 1)	/* get vm_fd too */
+
+/**
+ * vm_find() - find out all of struct vm
+ * @pid: 0: whoever listens on the QMP socket
+ * Blocks: query-memdev lists the backends; each must be share=true, of QOM type memory-backend-file (qom-get
+ * /objects/ID type) and lie on tmpfs or hugetlbfs. Its file is found in /proc/PID/maps: a MAP_SHARED mapping whose
+ * path is the backend's mem-path, or, if mem-path is a directory, mem-path/qemu_back_mem.NAME.XXXXXX (even "(deleted)"),
+ * and opened through /proc/PID/map_files, so mount namespaces and unlinked files do not matter.
+ * Errors: GW_RAM_PRIVATE (names the backend and the -object line to use), GW_VM_GONE, GW_NOT_QEMU (no kvm-vm
+ * descriptor: the VM does not run under KVM), GW_INTERNAL (permission; names /proc file and the need for root).
+ */
+int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
+void vm_close(struct vm *vm);
+
+/**
+ * vm_check_devices() - refuse what writes guest RAM where nobody can see it
+ * Looks at the VMM's open files: VFIO (/dev/vfio/N, anon_inode:[vfio-device]), vDPA (/dev/vhost-vdpa-N), RDMA
+ * (/dev/infiniband/...), /dev/iommu, and files opened O_DIRECT on network or FUSE file systems (fdinfo flags, fstatfs type:
+ * nfs, cifs/smb2, ceph, fuse, 9p, ocfs2, gfs2 ...). virtio-balloon with free-page-hint (qom: property free-page-hint
+ * true) is refused too. Errors: GW_PINNED, naming the device or file and what to do (unplug, another cache mode).
+ */
+int vm_check_devices(struct qmp *q, const struct vm *vm, struct err *e);
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Extents, and the RAM frame that is made of them. */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "wire.h"
+
+struct extent_le {
+	uint16_t block;
+	uint16_t kind;
+	uint32_t pages;
+	uint64_t first;
+} __attribute__((packed));
+static_assert(sizeof(struct extent_le) == WIRE_EXTENT, "the extent's layout is the protocol");
+
+void wire_put_extent(uint8_t p[WIRE_EXTENT], const struct wire_extent *x)
+{
+	struct extent_le le = {
+		.block = htole16(x->block),
+		.kind = htole16(x->kind),
+		.pages = htole32(x->pages),
+		.first = htole64(x->first),
+	};
+
+	memcpy(p, &le, sizeof(le));
+}
+
+int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x)
+{
+	struct extent_le le;
+	struct wire_extent got;
+
+	memcpy(&le, p, sizeof(le));
+	got.block = le16toh(le.block);
+	got.kind = le16toh(le.kind);
+	got.pages = le32toh(le.pages);
+	got.first = le64toh(le.first);
+
+	if (got.kind >= WIRE_KINDS || got.pages == 0 || got.first > UINT64_MAX - got.pages)
+		return -EPROTO;
+	*x = got;
+	return 0;
+}
+
+int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, unsigned int blocks)
+{
+	if (x->block >= blocks)
+		return -ERANGE;
+	/* Not first + pages: this holds for an extent that never was decoded, too. */
+	if (x->pages > block_pages[x->block] || x->first > block_pages[x->block] - x->pages)
+		return -ERANGE;
+	return 0;
+}
+
+int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, const uint64_t *block_pages,
+		 unsigned int blocks, struct wire_extent *x)
+{
+	uint64_t data_bytes = 0;	/* at most 2^9 extents of 2^32 pages of 2^12 bytes */
+	uint32_t i;
+	int ret;
+
+	if (h->arg > WIRE_EXTENTS_MAX)
+		return -EMSGSIZE;
+	if (h->type != WIRE_RAM || len != (size_t)h->arg * WIRE_EXTENT)
+		return -EPROTO;
+	for (i = 0; i < h->arg; i++) {
+		ret = wire_get_extent(p + i * WIRE_EXTENT, &x[i]);
+		if (ret)
+			return ret;
+		ret = wire_extent_check(&x[i], block_pages, blocks);
+		if (ret)
+			return ret;
+		if (x[i].kind == WIRE_DATA)
+			data_bytes += (uint64_t)x[i].pages * WIRE_PAGE;
+	}
+	return len + data_bytes == h->length ? 0 : -EPROTO;
+}

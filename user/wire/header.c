@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The frame header: its layout, and as data what each type of frame may hold. */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "wire.h"
+
+struct header_le {
+	uint32_t magic;
+	uint16_t type;
+	uint16_t flags;
+	uint32_t arg;
+	uint32_t length;
+	uint64_t reserved;
+} __attribute__((packed));
+static_assert(sizeof(struct header_le) == WIRE_HEADER, "the header's layout is the protocol");
+
+/**
+ * struct frame_limits - what a frame of one type may say in its header
+ * @flags: allowed flags
+ * @arg_min: @arg_max: range of arg
+ * @body_min: @body_max: range of the body without what arg counts, in bytes
+ * @item_min: @item_max: range of one of the things that arg counts, in bytes
+ */
+struct frame_limits {
+	uint16_t flags;
+	uint32_t arg_min, arg_max;
+	uint32_t body_min, body_max;
+	uint32_t item_min, item_max;
+};
+
+#define BLOCK_FIXED	16	/* a block record without its name, see struct wire_block */
+#define CLOCK_BYTES	8
+#define COUNT_BYTES	8
+
+static const struct frame_limits limits[] = {
+	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION },
+	[WIRE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
+			  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
+	[WIRE_READY] = { 0 },
+	[WIRE_PING] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
+	[WIRE_PONG] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
+	[WIRE_RAM] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_RAM_MAX,
+		       .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
+	[WIRE_ROUND] = { .flags = WIRE_ROUND_LAST, .arg_max = UINT32_MAX },
+	[WIRE_ACK] = { .arg_max = UINT32_MAX },
+	[WIRE_VERIFY] = { .arg_max = WIRE_HASHES_MAX, .body_min = WIRE_EXTENT, .body_max = WIRE_EXTENT,
+			  .item_min = WIRE_HASH, .item_max = WIRE_HASH },
+	[WIRE_VERIFY_END] = { 0 },
+	[WIRE_VERIFIED] = { .arg_max = WIRE_BAD_MAX, .body_min = COUNT_BYTES, .body_max = COUNT_BYTES,
+			    .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
+	[WIRE_COMMIT] = { 0 },
+	[WIRE_DEVICE] = { .body_min = 1, .body_max = WIRE_DEVICE_MAX },
+	[WIRE_DEVICE_END] = { 0 },
+	[WIRE_RESUMED] = { .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
+	/* Any exit status but 0: a newer peer may know more of them, and its text must not be lost. */
+	[WIRE_ABORT] = { .arg_min = 1, .arg_max = 255, .body_max = WIRE_TEXT_MAX },
+};
+static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
+
+static const char *const type_names[] = {
+	[0] = "?",
+	[WIRE_HELLO] = "HELLO",
+	[WIRE_BLOCKS] = "BLOCKS",
+	[WIRE_READY] = "READY",
+	[WIRE_PING] = "PING",
+	[WIRE_PONG] = "PONG",
+	[WIRE_RAM] = "RAM",
+	[WIRE_ROUND] = "ROUND",
+	[WIRE_ACK] = "ACK",
+	[WIRE_VERIFY] = "VERIFY",
+	[WIRE_VERIFY_END] = "VERIFY_END",
+	[WIRE_VERIFIED] = "VERIFIED",
+	[WIRE_COMMIT] = "COMMIT",
+	[WIRE_DEVICE] = "DEVICE",
+	[WIRE_DEVICE_END] = "DEVICE_END",
+	[WIRE_RESUMED] = "RESUMED",
+	[WIRE_ABORT] = "ABORT",
+};
+static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
+
+/* Above a range is a limit exceeded; where only one value is right, any other is malformed. */
+static int in_range(uint64_t v, uint64_t min, uint64_t max)
+{
+	if (v < min)
+		return -EPROTO;
+	if (v > max)
+		return min == max ? -EPROTO : -EMSGSIZE;
+	return 0;
+}
+
+static int check_limits(const struct wire_header *h)
+{
+	const struct frame_limits *l;
+	int ret;
+
+	if (h->type == 0 || h->type >= WIRE_TYPES)
+		return -EPROTO;
+	l = &limits[h->type];
+	if (h->flags & ~l->flags)
+		return -EPROTO;
+	ret = in_range(h->arg, l->arg_min, l->arg_max);
+	if (ret)
+		return ret;
+	return in_range(h->length, l->body_min + (uint64_t)h->arg * l->item_min,
+			l->body_max + (uint64_t)h->arg * l->item_max);
+}
+
+void wire_put_header(uint8_t p[WIRE_HEADER], const struct wire_header *h)
+{
+	struct header_le le = {
+		.magic = htole32(WIRE_MAGIC),
+		.type = htole16(h->type),
+		.flags = htole16(h->flags),
+		.arg = htole32(h->arg),
+		.length = htole32(h->length),
+	};
+
+	memcpy(p, &le, sizeof(le));
+}
+
+int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h)
+{
+	struct header_le le;
+	struct wire_header got;
+	int ret;
+
+	memcpy(&le, p, sizeof(le));
+	got.type = le16toh(le.type);
+	got.flags = le16toh(le.flags);
+	got.arg = le32toh(le.arg);
+	got.length = le32toh(le.length);
+
+	/* First, as all else in another version's HELLO may differ. */
+	if (le32toh(le.magic) != WIRE_MAGIC || (got.type == WIRE_HELLO && got.arg != WIRE_VERSION))
+		return -EPROTONOSUPPORT;
+	if (le.reserved)
+		return -EPROTO;
+	ret = check_limits(&got);
+	if (ret)
+		return ret;
+	*h = got;
+	return 0;
+}
+
+const char *wire_type_name(unsigned int type)
+{
+	return type_names[type < WIRE_TYPES ? type : 0];
+}

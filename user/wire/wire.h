@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The wire protocol, version 1. This header is its specification.
+ *
+ * One TCP connection, sender to receiver, carries frames in both directions. A frame is a
+ * 24-byte header and a body of `length` bytes. All numbers are little-endian. A page is
+ * 4 KiB, whatever page size either host maps the RAM with. RAM is addressed by block (the
+ * index in the sender's BLOCKS table) and page within the block; guest physical addresses and
+ * host addresses never travel.
+ *
+ *	sender                                   receiver
+ *	HELLO ---------------------------------> version and magic are compared first
+ *	      <--------------------------------- HELLO
+ *	BLOCKS --------------------------------> names and sizes must match its own
+ *	      <--------------------------------- READY   its RAM is empty, QEMU is waiting
+ *	PING  ---------------------------------> clock comparison, several times
+ *	      <--------------------------------- PONG
+ *	RAM, RAM, ... ROUND -------------------> one round of pre-copy
+ *	      <--------------------------------- ACK     all of the round is in place
+ *	...
+ *	DEVICE, DEVICE, ... -------------------> QEMU's own stream, while the last round is sent
+ *	RAM, ... ROUND (GW_ROUND_LAST) --------> the VM is stopped, this is the rest
+ *	      <--------------------------------- ACK
+ *	VERIFY, ... VERIFY_END ----------------> with --verify only
+ *	      <--------------------------------- VERIFIED
+ *	COMMIT --------------------------------> from here the receiver writes no RAM
+ *	DEVICE, ... DEVICE_END ----------------> the device state
+ *	      <--------------------------------- RESUMED the guest runs at the destination
+ *
+ * Either side may send ABORT at any time and close; the text says why. Every frame that is
+ * not expected in the receiver's state is a protocol error (GW_BAD_PEER).
+ *
+ * Encode and decode are pure: bytes in, values out, no I/O. Decode trusts nothing: lengths,
+ * counts, reserved fields and kinds are checked here; block and page ranges are checked by
+ * wire_extent_check() against the table that was agreed.
+ */
+#ifndef GODWIT_WIRE_H
+#define GODWIT_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_MAGIC	0x54575447u	/* "GTWT" */
+#define WIRE_VERSION	1
+#define WIRE_PAGE	4096u
+
+#define WIRE_HEADER	24	/* bytes */
+#define WIRE_EXTENT	16	/* bytes */
+#define WIRE_EXTENTS_MAX 512	/* extents in one RAM frame */
+#define WIRE_RAM_MAX	(1u << 20)	/* page bytes in one RAM frame */
+#define WIRE_NAME_MAX	255	/* bytes of a RAM block's name */
+#define WIRE_BLOCKS_MAX	64
+#define WIRE_HASH	8	/* bytes of a page's hash in a VERIFY frame */
+#define WIRE_HASHES_MAX	8192	/* page hashes in one VERIFY frame */
+#define WIRE_TEXT_MAX	1000	/* bytes of an ABORT's text */
+#define WIRE_DEVICE_MAX	(256u << 10)	/* bytes in one DEVICE frame */
+#define WIRE_BAD_MAX	64	/* page numbers in one VERIFIED frame */
+
+enum wire_type {
+	WIRE_HELLO = 1,		/* arg = version; no body */
+	WIRE_BLOCKS,		/* arg = count; body: count block records */
+	WIRE_READY,		/* no body */
+	WIRE_PING,		/* arg = serial; body: 8 bytes sender's CLOCK_REALTIME, ns */
+	WIRE_PONG,		/* arg = serial; body: 8 bytes receiver's CLOCK_REALTIME, ns */
+	WIRE_RAM,		/* arg = extents; body: the extents, then the pages of WIRE_DATA ones */
+	WIRE_ROUND,		/* arg = round number, flags may hold WIRE_ROUND_LAST; no body */
+	WIRE_ACK,		/* arg = round number; no body */
+	WIRE_VERIFY,		/* arg = hashes; body: one extent, then (WIRE_DATA) a hash for each page */
+	WIRE_VERIFY_END,	/* no body */
+	WIRE_VERIFIED,		/* arg = listed; body: 8 bytes count of differing pages, then `arg` extents of 1 page */
+	WIRE_COMMIT,		/* no body */
+	WIRE_DEVICE,		/* body: bytes of QEMU's migration stream */
+	WIRE_DEVICE_END,	/* no body: QEMU closed its end */
+	WIRE_RESUMED,		/* body: 8 bytes CLOCK_REALTIME of the destination's RESUME, ns */
+	WIRE_ABORT,		/* arg = enum gw_exit; body: text, no NUL */
+	WIRE_TYPES
+};
+
+#define WIRE_ROUND_LAST	(1u << 0)
+
+/* How the pages of an extent travel; further page encoders take further numbers. */
+enum wire_kind {
+	WIRE_DATA = 0,		/* 4096 bytes a page follow */
+	WIRE_ZERO = 1,		/* every byte is 0; nothing follows */
+	WIRE_KINDS
+};
+
+/**
+ * struct wire_header - the first 24 bytes of each frame
+ * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
+ * @type: enum wire_type
+ * @flags: WIRE_ROUND_LAST, else 0
+ * @arg: see enum wire_type
+ * @length: bytes of body that follow
+ */
+struct wire_header {
+	uint16_t type;
+	uint16_t flags;
+	uint32_t arg;
+	uint32_t length;
+};
+
+/**
+ * struct wire_extent - a run of pages in one block
+ * On the wire: u16 block, u16 kind, u32 pages, u64 first.
+ */
+struct wire_extent {
+	uint16_t block;
+	uint16_t kind;
+	uint32_t pages;		/* 1 .. 2^32-1 */
+	uint64_t first;		/* page number in the block */
+};
+
+/**
+ * struct wire_block - one RAM block, in the BLOCKS frame
+ * On the wire: u64 pages, u32 page_size, u16 name_len, u16 reserved (0), name.
+ * @pages: 4 KiB pages, at least 1; their bytes fit into 63 bits
+ * @page_size: bytes of a native page at the sender (informative)
+ * @name: QEMU's RAM block name, NUL-terminated here, printable ASCII
+ */
+struct wire_block {
+	uint64_t pages;
+	uint32_t page_size;
+	char name[WIRE_NAME_MAX + 1];
+};
+
+/*
+ * All decoders: 0, or -EPROTO (malformed), -EPROTONOSUPPORT (another magic or version; header
+ * and hello only), -EMSGSIZE (a limit above exceeded). They read only bytes in [p, p + len).
+ */
+void wire_put_header(uint8_t p[WIRE_HEADER], const struct wire_header *h);
+/* Checks magic, reserved, type, flags and that length and arg fit the type's limits. */
+int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h);
+
+void wire_put_extent(uint8_t p[WIRE_EXTENT], const struct wire_extent *x);
+/* Checks kind and pages > 0 and that first + pages does not wrap. */
+int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x);
+/* 0, or -ERANGE: the block does not exist or the run leaves it. */
+int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, unsigned int blocks);
+
+/*
+ * The extents of a RAM frame: decodes h->arg of them from p (len bytes are h->arg * WIRE_EXTENT) and
+ * checks each against the blocks and that the page bytes of the WIRE_DATA ones sum up to the rest of
+ * h->length. -ERANGE as above.
+ */
+int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, const uint64_t *block_pages,
+		 unsigned int blocks, struct wire_extent *x);
+
+/* Bytes that the records of n blocks take. */
+size_t wire_blocks_size(const struct wire_block *b, unsigned int n);
+void wire_put_blocks(uint8_t *p, const struct wire_block *b, unsigned int n);
+/* Decodes exactly n records from exactly len bytes; names must be non-empty, printable and distinct. */
+int wire_get_blocks(const uint8_t *p, size_t len, struct wire_block *b, unsigned int n);
+
+void wire_put_u64(uint8_t p[8], uint64_t v);
+uint64_t wire_get_u64(const uint8_t p[8]);
+
+const char *wire_type_name(unsigned int type);
+
+#endif
