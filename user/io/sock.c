@@ -65,7 +65,7 @@ int sock_wait(int fd, short events, uint64_t deadline)
 		int n = ppoll(&p, 1, &ts, NULL);
 
 		if (n > 0)
-			return p.revents & POLLNVAL ? -EBADF : 0;	/* the end and errors show at the next read or write */
+			return p.revents & POLLNVAL ? -EBADF : 0;	/* all else shows at the next read or write */
 		if (n == 0)
 			return -ETIMEDOUT;
 		if (errno != EINTR)

@@ -17,12 +17,16 @@ static inline uint64_t deadline_ms(uint64_t ms) { return now_ns() + ms * 1000000
 
 /* Connect to an AF_UNIX stream socket; returns the descriptor or -errno. */
 int sock_unix_connect(const char *path);
-/* "ADDR:PORT" or "[V6]:PORT"; returns the descriptor or -errno (-EINVAL: not an address, -EHOSTUNREACH: does not resolve). */
+/*
+ * "ADDR:PORT" or "[V6]:PORT"; returns the descriptor or -errno (-EINVAL: not an address, -EHOSTUNREACH: does not
+ * resolve, -EINTR: a stop was asked for while connecting). Nothing else here heeds a stop: QEMU must be spoken to
+ * after it.
+ */
 int sock_tcp_connect(const char *addr, uint64_t deadline);
 int sock_tcp_listen(const char *addr);
 /* A connection that waits, or -EAGAIN. */
 int sock_accept(int fd);
-/* -EINVAL: not an address; else 1 when every address it means is loopback, 0 when not. */
+/* -EINVAL: not an address; else 1 when every address it means is loopback, 0 when not, or when it means none. */
 int sock_is_loopback(const char *addr);
 /* NODELAY, keepalive, user timeout: a peer that is gone is noticed. */
 int sock_tune(int fd, unsigned int timeout_ms);

@@ -39,7 +39,9 @@ const char *device_that_pins(const char *link)
 	return NULL;
 }
 
-static const uint64_t seen_fs[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC };
+static const uint64_t seen_fs[] = {
+	EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC,
+};
 
 static const struct {
 	uint64_t type;

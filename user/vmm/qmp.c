@@ -90,7 +90,7 @@ static int refused(const char *command, const json_t *error, struct err *e)
 		       one_line(short_class, sizeof(short_class), class ? class : "no class"));
 }
 
-/* 1: msg is the reply, 0: an old one, -EPROTO. An error without id answers what QEMU could not parse: our last command. */
+/* 1: msg is the reply, 0: an old one, -EPROTO. An error without id answers what QEMU could not parse: the last one. */
 static int is_reply(struct qmp *q, const json_t *msg)
 {
 	const json_t *id = json_object_get(msg, "id");

@@ -29,7 +29,7 @@ void qmp_close(struct qmp *q);		/* NULL is fine */
 unsigned int qmp_version(const struct qmp *q);
 /* pid of who listens on the socket (SO_PEERCRED), in our pid namespace; 0 when unknown. */
 pid_t qmp_peer_pid(const struct qmp *q);
-/* For poll: readable means that an event or the end may have come. */
+/* For poll, when qmp_event() has nothing more: readable means that an event or the end may have come. */
 int qmp_fd(const struct qmp *q);
 
 /**
@@ -58,6 +58,7 @@ struct qmp_event {
 /**
  * qmp_event() - the next event
  * @deadline: CLOCK_MONOTONIC ns; 0: do not wait
+ * Of more than 1024 events that wait the oldest are lost.
  * Return: 1 an event, 0 none until then, -errno with *e set (GW_VM_GONE: QEMU closed the socket).
  */
 int qmp_event(struct qmp *q, uint64_t deadline, struct qmp_event *ev, struct err *e);

@@ -31,7 +31,8 @@ int backends_query(struct qmp *q, struct backends *all, struct err *e);
 void backends_free(struct backends *all);
 
 /* GW_RAM_PRIVATE: why, and the command line that helps. */
-int ram_refuse(const char *id, uint64_t bytes, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int ram_refuse(const char *id, uint64_t bytes, struct err *e, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /**
  * ram_path_matches() - can this mapping be that backend's?

@@ -52,7 +52,6 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 	return r;
 }
 
-/* Also for a struct vm that is all zeros, or was closed: then pid is 0. */
 void vm_close(struct vm *vm)
 {
 	if (!vm->pid)

@@ -50,19 +50,21 @@ struct vm {
  * Blocks: query-memdev lists the backends; each must be share=true, of QOM type memory-backend-file (qom-get
  * /objects/ID type) and lie on tmpfs or hugetlbfs. Its file is found in /proc/PID/maps: a MAP_SHARED mapping whose
  * path is the backend's mem-path, or, if mem-path is a directory, mem-path/qemu_back_mem.NAME.XXXXXX (even "(deleted)"),
- * and opened through /proc/PID/map_files, so mount namespaces and unlinked files do not matter.
+ * or whose file is what mem-path leads to. It is opened through /proc/PID/map_files, so mount namespaces and unlinked
+ * files do not matter. A backend begins at the start of its file, and no two share one. The blocks are sorted by name.
  * Errors: GW_RAM_PRIVATE (names the backend and the -object line to use), GW_VM_GONE, GW_NOT_QEMU (no kvm-vm
  * descriptor: the VM does not run under KVM), GW_INTERNAL (permission; names /proc file and the need for root).
  */
 int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
-void vm_close(struct vm *vm);
+void vm_close(struct vm *vm);	/* all zeros, or closed already, is fine */
 
 /**
  * vm_check_devices() - refuse what writes guest RAM where nobody can see it
  * Looks at the VMM's open files: VFIO (/dev/vfio/N, anon_inode:[vfio-device]), vDPA (/dev/vhost-vdpa-N), RDMA
- * (/dev/infiniband/...), /dev/iommu, and files opened O_DIRECT on network or FUSE file systems (fdinfo flags, fstatfs type:
- * nfs, cifs/smb2, ceph, fuse, 9p, ocfs2, gfs2 ...). virtio-balloon with free-page-hint (qom: property free-page-hint
- * true) is refused too. Errors: GW_PINNED, naming the device or file and what to do (unplug, another cache mode).
+ * (/dev/infiniband/...), /dev/iommu, an io_uring with fixed buffers, and regular files opened O_DIRECT (fdinfo flags),
+ * unless their file system (statfs type) is known to read through the block layer into the guest's pages, or to copy:
+ * ext2-4, XFS, btrfs, f2fs, tmpfs. virtio-balloon with free-page-hint (qom: property free-page-hint true) is refused
+ * too. Errors: GW_PINNED, naming the device or file and what to do (unplug, another cache mode).
  */
 int vm_check_devices(struct qmp *q, const struct vm *vm, struct err *e);
 

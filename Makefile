@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The verbs. Each delegates; `make demo` and `make check` first install what they lack.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+KVER    ?= $(shell uname -r)
+KDIR    ?= /lib/modules/$(KVER)/build
+VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+override B := $(abspath $(or $(B),build))
+export B
+
+.PHONY: all user module demo check check-native check-lab deps install dkms clean
+
+all: user module
+
+user:
+	$(MAKE) -C user $(B)/godwit
+
+# For KVER: the running kernel by default.
+module:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+
+deps:
+	selftests/deps.sh
+
+# A guest moves from one QEMU to another, in the lab; beside it, QEMU's own migration of the same guest.
+demo: deps user
+	selftests/check.sh demo
+
+# Unit tests, fuzzing, then the module and the migrations under KVM in the lab.
+check: check-native check-lab
+
+check-native: deps user
+	$(MAKE) -C selftests/unit check check-sanitize
+	$(MAKE) -C selftests/fuzz check
+
+check-lab: deps user
+	selftests/check.sh check
+
+install: user
+	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit
+
+# Puts the module's source where dkms looks for it, and builds it for KVER.
+dkms:
+	install -d $(DESTDIR)/usr/src/godwit-$(VERSION)
+	cp -r Kbuild dkms.conf kmod LICENSE $(DESTDIR)/usr/src/godwit-$(VERSION)/
+	dkms install -m godwit -v $(VERSION) -k $(KVER)
+
+clean:
+	rm -rf $(B)
+	rm -f kmod/*.o kmod/*.ko kmod/*.mod kmod/*.mod.c kmod/.*.cmd kmod/modules.order .*.cmd modules.order Module.symvers

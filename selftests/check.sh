@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Builds the module for the lab's kernel, and runs the tests or the demo in the lab.
+set -e
+top=$(cd "$(dirname "$0")/.." && pwd)
+: "${B:=$top/build}"
+export B
+mkdir -p "$B"
+
+kernel=$("$top/selftests/lab/lab" setup)		# the newest kernel of /boot that has headers
+kver=${kernel#/boot/vmlinuz-}
+mkdir -p "$B/kmod"
+make -s -C "/lib/modules/$kver/build" M="$top" modules
+cp "$top/kmod/godwit.ko" "$B/kmod/godwit.ko"
+make -s -C "$top/selftests/guest"
+
+case $1 in
+demo)
+	exec "$top/selftests/lab/lab" run --memory 6G -- "$top/selftests/e2e/demo.py" ;;
+check)
+	shift
+	exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:160,1G:2 --timeout 1500 -- \
+		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
+*)
+	echo "usage: check.sh demo | check [PYTEST-OPTIONS]" >&2
+	exit 2 ;;
+esac

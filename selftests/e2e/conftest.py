@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Around every test: it must end, the kernel's log must stay clean, and nothing may be left behind."""
+import os
+import signal
+import sys
+
+import lab
+import pytest
+
+
+TIMEOUT = 150	# seconds; the slowest test takes about a third of it
+
+
+def pytest_runtest_logreport(report):
+    """A failure is told when it happens: the lab may not live to tell it at the end."""
+    if report.failed:
+        print(f'\n{report.nodeid} ({report.when}):\n{report.longreprtext}', file=sys.stderr, flush=True)
+
+
+def too_long(*_):
+    raise TimeoutError(f'the test takes longer than {TIMEOUT} s')
+
+
+@pytest.fixture(autouse=True)
+def around(request):
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(TIMEOUT)
+    log = lab.KernelLog() if lab.IN_LAB else None
+    yield log
+    signal.alarm(0)
+    for vm in list(lab.running):
+        vm.kill()
+    if lab.IN_LAB:
+        if os.path.exists('/run/godwit-link'):
+            lab.link('clear')
+        log.check()
+        log.close()
+
+
+@pytest.fixture
+def directory(request):
+    """Where this test's logs go."""
+    path = os.path.join(lab.B, 'e2e', request.node.name.replace('/', '_'))
+    os.makedirs(path, exist_ok=True)
+    return path

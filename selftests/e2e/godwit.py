@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The product, as the tests use it: the module, `godwit receive` and `godwit send`, and the proof at the end."""
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import lab
+
+GODWIT = f'{lab.B}/godwit'
+TOOLS = f'{lab.B}/tools'
+MODULE = f'{lab.B}/kmod/godwit.ko'
+ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
+PORT = 4433
+# Exit statuses, as user/err.h names them.
+EXIT = {'ok': 0, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7, 'ram-private': 8,
+        'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14, 'bad-peer': 15,
+        'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
+        'cancelled': 22, 'unknown': 23, 'peer-failed': 24}
+
+
+def loaded():
+    return os.path.exists('/sys/module/godwit')
+
+
+def load():
+    if not loaded():
+        lab.call('insmod', MODULE)
+
+
+def unload(timeout=10):
+    """At once, or as soon as what is on its way out (a killed process's files) is gone."""
+    end = time.monotonic() + timeout
+    while loaded():
+        done = subprocess.run(['rmmod', 'godwit'], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode and time.monotonic() > end:
+            raise AssertionError(f'rmmod: {done.stderr.strip()}')
+
+
+@contextlib.contextmanager
+def row_off(name):
+    """Without this row of the writer ledger pages are missed: that is what a test must notice."""
+    path = '/sys/module/godwit/parameters/unsafe_rows_off'
+
+    def write(value):
+        with open(path, 'w', encoding='ascii') as f:
+            f.write(str(value))
+    write(ROWS[name])
+    try:
+        yield
+    finally:
+        write(0)
+
+
+def slots(vm):
+    """(memslots, how many of them have dirty logging on) as KVM has them; waits for a session that retires."""
+    said = lab.call(f'{TOOLS}/slots', str(vm.pid))
+    return tuple(map(int, re.findall(r'=(\d+)', said)))
+
+
+def note_slots(vm):
+    """Before the first migration: what must be there again when one has failed. (VGA has its own log.)"""
+    if loaded() and not hasattr(vm, 'slots_before'):
+        vm.slots_before = slots(vm)
+
+
+class Process:
+    """A godwit command, its output, and its peak of private memory."""
+
+    def __init__(self, side, *words):
+        self.process = lab.popen(side, [GODWIT, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.peak_kib = 0
+        self.said = ''
+        os.set_blocking(self.process.stdout.fileno(), False)
+
+    pid = property(lambda self: self.process.pid)
+
+    def _read(self):
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.process.stdout.fileno(), 65536):
+                self.said += data.decode(errors='replace')
+
+    def poll(self):
+        ended = self.process.poll()
+        self._read()
+        with contextlib.suppress(OSError):
+            with open(f'/proc/{self.pid}/status', encoding='ascii') as f:
+                for line in f:
+                    if line.startswith('RssAnon:'):
+                        self.peak_kib = max(self.peak_kib, int(line.split()[1]))
+        return ended
+
+    def wait_for(self, text, timeout=60):
+        end = time.monotonic() + timeout
+        while text not in self.said:
+            if self.poll() is not None and text not in self.said:
+                raise RuntimeError(f'{self.process.args[1]} ended with {self.process.returncode}: {self.said}')
+            if time.monotonic() > end:
+                raise TimeoutError(f'no {text!r} from godwit: {self.said}')
+            time.sleep(0.05)
+        return self
+
+    def wait(self, timeout=180):
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                self.process.kill()
+                raise TimeoutError(f'godwit does not end: {self.said}')
+            time.sleep(0.05)
+        return self.process.returncode
+
+    def kill(self, how=signal.SIGKILL):
+        self.process.send_signal(how)
+        return self
+
+
+class Run:
+    """One migration under way: receiver on side dst, sender on side src."""
+
+    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=()):
+        address = f'{lab.ADDRESS["dst"]}:{PORT}'
+        self.src, self.dst = src, dst
+        note_slots(src)
+        self.json = f'{src.directory}/report.json'
+        if os.path.exists(self.json):
+            os.unlink(self.json)
+        self.receive = None
+        if receiver:
+            self.receive = Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure',
+                                   *receive_options).wait_for('listening')
+        self.send = Process('src', 'send', '--qmp', src.main_qmp, '--json', self.json,
+                            *(['--verify'] if verify else []), *options, address)
+
+    def wait(self, expect='ok'):
+        """Both end; returns the report."""
+        status = self.send.wait()
+        if self.receive:
+            try:
+                self.receive.wait(60 if status == 0 else 10)
+            except TimeoutError:
+                assert status, 'the receiver does not end'	# no sender came, so it listens on
+        text = f'send:\n{self.send.said}\nreceive:\n{self.receive.said if self.receive else ""}'
+        assert status == EXIT[expect], f'exit {status}, not {EXIT[expect]} ({expect})\n{text}'
+        if expect == 'ok':
+            assert not self.receive or self.receive.process.returncode == 0, text
+        with open(self.json, encoding='utf-8') as f:
+            report = json.load(f)
+        assert report['status'] == expect
+        return report
+
+    def wait_status(self, *wanted, timeout=60):
+        """Until the source QEMU's own migration has one of these states ('none' before it begins)."""
+        end = time.monotonic() + timeout
+        while True:
+            status = self.src.qmp('query-migrate').get('status', 'none')
+            if status in wanted:
+                return status
+            if self.send.poll() is not None:
+                raise AssertionError(f'godwit send ended before {wanted}: {self.send.said}')
+            if time.monotonic() > end:
+                raise TimeoutError(f'{status}, not {wanted}: {self.send.said}')
+            time.sleep(0.02)
+
+    def kill(self):
+        for p in (self.send, self.receive):
+            if p and p.process.poll() is None:
+                p.kill().wait()
+
+
+@contextlib.contextmanager
+def guests():
+    """What the guests stand on (a mount, a disk, a cgroup) can go only after them."""
+    try:
+        yield
+    finally:
+        for vm in list(lab.running):
+            vm.kill()
+
+
+def destination(src, name='dst', **more):
+    """A QEMU that is src's twin and waits for a migration."""
+    ram = [lab.Ram(r.mib, r.path and r.path.replace(src.name, name), prealloc=r.prealloc) for r in src.ram]
+    vm = lab.Qemu(name, 'dst', ram=more.pop('ram', ram), incoming=True, directory=src.directory, **more)
+    vm.query_status()	# its monitors are there
+    return vm
+
+
+def proof(src, dst, ticks=2):
+    """The guest goes on at the destination with all its data, and does not run at the source."""
+    before = src.counters
+    assert src.query_status() == 'postmigrate'
+    dst.wait_ticks(ticks).check()
+    assert dst.query_status() == 'running'
+    assert dst.ticks > before['tick'], 'its own clock goes on'
+    assert dst.counters['pages'] >= before['pages']
+    assert src.ticks == before['tick'], 'it runs on at the source as well'
+
+
+def unharmed(src, ticks=2):
+    """The source VM is as it was before a migration that failed."""
+    end = time.monotonic() + 30
+    while src.query_status() != 'running':
+        assert time.monotonic() < end, f'the source is {src.query_status()}'
+        time.sleep(0.05)
+    src.wait_ticks(ticks).check()
+    if hasattr(src, 'slots_before'):
+        assert slots(src) == src.slots_before, 'the memslots are not as they were'
+    with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:
+        assert 'godwit' not in f.read()
+    links = [os.readlink(f'/proc/{src.pid}/fd/{fd}') for fd in os.listdir(f'/proc/{src.pid}/fd')]
+    assert not [to for to in links if 'godwit' in to]
+    caps = {c['capability'] for c in src.qmp('query-migrate-capabilities') if c['state']}
+    assert not caps & {'x-ignore-shared', 'pause-before-switchover'}, caps
+    unload()
+    load()

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a test borrows from the lab's kernel: links, taps, block devices, swap, memory cgroups."""
+import contextlib
+import ctypes
+import glob
+import os
+import stat
+import subprocess
+import time
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+B = os.path.abspath(os.environ.get('B') or os.path.join(TREE, 'build'))
+INSIDE = os.path.join(TREE, 'selftests/lab/inside.sh')
+IN_LAB = os.environ.get('LAB') == '1'
+# Outside the lab only the harness itself can be tried: TCG, one network.
+ADDRESS = {'src': '10.77.0.1', 'dst': '10.77.0.2'} if IN_LAB else {'src': '127.0.0.1', 'dst': '127.0.0.1'}
+CLONE_NEWNET = 0x40000000
+
+
+def call(*words, **more):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False, **more)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def modules(*names):
+    call(INSIDE, 'modules', *names)
+
+
+def net():
+    """Namespaces src and dst, made at the first use."""
+    if IN_LAB and not os.path.exists('/run/netns/dst'):
+        call(INSIDE, 'net')
+
+
+def link(*words):
+    """rate MBIT, delay MS, down, up, clear"""
+    call(INSIDE, 'link', *map(str, words))
+
+
+def enter(side, cgroup=None):
+    """A preexec_fn: move to this side's network, and into a cgroup."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def run():
+        libc.prctl(1, 9)	# die with the test run
+        if cgroup:
+            cgroup.add(os.getpid())
+        if side and IN_LAB:
+            fd = os.open(f'/run/netns/{side}', os.O_RDONLY)
+            if libc.setns(fd, CLONE_NEWNET):
+                os._exit(125)
+            os.close(fd)
+    return run
+
+
+def popen(side, words, cgroup=None, **more):
+    """A process on side 'src' or 'dst'."""
+    net()
+    return subprocess.Popen(list(map(str, words)), preexec_fn=enter(side, cgroup), **more)
+
+
+def tap(side, name, vhost=False):
+    """QEMU's arguments for a virtio-net on a fresh tap. vhostforce: our guest uses no MSI-X."""
+    net()
+    modules('tun', *(['vhost_net'] if vhost else []))
+    if name not in os.listdir('/sys/class/net') and name not in call('ip', '-n', side, '-br', 'link'):
+        call('ip', '-n', side, 'tuntap', 'add', name, 'mode', 'tap')
+        call('ip', '-n', side, 'link', 'set', name, 'up')
+    kind = 'vhost=on,vhostforce=on' if vhost else 'vhost=off'
+    return ['-netdev', f'tap,id={name},ifname={name},script=no,downscript=no,{kind}',
+            '-device', f'virtio-net-pci,netdev={name},mac=52:54:00:67:64:01,disable-legacy=off']
+
+
+def send_frames(side, name, first=0, count=1000, rate=500):
+    """Numbered frames to the guest behind a tap; the process prints the next number."""
+    return popen(side, [f'{B}/guest/sendframes', name, first, count, rate],
+                 stdout=subprocess.PIPE, text=True)
+
+
+def rng():
+    return ['-device', 'virtio-rng-pci,disable-legacy=off']
+
+
+def disk(path, direct=True, aio='threads'):
+    """QEMU's arguments for a disk, read-only, so that both sides can have it open. direct (O_DIRECT)
+    needs a block device: tmpfs has none."""
+    driver = 'host_device' if stat.S_ISBLK(os.stat(path).st_mode) else 'file'
+    return ['-blockdev', f'driver={driver},node-name=disk0,filename={path},aio={aio},read-only=on,'
+            f"cache.direct={'on' if direct else 'off'}",
+            '-device', 'virtio-blk-pci,drive=disk0,disable-legacy=off']
+
+
+def fill_disk(path, mib):
+    """The content that the guests expect."""
+    call(f'{B}/guest/mkdisk', path, str(mib))
+    return path
+
+
+def _new_disk(make, pattern):
+    before = set(glob.glob(pattern))
+    make()
+    for _ in range(100):
+        fresh = sorted(set(glob.glob(pattern)) - before)
+        if fresh:
+            return fresh[0]
+        time.sleep(0.05)
+    raise RuntimeError(f'no {pattern} appeared')
+
+
+def _gone(*names):
+    for name in names:
+        for _ in range(20):
+            if subprocess.run(['modprobe', '-r', name], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
+            raise RuntimeError(f'{name} does not unload')
+
+
+@contextlib.contextmanager
+def block_device(kind, mib=16):
+    """null_blk, scsi_debug (request-based), brd (bio-based), dm-linear, dm-crypt (on brd, remapped);
+    filled with what the guests expect."""
+    if kind == 'null_blk':
+        path = _new_disk(lambda: call('modprobe', 'null_blk', 'nr_devices=1', 'memory_backed=1',
+                                      f'gb={max(1, mib >> 10)}', 'bs=512'), '/dev/nullb*')
+        drop = ['null_blk']
+    elif kind == 'scsi_debug':
+        modules('sd_mod')
+        path = _new_disk(lambda: call('modprobe', 'scsi_debug', f'dev_size_mb={mib}', 'delay=0'), '/dev/sd?')
+        drop = ['scsi_debug']
+    elif kind in ('brd', 'dm-linear', 'dm-crypt'):
+        path = _new_disk(lambda: call('modprobe', 'brd', 'rd_nr=1', f'rd_size={mib << 10}'), '/dev/ram*')
+        drop = ['brd']
+    else:
+        raise ValueError(kind)
+    name = None
+    if kind.startswith('dm-'):
+        name = f'lab-{kind}'
+        modules('dm-mod', *(['dm-crypt'] if kind == 'dm-crypt' else []))
+        table = f'0 {mib * 2048} ' + (f'linear {path} 0' if kind == 'dm-linear' else
+                                      f"crypt aes-xts-plain64 {'5a' * 64} 0 {path} 0")
+        call('dmsetup', '--noudevsync', '--noudevrules', 'create', name, '--table', table)
+        # without udev the node of this name may not be one, devtmpfs's is
+        path = '/dev/dm-' + call('dmsetup', 'info', '-c', '--noheadings', '-o', 'minor', name).strip()
+    try:
+        yield fill_disk(path, mib)
+    finally:
+        if name:
+            call('dmsetup', '--noudevsync', 'remove', '--retry', name)
+        _gone(*drop)
+
+
+@contextlib.contextmanager
+def swap(mib):
+    """Swap on a RAM disk: no compression to pay for, random data cannot overflow it."""
+    path = _new_disk(lambda: call('modprobe', 'brd', 'rd_nr=1', f'rd_size={mib << 10}'), '/dev/ram*')
+    call('mkswap', path)
+    call('swapon', path)
+    try:
+        yield path
+    finally:
+        call('swapoff', path)
+        _gone('brd')
+
+
+class MemoryCgroup:
+    """A limit for the processes started in it (Qemu(cgroup=...)); version 2 or 1, what the kernel has."""
+
+    def __init__(self, name, mib):
+        self.v2 = os.path.exists('/sys/fs/cgroup/cgroup.controllers')
+        top = '/sys/fs/cgroup' if self.v2 else '/sys/fs/cgroup/memory'
+        if self.v2:
+            with open(f'{top}/cgroup.subtree_control', 'w', encoding='ascii') as f:
+                f.write('+memory')
+        self.path = f'{top}/{name}'
+        os.mkdir(self.path)
+        self.limit(mib)
+
+    def limit(self, mib):
+        self._write('memory.max' if self.v2 else 'memory.limit_in_bytes', mib << 20)
+
+    def _write(self, name, value):
+        with open(f'{self.path}/{name}', 'w', encoding='ascii') as f:
+            f.write(str(value))
+
+    def add(self, pid):
+        self._write('cgroup.procs', pid)
+
+    def swapped_bytes(self):
+        if self.v2:
+            with open(f'{self.path}/memory.swap.current', encoding='ascii') as f:
+                return int(f.read())
+        with open(f'{self.path}/memory.stat', encoding='ascii') as f:
+            return int(dict(line.split() for line in f).get('swap', 0))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for _ in range(50):
+            try:
+                os.rmdir(self.path)
+                return
+            except OSError:
+                time.sleep(0.1)	# the last process is still on its way out
+        os.rmdir(self.path)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+The harness for tests in the lab: guests, their serial lines, their monitors.
+
+    src = lab.Qemu('src', append='size=64 touch=16 rate=500').wait_ticks(2)
+    dst = lab.Qemu('dst', side='dst', incoming=True)
+    lab.qemu_migrate(src, dst)
+
+A guest of name N leaves N.log (serial, at its end) and N.err (QEMU) in its directory. It has two monitors:
+vm.main_qmp is a path, for the product; vm.qmp is a client, for the test. It works outside the lab too, with
+TCG and without network namespaces, as far as no kernel module is needed.
+"""
+import collections
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+
+from hostdev import (ADDRESS, B, IN_LAB, TREE, MemoryCgroup, block_device, call, disk, enter, fill_disk, link, modules,
+                     net, popen, rng, send_frames, swap, tap)
+from klog import KernelLog
+from qmp import Qmp, QmpError, milliseconds
+from ramfile import allocated_bytes, differing_pages, extents
+
+__all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'KernelLog', 'MemoryCgroup', 'Migration', 'Qemu', 'Qmp', 'QmpError',
+           'Ram', 'allocated_bytes', 'block_device', 'call', 'differing_pages', 'disk', 'enter', 'extents', 'fill_disk',
+           'link', 'milliseconds', 'modules', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap', 'tap']
+
+QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
+PATTERN = f'{B}/guest/pattern.elf'
+TICK = re.compile(r'^tick=\d+ (?:\w+=\d+ ?)+$')
+running = []
+
+
+@dataclasses.dataclass
+class Ram:
+    """One memory backend. path: a file on tmpfs or hugetlbfs; 'memfd'; None is private memory."""
+    mib: int
+    path: str | None = None
+    share: bool = True
+    prealloc: bool = False
+
+    def object(self, number):
+        flags = f"size={self.mib}M,share={'on' if self.share and self.path else 'off'}," \
+                f"prealloc={'on' if self.prealloc else 'off'}"
+        if not self.path:
+            return f'memory-backend-ram,id=ram{number},{flags}'
+        if self.path == 'memfd':
+            return f'memory-backend-memfd,id=ram{number},{flags}'
+        return f'memory-backend-file,id=ram{number},mem-path={self.path},{flags}'
+
+
+class Qemu:
+    """
+    ram: MiB (a fresh shared file in /dev/shm) or a list of Ram, the guest's memory in order.
+    append: the command line of the kernel, see guest/cmd.c for the pattern guest's.
+    devices: more arguments, as from disk(), rng(), tap().
+    incoming: wait for a migration (-incoming defer).
+    """
+
+    def __init__(self, name, side='src', ram=128, append='', *, directory=None, machine='q35', kernel=PATTERN,
+                 initrd=None, devices=(), incoming=False, cgroup=None, cpus=1, vga='none', qemu=QEMU, accel='', extra=()):
+        self.name, self.side = name, side
+        self.directory = directory or f'{B}/e2e'
+        os.makedirs(self.directory, exist_ok=True)
+        self.ram = [Ram(ram, f'/dev/shm/{name}.ram')] if isinstance(ram, int) else list(ram)
+        # Not in the directory: a socket's path is short, and each byte of the serial line would cross 9p.
+        self.run = f'/dev/shm/{name}.run'
+        os.makedirs(self.run, exist_ok=True)
+        self.main_qmp, self._test_qmp = f'{self.run}/main.qmp', f'{self.run}/test.qmp'
+        self.log = f'{self.run}/serial.log'
+        self._remove_files()
+        self._last, self._errors, self._offset = {}, [], 0
+        self._qmp = None
+        self._said = collections.deque(maxlen=2000)
+
+        command = [qemu, '-name', name, '-nodefaults', '-no-user-config', '-display', 'none', '-vga', vga,
+                   '-accel', f'kvm{accel}' if IN_LAB else 'tcg', '-cpu', 'host' if IN_LAB else 'max',
+                   '-smp', str(cpus), '-m', f'{sum(r.mib for r in self.ram)}M',
+                   '-serial', f'file:{self.log}',
+                   '-chardev', f'socket,id=commands,path={self.run}/serial,server=on,wait=off',
+                   '-serial', 'chardev:commands',
+                   '-qmp', f'unix:{self.main_qmp},server=on,wait=off',
+                   '-qmp', f'unix:{self._test_qmp},server=on,wait=off',
+                   '-kernel', kernel, '-append', append]
+        for i, r in enumerate(self.ram):
+            command += ['-object', r.object(i)]
+        if len(self.ram) == 1:
+            command += ['-machine', f'{machine},memory-backend=ram0']
+        else:
+            command += ['-machine', machine]
+            for i in range(len(self.ram)):
+                command += ['-numa', f'node,memdev=ram{i}']
+        if initrd:
+            command += ['-initrd', initrd]
+        if incoming:
+            command += ['-incoming', 'defer']
+        command += [*devices, *extra]
+        with open(f'{self.directory}/{name}.err', 'wb') as err:
+            self.process = popen(side, command, cgroup, stdout=err, stderr=err)
+        running.append(self)
+
+    pid = property(lambda self: self.process.pid)
+
+    @property
+    def qmp(self):
+        if not self._qmp:
+            self._qmp = Qmp(self._test_qmp)
+        return self._qmp
+
+    def query_status(self):
+        return self.qmp('query-status')['status']
+
+    # The serial line. A line that was cut in two by a migration is no line of either side.
+
+    def _read(self):
+        if not os.path.exists(self.log):
+            return
+        with open(self.log, 'rb') as f:
+            f.seek(self._offset)
+            data = f.read()
+        whole = data[:data.rfind(b'\n') + 1]
+        self._offset += len(whole)
+        for line in whole.decode(errors='replace').splitlines():
+            line = line.strip()
+            if TICK.match(line):
+                self._last = {k: int(v) for k, v in (w.split('=') for w in line.split())}
+            elif line.startswith(('error:', 'fatal:')):
+                self._errors.append(line)
+            self._said.append(line)
+
+    @property
+    def counters(self):
+        """The last tick line as a dict; empty before the first."""
+        self._read()
+        return self._last
+
+    ticks = property(lambda self: self.counters.get('tick', 0))
+    errors = property(lambda self: self.counters.get('errors', 0) + (not self._last and len(self._errors)))
+
+    @property
+    def complaints(self):
+        """The guest's own words for its errors."""
+        self._read()
+        return self._errors
+
+    def alive(self):
+        if self.process.poll() is not None:
+            with open(f'{self.directory}/{self.name}.err', encoding='utf-8', errors='replace') as f:
+                raise RuntimeError(f'{self.name} ended with {self.process.returncode}: {f.read().strip()}')
+
+    def _wait(self, done, what, timeout):
+        end = time.monotonic() + timeout
+        while not done():
+            self.alive()
+            if time.monotonic() > end:
+                raise TimeoutError(f'{self.name}: no {what} in {timeout} s; last words: {list(self._said)[-3:]}')
+            time.sleep(0.1)
+        return self
+
+    def wait_ticks(self, more=1, timeout=90):
+        """Until so many more ticks were said (a destination starts to count at its first)."""
+        begin = self.ticks
+        if not begin and more > 1:
+            self._wait(lambda: self.ticks, 'first tick', timeout)
+            begin, more = self.ticks, more - 1
+        return self._wait(lambda: self.ticks >= begin + more and self.ticks, f'tick {begin + more}', timeout)
+
+    def command(self, words, timeout=90):
+        """Say something to the guest (guest/cmd.c) and wait until it is done."""
+        self._read()
+        with socket.socket(socket.AF_UNIX) as serial:
+            serial.connect(f'{self.run}/serial')
+            for word in words.split():
+                self._said.clear()
+                serial.sendall(word.encode() + b'\n')
+                self._wait(lambda: self._heard(word), f'answer to {word}', timeout)	# pylint: disable=W0640
+        return self
+
+    def _heard(self, word):
+        self._read()
+        if f'refused: {word}' in self._said:
+            raise RuntimeError(f'{self.name} refused {word}')
+        return f'done: {word}' in self._said
+
+    def check(self):
+        """The guest checks all it wrote and read; AssertionError with its words if anything is wrong."""
+        self.command('verify status')
+        if self.errors or self.complaints:
+            raise AssertionError(f'{self.name}: {self.errors} errors: ' + '; '.join(self.complaints[:5]))
+        return self
+
+    def kill(self, keep=False):
+        """keep: leave the RAM files."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        if os.path.exists(self.log):
+            shutil.copy(self.log, f'{self.directory}/{self.name}.log')
+        if self._qmp:
+            self._qmp.close()
+        self._qmp = None
+        self._remove_files(keep)
+        if self in running:
+            running.remove(self)
+
+    def _remove_files(self, keep=False):
+        paths = [self.main_qmp, self._test_qmp, f'{self.run}/serial']
+        if self.log and not hasattr(self, 'process'):
+            paths.append(self.log)
+        if not keep:
+            paths += [r.path for r in self.ram if r.path and r.path != 'memfd']
+        for path in paths:
+            if os.path.exists(path):
+                os.unlink(path)
+
+
+Migration = collections.namedtuple('Migration', 'total_ms downtime_ms info')
+
+
+def qemu_migrate(src, dst, uri=None, capabilities=(), downtime_limit_ms=300, timeout=300):
+    """
+    QEMU's own migration, at no bandwidth limit. total: from the command to RESUME on the destination.
+    downtime: from STOP to RESUME. info: query-migrate of the source.
+    """
+    uri = uri or f"tcp:{ADDRESS[dst.side]}:4444"
+    on = [{'capability': c, 'state': True} for c in ('events', *capabilities)]
+    src.qmp('migrate-set-capabilities', capabilities=on)
+    dst.qmp('migrate-set-capabilities', capabilities=on)
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 40, downtime_limit=downtime_limit_ms)
+    dst.qmp('migrate-incoming', uri=uri)
+    begin = time.time() * 1e3
+    src.qmp('migrate', uri=uri)
+    stop = src.qmp.wait_event('STOP', timeout)
+    resume = dst.qmp.wait_event('RESUME', timeout)
+    info = src.qmp('query-migrate')
+    if info['status'] not in ('completed', 'device', 'active'):
+        raise RuntimeError(f"migration: {info['status']}: {info.get('error-desc')}")
+    src.qmp.wait_event('MIGRATION', timeout, status='completed')
+    return Migration(milliseconds(resume) - begin, milliseconds(resume) - milliseconds(stop),
+                     src.qmp('query-migrate'))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The harness itself: a guest runs, errors are noticed, QEMU's own migration works."""
+import subprocess
+import time
+
+import lab
+import pytest
+
+needs_lab = pytest.mark.skipif(not lab.IN_LAB, reason='needs the lab')
+
+
+def test_migrates_with_qemu(directory, record_property):
+    """256 MiB over the link, by QEMU alone: the guest goes on and finds nothing wrong."""
+    begin = time.monotonic()
+    src = lab.Qemu('src', ram=256, append='touch=64 size=192 rate=200', directory=directory).wait_ticks(2)
+    print(f'\n  guest to its second tick: {time.monotonic() - begin:.1f} s')
+    dst = lab.Qemu('dst', 'dst', ram=256, incoming=True, directory=directory)
+    took = lab.qemu_migrate(src, dst)
+    print(f'  QEMU moved {took.info["ram"]["transferred"] >> 20} MiB in {took.total_ms:.0f} ms, '
+          f'downtime {took.downtime_ms:.0f} ms')
+    ticks = src.ticks
+    dst.wait_ticks(2).check()
+    assert dst.ticks > ticks
+    assert dst.counters['pages'] > src.counters['pages']
+    assert src.query_status() == 'postmigrate'
+
+
+def test_guest_notices_a_lost_page(directory):
+    """Put an old page back, as a migration does that missed a write."""
+    vm = lab.Qemu('src', append='start=16 size=16 touch=16 rate=1000', directory=directory).wait_ticks(1)
+    with open(vm.ram[0].path, 'r+b', buffering=0) as ram:
+        vm.qmp('stop')
+        ram.seek(20 << 20)
+        old = ram.read(4096)
+        vm.qmp('cont')
+        vm.check()
+        while vm.counters['pages'] < 2 * 4096 + 2048:
+            vm.wait_ticks()
+        vm.command('rate=0')
+        ram.seek(20 << 20)
+        ram.write(old)
+    with pytest.raises(AssertionError, match='page 1024 at 1400000'):
+        vm.check()
+
+
+def test_unwritten_memory_stays_a_hole(directory):
+    vm = lab.Qemu('src', append='start=32 size=64 touch=4', directory=directory).wait_ticks(1)
+    inside = [(b, e) for b, e in lab.extents(vm.ram[0].path) if b < 96 << 20 and e > 32 << 20]
+    assert inside == [(32 << 20, 36 << 20)]
+
+
+@needs_lab
+def test_kernel_log_is_watched(around):
+    with open('/dev/kmsg', 'w', encoding='ascii') as f:
+        f.write('<7>BUG: not a real one, test_lab.py says it\n')
+    with pytest.raises(AssertionError, match='not a real one'):
+        around.check()
+
+
+@needs_lab
+@pytest.mark.parametrize('kind', ['null_blk', 'scsi_debug', 'brd', 'dm-linear', 'dm-crypt'])
+def test_reads_disks(directory, kind):
+    """O_DIRECT reads into guest RAM, on each kind of block device; entropy too."""
+    with lab.block_device(kind) as path:
+        devices = [*lab.disk(path), *lab.rng()]
+        vm = lab.Qemu('src', append='size=16 disk=100 rng=10', devices=devices, directory=directory)
+        vm.wait_ticks(2).check()
+        assert vm.counters['disk'] > 20 and vm.counters['rng'] > 2
+        vm.kill()
+
+
+@needs_lab
+def test_receives_frames_through_vhost(directory):
+    src = lab.Qemu('src', append='size=16 net=1', devices=lab.tap('src', 'tap0', vhost=True), directory=directory)
+    src.wait_ticks(1)
+    dst = lab.Qemu('dst', 'dst', devices=lab.tap('dst', 'tap0', vhost=True), incoming=True, directory=directory)
+    sender = lab.send_frames('src', 'tap0', count=200)
+    sequence = sender.communicate(timeout=60)[0].strip()
+    src.wait_ticks(1)
+    assert src.counters['net'] > 100
+    lab.qemu_migrate(src, dst)
+    lab.send_frames('dst', 'tap0', first=sequence, count=200).communicate(timeout=60)
+    dst.wait_ticks(2).check()
+    assert dst.counters['net'] > 200
+
+
+@needs_lab
+def test_swaps_in_a_cgroup(directory):
+    with lab.swap(256), lab.MemoryCgroup('guest', 64) as group:
+        vm = lab.Qemu('src', append='size=96 touch=64', cgroup=group, directory=directory).wait_ticks(2)
+        assert group.swapped_bytes() > 1 << 20
+        vm.check().kill()
+
+
+@needs_lab
+def test_link_is_shaped():
+    lab.net()
+
+    script = f'''
+import socket, time
+begin = time.monotonic()
+try:
+    socket.create_connection(("{lab.ADDRESS['dst']}", 9), 2)
+except ConnectionRefusedError:
+    print(1e3 * (time.monotonic() - begin))
+except OSError:
+    pass
+'''
+
+    def ping():
+        """Milliseconds until a closed port says so: one round trip."""
+        done = lab.popen('src', ['/usr/bin/python3', '-S', '-c', script], stdout=subprocess.PIPE, text=True)
+        said = done.communicate(timeout=30)[0]
+        return float(said) if said else None
+
+    plain = min(ping() for _ in range(5))
+    lab.link('delay', 400)
+    lab.link('rate', 100)
+    assert ping() >= 800 > plain
+    lab.link('down')
+    assert ping() is None
+    lab.link('clear')
+    assert min(ping() for _ in range(5)) < 800
+
+
+@needs_lab
+def test_boots_linux(directory):
+    kernel, initrd = lab.call(f'{lab.TREE}/selftests/guest/linux').split()
+    begin = time.monotonic()
+    with lab.block_device('scsi_debug') as path:
+        vm = lab.Qemu('src', ram=192, kernel=kernel, initrd=initrd, devices=lab.disk(path), directory=directory,
+                      append='console=ttyS0 quiet mitigations=off tsc=reliable size=16 rate=200 disk=50')
+        vm.wait_ticks(3, timeout=180)
+        print(f'\n  Linux guest to its third tick: {time.monotonic() - begin:.1f} s')
+        assert vm.errors == 0 and vm.counters['disk'] > 20
+        vm.kill()

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Bad input: a message that names the thing and the way out, a status of its own, and a source that runs on."""
+import socket
+import struct
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+
+MAGIC, VERSION = 0x54575447, 1
+HELLO, BLOCKS, READY, PONG, RAM, ACK = 1, 2, 3, 5, 6, 8
+APPEND = 'start=16 size=16 touch=8 rate=50'
+
+
+@pytest.fixture(autouse=True)
+def module():
+    godwit.load()
+    yield
+    godwit.unload()
+
+
+@pytest.fixture
+def src(directory):
+    lab.net()
+    yield lab.Qemu('src', directory=directory, append=APPEND).wait_ticks(1)
+
+
+def send(*words):
+    p = godwit.Process('src', 'send', *words)
+    return p.wait(), p.said
+
+
+def refused(said, status, *words):
+    assert said[0] == godwit.EXIT[status], said
+    for word in words:
+        assert word in said[1], said
+
+
+def frame(kind, arg=0, body=b'', magic=MAGIC, flags=0):
+    return struct.pack('<IHHIIQ', magic, kind, flags, arg, len(body), 0) + body
+
+
+def test_no_such_socket():
+    refused(send('--qmp', '/dev/shm/none.sock', '10.77.0.2:1'), 'no-socket', '/dev/shm/none.sock')
+
+
+def test_not_qemu(tmp_path):
+    path = f'/dev/shm/hmp.{time.time()}'
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+
+        def serve():
+            peer, _ = server.accept()
+            peer.sendall(b'QEMU 7.2 monitor - type help\r\n(qemu) ')
+            time.sleep(1)
+            peer.close()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        refused(send('--qmp', path, '10.77.0.2:1'), 'not-qemu', 'QMP')
+        thread.join()
+
+
+def test_usage(src):
+    refused(send('--qmp', src.main_qmp), 'usage')
+    refused(send('--qmp', src.main_qmp, '--downtime-limit', 'soon', '10.77.0.2:1'), 'usage', 'soon')
+    refused(send('--qmp', src.main_qmp, 'nowhere'), 'usage', 'ADDR:PORT')
+    dst = godwit.destination(src)
+    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '10.77.0.2:4433')
+    refused((p.wait(), p.said), 'usage', '--insecure')
+
+
+def test_nobody_listens(src):
+    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'unreachable', 'godwit receive')
+    godwit.unharmed(src, ticks=1)
+
+
+def test_private_ram(directory):
+    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64)]).wait_ticks(1)
+    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'ram-private', 'ram0', 'memory-backend-file', 'share=on')
+
+
+def test_ram_differs(src):
+    dst = godwit.destination(src, ram=[lab.Ram(64, '/dev/shm/dst.ram')])
+    run = godwit.Run(src, dst)
+    run.wait('ram-differs')
+    assert 'ram0' in run.send.said and '64 MiB' in run.send.said
+    godwit.unharmed(src, ticks=1)
+
+
+def test_dirty_ring(directory):
+    src = lab.Qemu('src', directory=directory, append=APPEND, accel=',dirty-ring-size=4096').wait_ticks(1)
+    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'dirty-ring', 'dirty-ring-size')
+
+
+def test_destination_does_not_wait(src, directory):
+    dst = lab.Qemu('dst', 'dst', directory=directory, append=APPEND)
+    dst.query_status()
+    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '10.77.0.2:4433', '--insecure')
+    refused((p.wait(), p.said), 'vm-state', '-incoming defer')
+
+
+class FakeReceiver(threading.Thread):
+    """Answers as told: a list of bytes, each after one frame was read; then silence, or the end."""
+
+    def __init__(self, answers, then_close=True):
+        super().__init__()
+        self.answers, self.then_close = answers, then_close
+        # In the sender's own namespace: 10.77.0.1 is there.
+        self.done = threading.Event()
+        self.server = self._listen()
+        self.start()
+
+    @staticmethod
+    def _listen():
+        made = []
+
+        def inside():
+            lab.enter('src')()
+            made.append(socket.create_server(('10.77.0.1', 4434)))
+        thread = threading.Thread(target=inside)
+        thread.start()
+        thread.join()
+        return made[0]
+
+    def run(self):
+        peer, _ = self.server.accept()
+        for answer in self.answers:
+            head = peer.recv(24, socket.MSG_WAITALL)
+            if len(head) < 24:
+                break
+            peer.recv(struct.unpack('<IHHIIQ', head)[4] or 0, socket.MSG_WAITALL)
+            peer.sendall(answer)
+        if not self.then_close:
+            self.done.wait(60)
+        time.sleep(0.5)
+        peer.close()
+        self.server.close()
+
+
+@pytest.mark.parametrize('answers,status,then_close', [
+    ([frame(HELLO, 99)], 'version', True),
+    ([b'HTTP/1.1 400 Bad Request\r\n\r\n' + b' ' * 64], 'version', True),
+    ([frame(HELLO, VERSION), frame(77)], 'bad-peer', True),
+    ([frame(HELLO, VERSION), frame(ACK, 1)], 'bad-peer', True),
+    ([frame(HELLO, VERSION)], 'link-lost', True),
+    ([frame(HELLO, VERSION)], 'timeout', False),
+], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent'])
+def test_strange_receiver(src, answers, status, then_close):
+    fake = FakeReceiver(answers, then_close)
+    refused(send('--qmp', src.main_qmp, '--timeout', '2', '10.77.0.1:4434'), status)
+    fake.done.set()
+    fake.join()
+    godwit.unharmed(src, ticks=1)
+
+
+def block(name, mib):
+    return struct.pack('<QIHH', mib << 8, 4096, len(name), 0) + name
+
+
+@pytest.mark.parametrize('tail,status', [
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 1 << 40)), 'bad-peer'),
+    (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
+    (frame(14), 'bad-peer'),
+    (b'\xff' * 64, 'version'),
+    (b'', 'link-lost'),
+], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'unexpected', 'garbage', 'hangs-up'])
+def test_strange_sender(directory, tail, status):
+    lab.net()
+    dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
+    dst.query_status()
+    receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
+                             '--timeout', '3').wait_for('listening')
+    with socket.create_connection(('127.0.0.1', 4435)) as peer:
+        peer.settimeout(30)
+        peer.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
+        assert peer.recv(48, socket.MSG_WAITALL)[28:30] == struct.pack('<H', READY)
+        peer.sendall(tail)
+        if not tail:
+            peer.close()
+        assert receive.wait() == godwit.EXIT[status], receive.said
+    assert lab.allocated_bytes(dst.ram[0].path) == 0

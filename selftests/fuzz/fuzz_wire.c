@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Every decoder of the wire protocol on arbitrary bytes. Three things are asked: no decoder reads outside of what it
+ * was given (each gets its own exact allocation, so ASan sees it), what it lets through keeps the promises of wire.h
+ * (computed here in another way), and there is one encoding of each value: re-encoded, it gives the same bytes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/wire.h"
+
+#define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* From nothing to more than an off_t, so that all of the range checks can be met. */
+static const uint64_t ram[] = { 1, 512, 1u << 20, 0, (uint64_t)1 << 51, UINT64_MAX };
+#define RAM_BLOCKS	(sizeof(ram) / sizeof(ram[0]))
+
+static void *exact_copy(const uint8_t *p, size_t len)
+{
+	void *copy = malloc(len);
+
+	CHECK(copy || !len);
+	if (len)
+		memcpy(copy, p, len);
+	return copy;
+}
+
+static void check_extent(const uint8_t *p, const struct wire_extent *x)
+{
+	uint8_t again[WIRE_EXTENT];
+
+	CHECK(x->pages >= 1 && x->kind < WIRE_KINDS && x->first + x->pages > x->first);
+	wire_put_extent(again, x);
+	CHECK(!memcmp(again, p, WIRE_EXTENT));
+}
+
+static void fuzz_extent(const uint8_t *data, size_t size)
+{
+	struct wire_extent x;
+	uint8_t *p;
+
+	if (size < WIRE_EXTENT)
+		return;
+	p = exact_copy(data, WIRE_EXTENT);
+	if (!wire_get_extent(p, &x)) {
+		check_extent(p, &x);
+		if (!wire_extent_check(&x, ram, RAM_BLOCKS))
+			CHECK(x.block < RAM_BLOCKS && x.first + x.pages <= ram[x.block]);
+	}
+	free(p);
+}
+
+static void fuzz_ram(const struct wire_header *h, const uint8_t *data, size_t size)
+{
+	struct wire_extent *x = malloc(WIRE_EXTENTS_MAX * sizeof(*x));
+	uint8_t *p = exact_copy(data, size);
+	uint64_t pages = 0;
+	size_t i;
+
+	CHECK(x);
+	if (!wire_get_ram(h, p, size, ram, RAM_BLOCKS, x)) {
+		CHECK(size == (size_t)h->arg * WIRE_EXTENT);
+		for (i = 0; i < h->arg; i++) {
+			check_extent(p + i * WIRE_EXTENT, &x[i]);
+			CHECK(x[i].block < RAM_BLOCKS && x[i].first + x[i].pages <= ram[x[i].block]);
+			if (x[i].kind == WIRE_DATA)
+				pages += x[i].pages;
+		}
+		CHECK(size + pages * WIRE_PAGE == h->length);
+	}
+	free(p);
+	free(x);
+}
+
+static void check_block(const struct wire_block *b, unsigned int i)
+{
+	size_t len = strlen(b[i].name);
+	unsigned int c;
+
+	CHECK(len >= 1 && len <= WIRE_NAME_MAX);
+	CHECK(b[i].pages >= 1 && b[i].pages <= INT64_MAX / WIRE_PAGE);
+	for (c = 0; c < len; c++)
+		CHECK(b[i].name[c] >= ' ' && b[i].name[c] <= '~');
+	for (c = 0; c < i; c++)
+		CHECK(strcmp(b[c].name, b[i].name));
+}
+
+static void fuzz_blocks(const uint8_t *data, size_t size, unsigned int n)
+{
+	struct wire_block *b = malloc(WIRE_BLOCKS_MAX * sizeof(*b));
+	uint8_t *p = exact_copy(data, size);
+	uint8_t *again = malloc(size);
+	unsigned int i;
+
+	CHECK(b && (again || !size));
+	if (!wire_get_blocks(p, size, b, n)) {
+		CHECK(n <= WIRE_BLOCKS_MAX);
+		for (i = 0; i < n; i++)
+			check_block(b, i);
+		CHECK(wire_blocks_size(b, n) == size);
+		wire_put_blocks(again, b, n);
+		CHECK(!size || !memcmp(again, p, size));
+	}
+	free(again);
+	free(p);
+	free(b);
+}
+
+static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t size)
+{
+	uint8_t again[8];
+
+	switch (h->type) {
+	case WIRE_BLOCKS:
+		fuzz_blocks(data, size, h->arg);
+		break;
+	case WIRE_RAM:
+		fuzz_ram(h, data, size);
+		break;
+	case WIRE_VERIFY:
+		fuzz_extent(data, size);
+		break;
+	default:
+		if (size < sizeof(again))
+			break;
+		wire_put_u64(again, wire_get_u64(data));
+		CHECK(!memcmp(again, data, sizeof(again)));
+	}
+}
+
+/* What callers size their buffers by. */
+static void check_header(const struct wire_header *h)
+{
+	CHECK(h->type >= 1 && h->type < WIRE_TYPES && strcmp(wire_type_name(h->type), "?"));
+	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST));
+	switch (h->type) {
+	case WIRE_BLOCKS:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_BLOCKS_MAX);
+		CHECK(h->length > h->arg * 16 && h->length <= h->arg * (16 + WIRE_NAME_MAX));
+		break;
+	case WIRE_RAM:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX);
+		CHECK(h->length >= h->arg * WIRE_EXTENT && h->length - h->arg * WIRE_EXTENT <= WIRE_RAM_MAX);
+		break;
+	case WIRE_VERIFY:
+		CHECK(h->arg <= WIRE_HASHES_MAX && h->length == WIRE_EXTENT + h->arg * WIRE_HASH);
+		break;
+	case WIRE_VERIFIED:
+		CHECK(h->arg <= WIRE_BAD_MAX && h->length == 8 + h->arg * WIRE_EXTENT);
+		break;
+	case WIRE_DEVICE:
+		CHECK(h->length >= 1 && h->length <= WIRE_DEVICE_MAX);
+		break;
+	case WIRE_ABORT:
+		CHECK(h->length <= WIRE_TEXT_MAX);
+		break;
+	case WIRE_PING:
+	case WIRE_PONG:
+	case WIRE_RESUMED:
+		CHECK(h->length == 8);
+		break;
+	default:
+		CHECK(h->length == 0);
+	}
+}
+
+static void fuzz_frame(const uint8_t *data, size_t size)
+{
+	struct wire_header h;
+	uint8_t again[WIRE_HEADER];
+	uint8_t *p;
+
+	if (size < WIRE_HEADER)
+		return;
+	p = exact_copy(data, WIRE_HEADER);
+	if (!wire_get_header(p, &h)) {
+		check_header(&h);
+		wire_put_header(again, &h);
+		CHECK(!memcmp(again, p, WIRE_HEADER));
+		fuzz_body(&h, data + WIRE_HEADER, size - WIRE_HEADER);
+	}
+	free(p);
+}
+
+/* With a length that the fuzzer need not guess, and now and then more extents than there are. */
+static void fuzz_ram_pages(const uint8_t *data, size_t size, unsigned int n)
+{
+	unsigned int extents = size / WIRE_EXTENT + (n >> 6);
+	struct wire_header h = {
+		.type = WIRE_RAM,
+		.arg = extents,
+		.length = extents * WIRE_EXTENT + (n & 0x3f) * WIRE_PAGE,
+	};
+
+	fuzz_ram(&h, data, size);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	unsigned int n;
+
+	if (size < 2)
+		return 0;
+	n = data[1];
+	CHECK(strlen(wire_type_name(n)));
+	switch (data[0] % 4) {
+	case 0:
+		fuzz_frame(data + 1, size - 1);
+		break;
+	case 1:
+		fuzz_extent(data + 1, size - 1);
+		break;
+	case 2:
+		fuzz_blocks(data + 2, size - 2, n);
+		break;
+	case 3:
+		fuzz_ram_pages(data + 2, size - 2, n);
+		break;
+	}
+	return 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Types and prototypes of the tiny guest, by owning file. */
+#ifndef GUEST_H
+#define GUEST_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "content.h"
+
+#define PAGE_SIZE	4096u
+#define MIB		(1u << 20)
+#define RATE_MAX	UINT32_MAX
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+/* The compiler may not cache what a device writes. */
+#define barrier()	__asm__ volatile("" ::: "memory")
+#define READ_ONCE(x)	(*(const volatile __typeof__(x) *)&(x))
+
+/* lib.c */
+void *memset(void *to, int byte, size_t n);
+void *memcpy(void *to, const void *from, size_t n);
+int memcmp(const void *a, const void *b, size_t n);
+size_t strlen(const char *s);
+bool streq(const char *a, const char *b);
+uint64_t div64(uint64_t n, uint32_t d);
+uint32_t checksum(const void *at, size_t n);
+void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void report(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void die(const char *why) __attribute__((noreturn));
+extern uint32_t errors;
+
+/* serial.c */
+void serial_init(void);
+void serial_write(const char *s, size_t n);
+enum { SERIAL_LINE = 100 };
+bool serial_read_line(char line[SERIAL_LINE]);
+
+/* time.c */
+struct pace {
+	uint32_t rate;		/* events per second, RATE_MAX: no limit */
+	uint64_t last;
+	uint64_t credit;
+};
+void time_init(void);
+uint64_t tsc(void);
+uint32_t tsc_khz(void);
+uint32_t tsc_to_us(uint64_t cycles);
+uint32_t pace_due(struct pace *p, uint32_t most);
+void nap(void);
+
+/* mem.c */
+struct multiboot_info;
+void mem_init(const struct multiboot_info *mb);
+void *mem_alloc(size_t n);
+uintptr_t mem_end(void);
+
+/* cmd.c */
+struct options {
+	uint32_t start, size, touch, ws;	/* MiB */
+	uint32_t random, fill_bytes, zeros, net, diskio;
+	struct pace write, verify, disk, rng;
+};
+extern struct options opt;
+void cmd_line(const char *line);
+void cmd_poll(void);
+
+/* pattern.c */
+void pattern_init(void);
+bool pattern_poll(void);
+void pattern_verify(uint32_t pages);
+void pattern_check_sum(void);
+void pattern_check_unwritten(void);
+uint32_t pattern_writes(void), pattern_held(void);
+uint32_t pattern_verified(void), pattern_sweeps(void);
+
+/* vblk.c, vrng.c, vnet.c: a poll says whether it had anything to do */
+void vblk_init(void), vrng_init(void), vnet_init(void);
+bool vblk_poll(void), vrng_poll(void), vnet_poll(void);
+void vblk_verify(uint32_t n), vrng_verify(uint32_t n), vnet_verify(uint32_t n);
+uint32_t vblk_count(void), vrng_count(void), vnet_count(void);
+
+/* main.c */
+void main(uint32_t magic, const struct multiboot_info *mb);
+void print_status(void);
+void verify_all(void);
+void reboot(void) __attribute__((noreturn));
+
+#endif

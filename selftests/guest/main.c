@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Boot, the loop, the tick line. */
+#include "guest.h"
+#include "io.h"
+
+enum {
+	MULTIBOOT_MAGIC	= 0x2badb002,
+	COMMAND_POLL_MS	= 20,	/* each look at the port is a VM exit */
+	RESET_PORT	= 0xcf9,
+	KEYBOARD_PORT	= 0x64,
+};
+
+static uint32_t tick, longest_us;
+
+void print_status(void)
+{
+	pattern_check_sum();
+	print("tick=%u pages=%u errors=%u seq=%u held=%u verified=%u sweeps=%u disk=%u rng=%u net=%u gap_us=%u",
+	      tick, pattern_writes(), errors, pattern_writes(), pattern_held(),
+	      pattern_verified(), pattern_sweeps(), vblk_count(), vrng_count(),
+	      vnet_count(), longest_us);
+}
+
+/* One whole pass at once, counted as a sweep would be. */
+void verify_all(void)
+{
+	uint32_t begin = pattern_sweeps();
+
+	while (pattern_sweeps() - begin < 2)
+		pattern_verify(1);
+	vblk_verify(UINT32_MAX);
+	vrng_verify(UINT32_MAX);
+	vnet_verify(UINT32_MAX);
+	print("verified errors=%u", errors);
+}
+
+void reboot(void)
+{
+	print("rebooting");
+	outb(RESET_PORT, 0x02);
+	outb(RESET_PORT, 0x06);
+	for (;;)
+		outb(KEYBOARD_PORT, 0xfe);
+}
+
+static void verify_some(void)
+{
+	uint32_t n = pace_due(&opt.verify, 8);
+
+	if (!n)
+		return;
+	pattern_verify(n);
+	vblk_verify(n);
+	vrng_verify(n);
+	vnet_verify(n);
+}
+
+static void run(void)
+{
+	uint64_t now = tsc(), second = now, poll = now, before = now;
+	bool busy;
+	uint32_t gap;
+
+	for (;;) {
+		busy = pattern_poll();
+		busy |= vblk_poll();
+		busy |= vrng_poll();
+		busy |= vnet_poll();
+		verify_some();
+
+		now = tsc();
+		gap = tsc_to_us(now - before);
+		if (gap > longest_us)
+			longest_us = gap;
+		before = now;
+		if (now - poll >= (uint64_t)tsc_khz() * COMMAND_POLL_MS) {
+			cmd_poll();
+			poll = now;
+			before = tsc();
+		}
+		if (now - second >= (uint64_t)tsc_khz() * 1000) {
+			second += (uint64_t)tsc_khz() * 1000;
+			if (now - second >= (uint64_t)tsc_khz() * 1000)
+				second = now;	/* stopped meanwhile: no burst */
+			tick++;
+			print_status();
+			longest_us = 0;
+			before = tsc();
+		}
+		if (!busy && opt.verify.rate != RATE_MAX)
+			nap();
+	}
+}
+
+void main(uint32_t magic, const struct multiboot_info *mb)
+{
+	const char *line = (const char *)(uintptr_t)((const uint32_t *)mb)[4];
+
+	serial_init();
+	if (magic != MULTIBOOT_MAGIC)
+		die("not booted by multiboot");
+	/* its first word is the kernel's file name */
+	while (*line && *line != ' ')
+		line++;
+	cmd_line(line);
+	mem_init(mb);
+	time_init();
+	print("boot tsc_khz=%u", tsc_khz());
+	vblk_init();
+	vrng_init();
+	vnet_init();
+	pattern_init();
+	run();
+}

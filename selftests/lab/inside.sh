@@ -1,0 +1,160 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Runs inside the lab.
+#
+#   boot RUN          what init of the lab does: run RUN/command, report its status
+#   modules NAME...   load modules on demand
+#   net               namespaces src (10.77.0.1) and dst (10.77.0.2), joined by link0
+#   link WORD...      rate MBIT | delay MS (one way) | down | up | clear
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+STATE=/run/godwit-link
+
+lab_modules()
+{
+	local name
+
+	for name; do
+		case $name in
+		kvm)
+			if grep -qw svm /proc/cpuinfo; then
+				name=kvm_amd
+			else
+				name=kvm_intel
+			fi ;;
+		esac
+		modprobe "$name" || return
+	done
+}
+
+lab_net()
+{
+	local side
+
+	lab_modules veth || return
+	ip netns add src
+	ip netns add dst
+	ip link add link0 netns src type veth peer name link0 netns dst
+	ip -n src addr add 10.77.0.1/24 dev link0
+	ip -n dst addr add 10.77.0.2/24 dev link0
+	for side in src dst; do
+		ip -n $side link set lo up
+		ip -n $side link set link0 up
+	done
+}
+
+# Both directions alike: tbf for the rate, netem below it for the delay.
+lab_shape()
+{
+	local side at
+
+	for side in src dst; do
+		at=root
+		tc -n $side qdisc del dev link0 root 2>/dev/null
+		if [ "$rate" ]; then
+			tc -n $side qdisc add dev link0 root handle 1: \
+				tbf rate "${rate}mbit" burst 256kb latency 50ms || return
+			at="parent 1:1"
+		fi
+		if [ "$delay" ]; then
+			# shellcheck disable=SC2086 # two words
+			tc -n $side qdisc add dev link0 $at handle 10: \
+				netem delay "${delay}ms" limit 100000 || return
+		fi
+	done
+}
+
+lab_link()
+{
+	local rate='' delay=''
+
+	# shellcheck disable=SC1090
+	[ -e $STATE ] && . $STATE
+	case $1 in
+	down|up)
+		ip -n src link set link0 "$1"
+		return ;;
+	rate)
+		rate=$2
+		lab_modules sch_tbf || return ;;
+	delay)
+		delay=$2
+		lab_modules sch_netem || return ;;
+	clear)
+		rate='' delay=''
+		ip -n src link set link0 up ;;
+	*)
+		echo "inside.sh: link rate|delay|down|up|clear" >&2
+		return 2 ;;
+	esac
+	echo "rate=$rate delay=$delay" >$STATE
+	lab_shape
+}
+
+# A virtio-serial port by its name, in $port. No fork: under emulation each costs.
+lab_port()
+{
+	local at name
+
+	for at in /sys/class/virtio-ports/*; do
+		read -r name <"$at/name"
+		port=/dev/${at##*/}
+		[ "$name" = "$1" ] && return
+	done
+	return 1
+}
+
+# QEMU before 8.1 may run a stale translation of kernel code that another CPU has just patched, and
+# spin there for ever. The first and the last VM of a host patch the scheduler (preempt notifiers),
+# its hottest path. With a VM that is always there nobody is ever first or last.
+lab_hold()
+{
+	exec /usr/bin/python3 -S -c 'import fcntl, os, signal, sys
+sys.dont_write_bytecode = True
+open("/proc/self/comm", "w").write("lab-hold")
+vm = fcntl.ioctl(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC), 0xae01, 0)
+signal.pause()' </dev/null >/dev/null 2>/dev/kmsg
+}
+
+# The same goes for a tracepoint's call when its first, its second or its last-but-one probe comes or goes. With two
+# probes that are always there the one that is tested patches nothing.
+lab_hold_tracepoints()
+{
+	local one event
+
+	for one in a b; do
+		mkdir /sys/kernel/tracing/instances/lab-$one
+		for event in block_rq_complete block_bio_complete; do
+			echo 1 >/sys/kernel/tracing/instances/lab-$one/events/block/$event/enable
+		done
+		# The probes are wanted, the records are not.
+		echo 0 >/sys/kernel/tracing/instances/lab-$one/tracing_on
+	done
+}
+
+lab_boot()
+{
+	local run=$1 status port
+
+	lab_port lab.out && exec >"$port"
+	lab_port lab.err && exec 2>"$port"
+	ip link set lo up
+	lab_hold_tracepoints
+	lab_hold &
+	echo "lab: ready" >/dev/kmsg
+	"$run/command" </dev/null
+	status=$?
+	sync
+	lab_port lab.status && echo "$status" >"$port"
+	sleep 60	# the host ends it
+}
+
+verb=$1
+shift
+case $verb in
+boot|modules|net|link)
+	"lab_$verb" "$@" ;;
+*)
+	sed -n '3,9s/^# \?//p' "$0" >&2
+	exit 2 ;;
+esac

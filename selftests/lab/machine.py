@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine that the lab boots a kernel in, and what comes out of it."""
+import ctypes
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import time
+
+QEMU = os.environ.get('LAB_QEMU', 'qemu-system-x86_64')
+TCG = ['-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max,la57=off']
+KVM = ['-machine', 'q35', '-accel', 'kvm', '-cpu', 'host,arch-capabilities=off']
+# Emulation pays for every mitigation, and its clock and TSC are one.
+TCG_ARGS = 'mitigations=off nopti tsc=reliable no_timer_check'
+ARGS = ('console=ttyS0 panic=-1 oops=panic audit=0 rcupdate.rcu_expedited=1 '
+        'random.trust_cpu=1 nokaslr '
+        # a hang is a failure with a trace, not a timeout
+        'watchdog_thresh=30 softlockup_panic=1 sysctl.kernel.hung_task_panic=1')
+PROBE_SECONDS = 15
+
+TROUBLE = re.compile(r'(Kernel panic|Oops|BUG: |kernel BUG|WARNING: |general protection fault|'
+                     r'INFO: (task|rcu|possible)|KASAN|Unable to handle|UBSAN|soft lockup|unreferenced object)')
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)	# PR_SET_PDEATHSIG
+    os.setsid()
+
+
+def base_command(accel, kernel, console, memory, cpus, append):
+    args = f'{ARGS} {TCG_ARGS if accel is TCG else ""} {append}'
+    return [QEMU, *accel, '-smp', str(cpus), '-m', memory, '-nodefaults', '-no-user-config',
+            '-display', 'none', '-no-reboot', '-serial', f'file:{console}',
+            '-kernel', kernel.boot, '-initrd', kernel.initrd, '-append', args]
+
+
+def probe_kvm(kernel, directory):
+    """Does an ordinary kernel boot under this machine's KVM, and could it run guests of its own?"""
+    console = os.path.join(directory, 'probe.log')
+    if not os.access('/dev/kvm', os.R_OK | os.W_OK):
+        return 'tcg: no access to /dev/kvm'
+    command = base_command(KVM, kernel, console, '1G', 1, 'lab.probe quiet')
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, preexec_fn=die_with_parent) as qemu:
+        try:
+            qemu.wait(PROBE_SECONDS)
+        except subprocess.TimeoutExpired:
+            qemu.kill()
+    with open(console, encoding='utf-8', errors='replace') as f:
+        said = f.read()
+    if 'nested=yes' in said:
+        return 'kvm: a kernel boots and has nested virtualization'
+    if 'lab: alive' in said:
+        return 'tcg: a kernel boots under KVM, but nested virtualization is off'
+    return 'tcg: no kernel boots under KVM here'
+
+
+def choose_accel(kernel, directory, again=False):
+    answer = os.path.join(directory, 'accel')
+    if again or not os.path.exists(answer):
+        found = probe_kvm(kernel, directory)
+        with open(answer, 'w', encoding='ascii') as f:
+            f.write(found + '\n')
+    with open(answer, encoding='ascii') as f:
+        found = f.read().strip()
+    return (KVM if found.startswith('kvm') else TCG), found
+
+
+def trouble(console):
+    """The console from its first bad line on, or nothing."""
+    with open(console, encoding='utf-8', errors='replace') as f:
+        lines = f.read().splitlines()
+    for i, line in enumerate(lines):
+        if TROUBLE.search(line):
+            return lines[i:i + 100]
+    return []
+
+
+class Machine:
+    """One boot: ports out, err and status are socket pairs, handed to QEMU by number."""
+    PORTS = ('out', 'err', 'status')
+
+    def __init__(self, command, shares):
+        self.status = b''
+        self.sockets, far = {}, []
+        command = [*command, '-device', 'virtio-serial-pci']
+        for port in self.PORTS:
+            self.sockets[port], end = socket.socketpair()
+            far.append(end)
+            command += ['-chardev', f'socket,id={port},fd={end.fileno()}',
+                        '-device', f'virtserialport,chardev={port},name=lab.{port}']
+        for tag, path, read_only in shares:
+            only = ',readonly=on' if read_only else ''
+            command += ['-fsdev', f'local,id={tag},path={path},security_model=none,multidevs=remap{only}',
+                        '-device', f'virtio-9p-pci,fsdev={tag},mount_tag={tag}']
+        self.qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
+                                     pass_fds=[s.fileno() for s in far])
+        for end in far:
+            end.close()
+
+    def _forward(self, port):
+        try:
+            data = self.sockets[port].recv(65536)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        if port == 'status':
+            self.status += data
+        else:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(1 if port == 'out' else 2, view):]
+        return True
+
+    def pump(self, timeout):
+        """Until the command's status is here (returned), or the machine is gone (None)."""
+        end = time.monotonic() + timeout
+        open_ports = set(self.PORTS)
+        with selectors.DefaultSelector() as selector:
+            for port in open_ports:
+                self.sockets[port].setblocking(False)
+                selector.register(self.sockets[port], selectors.EVENT_READ, port)
+            while open_ports:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                for key, _ in selector.select(min(left, 1)):
+                    if not self._forward(key.data):
+                        selector.unregister(key.fileobj)
+                        open_ports.discard(key.data)
+                if self.status.endswith(b'\n'):
+                    for port in open_ports & {'out', 'err'}:
+                        self._forward(port)
+                    return int(self.status)
+        return None
+
+    def end(self):
+        if self.qemu.poll() is None:
+            self.qemu.kill()
+        self.qemu.wait()

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * slots PID [hold]: what godwit.ko says of a VM's memslots, as "memslots=N logged=M". With "hold" the session
+ * stays attached until standard input ends.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/godwit.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The number of the VMM's VM descriptor, or -1. */
+static int find_vm_fd(int pid)
+{
+	char path[64], to[64];
+
+	for (int fd = 0; fd < 4096; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+		n = readlink(path, to, sizeof(to) - 1);
+		if (n > 0 && (to[n] = '\0', !strcmp(to, "anon_inode:kvm-vm")))
+			return fd;
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct godwit_attach a = { 0 };
+	int pid = argc > 1 ? atoi(argv[1]) : 0;
+	int dev = open("/dev/godwit", O_RDWR | O_CLOEXEC);
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	a.vm_fd = (int)syscall(SYS_pidfd_getfd, pidfd, find_vm_fd(pid), 0);
+	if (dev < 0 || ioctl(dev, GODWIT_ATTACH, &a) < 0) {
+		fprintf(stderr, "slots: %s\n", strerror(errno));
+		return 1;
+	}
+	printf("memslots=%u logged=%u\n", a.memslots, a.logged);
+	fflush(stdout);
+	if (argc > 2)
+		while (getchar() != EOF)
+			;
+	return 0;
+}

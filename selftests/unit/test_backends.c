@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What QEMU says of its memory backends: what will not do, with the way out, and what makes no sense. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "qmp_peer.h"
+#include "vmm/ram.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+#define RAM0	"[{\"id\": \"ram0\", \"size\": 2097152}]"
+#define FILE_TYPE "\"memory-backend-file\""
+
+static int query(const char *memdevs, const char *type, const char *share, const char *path, struct backends *all,
+		 struct err *e)
+{
+	const struct peer_answer qemu[] = {
+		{ "query-memdev", "", memdevs },
+		{ "qom-get", "\"property\":\"type\"", type },
+		{ "qom-get", "\"property\":\"share\"", share },
+		{ "qom-get", "\"property\":\"mem-path\"", path },
+		{ NULL, NULL, NULL },
+	};
+	struct qmp *q;
+	struct peer p;
+	int r;
+
+	memset(e, 0, sizeof(*e));
+	all->n = 0;
+	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
+	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	r = backends_query(q, all, e);
+	qmp_close(q);
+	peer_stop(&p);
+	return r;
+}
+
+static void test_refusals(void **state)
+{
+	static const char way_out[] = "\"-object memory-backend-file,id=ram0,mem-path=/dev/shm/FILE,size=2M,share=on\" and "
+				      "\"-machine ...,memory-backend=ram0\" (with NUMA \"-numa node,memdev=ram0\")";
+	const struct {
+		const char *type, *share, *part;
+	} cases[] = {
+		{ "\"memory-backend-memfd\"", "true", "RAM \"ram0\" is a memory-backend-memfd, which newer QEMU" },
+		{ "\"memory-backend-ram\"", "true", "RAM \"ram0\" is a memory-backend-ram, not a file" },
+		{ "\"some\\nthing\"", "true", "RAM \"ram0\" is a some thing, not a file" },
+		{ FILE_TYPE, "false", "RAM \"ram0\" is private to QEMU (share=off)" },
+		{ FILE_TYPE, "\"true\"", "RAM \"ram0\" is private to QEMU (share=off)" },
+	};
+	struct backends all;
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(query(RAM0, cases[i].type, cases[i].share, "\"/x\"", &all, &e), -EINVAL);
+		backends_free(&all);
+		assert_int_equal(e.exit, GW_RAM_PRIVATE);
+		assert_non_null(strstr(e.text, cases[i].part));
+		assert_non_null(strstr(e.text, way_out));
+		assert_null(strchr(e.text, '\n'));
+	}
+	assert_true(query("[]", FILE_TYPE, "true", "\"/x\"", &all, &e) < 0);
+	assert_int_equal(e.exit, GW_RAM_PRIVATE);
+	assert_true(query("[{\"id\": \"r\", \"size\": 4097}]", FILE_TYPE, "true", "\"/x\"", &all, &e) < 0);
+	backends_free(&all);
+	assert_int_equal(e.exit, GW_RAM_PRIVATE);
+	assert_non_null(strstr(e.text, "size=4097,"));
+	assert_true(query("[{\"id\": \"r\", \"size\": 3221225472}]", FILE_TYPE, "false", "\"/x\"", &all, &e) < 0);
+	backends_free(&all);
+	assert_non_null(strstr(e.text, "size=3G,"));
+}
+
+/* 63 more backends than one, or 64. */
+static void test_how_many(void **state)
+{
+	struct backends all;
+	struct err e;
+
+	(void)state;
+	for (int n = WIRE_BLOCKS_MAX; n <= WIRE_BLOCKS_MAX + 1; n++) {
+		json_t *list = json_array();
+		char id[16], *text;
+		int r;
+
+		for (int i = 0; i < n; i++) {
+			snprintf(id, sizeof(id), "dimm%02d", (i * 37) % n);
+			json_array_append_new(list, json_pack("{s:s, s:i}", "id", id, "size", 4096 * (i + 1)));
+		}
+		text = json_dumps(list, 0);
+		r = query(text, FILE_TYPE, "true", "\"/x\"", &all, &e);
+		assert_int_equal(r, n > WIRE_BLOCKS_MAX ? -E2BIG : 0);
+		for (unsigned int i = 1; i < all.n; i++)
+			assert_true(strcmp(all.b[i - 1].id, all.b[i].id) < 0);
+		assert_int_equal(all.n, n > WIRE_BLOCKS_MAX ? 0 : n);
+		if (!r) {
+			assert_int_equal(all.b[0].bytes, 4096);
+			assert_string_equal(all.b[63].mem_path, "/x");
+		}
+		backends_free(&all);
+		free(text);
+		json_decref(list);
+	}
+}
+
+static void test_nonsense(void **state)
+{
+	static char long_id[400];
+	const struct {
+		const char *memdevs, *type, *path;
+		enum gw_exit exit;
+	} cases[] = {
+		{ NULL, FILE_TYPE, "\"/x\"", GW_QMP }, { RAM0, NULL, "\"/x\"", GW_QMP }, { RAM0, FILE_TYPE, NULL, GW_QMP },
+		{ "{}", FILE_TYPE, "\"/x\"", GW_RAM_PRIVATE }, { "[5]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": 5, \"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"\", \"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a b\", \"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\\u00e9\", \"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\\n\", \"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ long_id, FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\"}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\", \"size\": 0}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\", \"size\": -4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\", \"size\": \"4096\"}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\", \"size\": 18446744073709551615}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ "[{\"id\": \"a\", \"size\": 4096}, {\"id\": \"a\", \"size\": 4096}]", FILE_TYPE, "\"/x\"", GW_NOT_QEMU },
+		{ RAM0, "5", "\"/x\"", GW_NOT_QEMU }, { RAM0, FILE_TYPE, "5", GW_NOT_QEMU },
+	};
+	struct backends all;
+	struct err e;
+
+	(void)state;
+	snprintf(long_id, sizeof(long_id), "[{\"size\": 4096, \"id\": \"%0256d\"}]", 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_true(query(cases[i].memdevs, cases[i].type, "true", cases[i].path, &all, &e) < 0);
+		backends_free(&all);
+		if (e.exit != cases[i].exit)
+			print_message("case %zu: %s\n", i, e.text);
+		assert_int_equal(e.exit, cases[i].exit);
+	}
+	long_id[sizeof("[{\"size\": 4096, \"id\": \"") - 1] = '\0';
+	strcat(long_id, "12\"}]");
+	assert_int_equal(query(long_id, FILE_TYPE, "true", "\"/x\"", &all, &e), 0);
+	backends_free(&all);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_refusals),
+	cmocka_unit_test(test_how_many),
+	cmocka_unit_test(test_nonsense),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

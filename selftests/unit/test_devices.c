@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What writes guest RAM unseen is refused by name; what can be seen is let through. */
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fake_proc.h"
+#include "qmp_peer.h"
+#include "vmm/devices.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+#define PLAIN	"pos:\t0\nflags:\t02\n"
+#define DIRECT	"pos:\t0\nflags:\t040002\n"
+
+static void test_device_names(void **state)
+{
+	static const char *const pin[] = {
+		"/dev/vfio/12", "/dev/vfio/vfio", "/dev/vfio/devices/vfio0", "anon_inode:[vfio-device]", "/dev/vhost-vdpa-0",
+		"/dev/infiniband/uverbs0", "/dev/iommu", "/var/lib/c/dev/vfio/3", "/dev/vfio/12 (deleted)",
+	};
+	static const char *const fine[] = {
+		"/dev/kvm", "anon_inode:kvm-vm", "anon_inode:[eventfd]", "socket:[12]", "/dev/vhost-net", "/dev/net/tun", "/dev/shm/x",
+		"/dev/vhost-vsock", "anon_inode:[io_uring]", "/dev/nvme0n1", "pipe:[3]", "",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pin); i++)
+		assert_non_null(device_that_pins(pin[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(fine); i++)
+		assert_null(device_that_pins(fine[i]));
+	assert_string_equal(device_that_pins("/dev/vhost-vdpa-0"), "a vDPA device");
+}
+
+static void test_file_systems(void **state)
+{
+	static const uint64_t seen[] = {
+		EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC,
+	};
+	static const struct { uint64_t type; const char *name; } hidden[] = {
+		{ 0x6969, "NFS" }, { 0xff534d42, "CIFS" }, { 0xfe534d42, "SMB" }, { 0xc36400, "CephFS" }, { 0x65735546, "FUSE" },
+		{ 0x1021997, "9p" }, { 0x7461636f, "OCFS2" }, { 0x1161970, "GFS2" }, { 0x2fc12fc1, "ZFS" },
+		{ 0x12345, "a file system that godwit does not know" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(seen); i++)
+		assert_null(fs_that_hides_reads(seen[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
+		assert_string_equal(fs_that_hides_reads(hidden[i].type), hidden[i].name);
+}
+
+static void expect_files(const struct fake_proc *f, int r, enum gw_exit exit, const char *part)
+{
+	struct err e = { 0 };
+	int fds = open_fds();
+
+	assert_int_equal(devices_check_files(f->dir, &e), r);
+	assert_int_equal(open_fds(), fds);
+	assert_int_equal(e.exit, exit);
+	assert_non_null(strstr(e.text, part));
+	fake_remove(f);
+}
+
+/* The test's own files: /proc/version is a regular file on a file system that we do not know. */
+static void test_files(void **state)
+{
+	char path[512];
+	struct fake_proc f;
+
+	(void)state;
+	fake_new(&f);
+	fake_file(&f, "disk", 4096);
+	fake_fd(&f, 0, "/dev/null", DIRECT);
+	fake_fd(&f, 1, "pipe:[77]", DIRECT);
+	fake_fd(&f, 2, "/proc/version", PLAIN);
+	fake_fd(&f, 3, fake_path(&f, "disk", path), DIRECT);
+	fake_fd(&f, 4, "anon_inode:[io_uring]", "flags:\t02\nUserBufs:\t0\n");
+	fake_fd(&f, 5, "/gone", NULL);
+	fake_fd(&f, 6, "/proc", DIRECT);
+	expect_files(&f, 0, GW_OK, "");
+
+	fake_new(&f);
+	fake_fd(&f, 20, "/dev/vfio/12", PLAIN);
+	expect_files(&f, -EBUSY, GW_PINNED, "a VFIO device (/dev/vfio/12)");
+
+	fake_new(&f);
+	fake_fd(&f, 0, "/dev/null", PLAIN);
+	fake_fd(&f, 20, "/proc/version", DIRECT);
+	expect_files(&f, -EBUSY, GW_PINNED, "direct I/O on a file system that godwit does not know (/proc/version)");
+
+	fake_new(&f);
+	fake_fd(&f, 7, "anon_inode:[io_uring]", "flags:\t02\nUserBufs:\t1\n");
+	expect_files(&f, -EBUSY, GW_PINNED, "fixed buffers");
+
+	fake_new(&f);
+	fake_fd(&f, 7, "/dev/null", "hello\n");
+	expect_files(&f, -EPROTO, GW_INTERNAL, "fdinfo/7");
+
+	fake_new(&f);
+	rmdir(fake_path(&f, "fd", path));
+	expect_files(&f, -ESRCH, GW_VM_GONE, "/fd");
+}
+
+static void test_own_files(void **state)
+{
+	struct err e = { 0 };
+	int r = devices_check_files("/proc/self", &e);
+
+	(void)state;
+	if (r)
+		print_message("%s\n", e.text);
+	assert_int_equal(r, 0);
+}
+
+static int check_balloon(const char *type, const char *named, const char *anon, const char *hint, struct err *e)
+{
+	char list[256];
+	const struct peer_answer qemu[] = {
+		{ "qom-list", "/machine/peripheral\"", named },
+		{ "qom-list", "/machine/peripheral-anon\"", anon ? anon : list },
+		{ "qom-get", "\"path\":\"/machine/peripheral-anon/device[1]\",\"property\":\"free-page-hint\"", hint },
+		{ "qom-get", "\"path\":\"/machine/peripheral/balloon0\",\"property\":\"free-page-hint\"", hint },
+		{ NULL, NULL, NULL },
+	};
+	struct qmp *q;
+	struct peer p;
+	int r;
+
+	snprintf(list, sizeof(list), "[{\"name\": \"type\", \"type\": \"string\"}, {\"name\": \"device[1]\", \"type\": \"%s\"}]", type);
+	memset(e, 0, sizeof(*e));
+	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
+	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	r = devices_check_balloon(q, e);
+	qmp_close(q);
+	peer_stop(&p);
+	return r;
+}
+
+static void test_balloon(void **state)
+{
+	static const char named[] = "[{\"name\": \"balloon0\", \"type\": \"child<virtio-balloon-pci>\"}]";
+	struct err e;
+
+	(void)state;
+	assert_int_equal(check_balloon("child<virtio-balloon-pci>", "[]", NULL, "true", &e), -EBUSY);
+	assert_int_equal(e.exit, GW_PINNED);
+	assert_non_null(strstr(e.text, "/machine/peripheral-anon/device[1] has free-page-hint=on"));
+	assert_int_equal(check_balloon("child<virtio-balloon-device>", "[]", NULL, "true", &e), -EBUSY);
+	assert_int_equal(check_balloon("child<virtio-balloon-pci>", "[]", NULL, "false", &e), 0);
+	assert_int_equal(check_balloon("child<virtio-balloon-pci>", "[]", NULL, NULL, &e), 0);
+	assert_int_equal(e.exit, GW_OK);
+	assert_int_equal(check_balloon("child<virtio-net-pci>", "[]", NULL, "true", &e), 0);
+	assert_int_equal(check_balloon("child<virtio-net-pci>", named, NULL, "true", &e), -EBUSY);
+	assert_non_null(strstr(e.text, "/machine/peripheral/balloon0 has"));
+	/* Shapes that QEMU does not send. */
+	assert_int_equal(check_balloon("x", "{}", "[5, {}, {\"name\": 5, \"type\": 5}]", "true", &e), 0);
+	assert_int_equal(check_balloon("x", NULL, "[]", "true", &e), -EREMOTEIO);
+	assert_int_equal(e.exit, GW_QMP);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_device_names),
+	cmocka_unit_test(test_file_systems),
+	cmocka_unit_test(test_files),
+	cmocka_unit_test(test_own_files),
+	cmocka_unit_test(test_balloon),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Every variant of the zero filter and of the bitmap scan, against a model that goes byte by byte or bit by bit.
+ * What is scanned ends at a page that may not be touched, and what lies around it holds the wrong answer.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "page/page.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define WORD_BITS	64
+#define ARENA_PAGES	4
+
+/* splitmix64: the same maps in every run. */
+static uint64_t seed;
+
+static uint64_t rnd(void)
+{
+	uint64_t z = seed += 0x9e3779b97f4a7c15;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+	return z ^ (z >> 31);
+}
+
+/* ARENA_PAGES pages between two that cannot be touched. */
+static uint8_t *arena;
+
+static int map_arena(void **state)
+{
+	const size_t len = ARENA_PAGES * PAGE_BYTES;
+	uint8_t *p = mmap(NULL, len + 2 * PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	if (p == MAP_FAILED || mprotect(p + PAGE_BYTES, len, PROT_READ | PROT_WRITE))
+		return -1;
+	arena = p + PAGE_BYTES;
+	return 0;
+}
+
+/* The zero filter. */
+
+static void each_filter(void (*fn)(const struct zero_filter *f))
+{
+	unsigned int i;
+
+	for (i = 0; i < zero_filters_count; i++) {
+		if (zero_filters[i].supported())
+			fn(&zero_filters[i]);
+		else
+			print_message("skipped: %s\n", zero_filters[i].name);
+	}
+}
+
+static bool naive_is_zero(const uint8_t *page)
+{
+	unsigned int i;
+
+	for (i = 0; i < PAGE_BYTES; i++) {
+		if (page[i])
+			return false;
+	}
+	return true;
+}
+
+/* A zero page at the start and at the end of the arena, and one that is aligned to 64 bytes only. */
+static void zero_page_is_zero(const struct zero_filter *f)
+{
+	static const unsigned int at[] = { 0, 64, PAGE_BYTES + 32 * 64, (ARENA_PAGES - 1) * PAGE_BYTES };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		memset(arena, 0xff, ARENA_PAGES * PAGE_BYTES);
+		memset(arena + at[i], 0, PAGE_BYTES);
+		if (!f->is_zero(arena + at[i]))
+			fail_msg("%s: zero page at %u not seen", f->name, at[i]);
+	}
+}
+
+static void any_byte_is_seen(const struct zero_filter *f)
+{
+	static const uint8_t values[] = { 0x01, 0x80, 0xff, 0x10, 0x7f };
+	uint8_t *page = arena + PAGE_BYTES;
+	unsigned int at, v;
+
+	memset(arena, 0, ARENA_PAGES * PAGE_BYTES);
+	for (v = 0; v < ARRAY_SIZE(values); v++) {
+		for (at = 0; at < PAGE_BYTES; at++) {
+			page[at] = values[v];
+			if (f->is_zero(page))
+				fail_msg("%s: byte %u = %#x missed", f->name, at, values[v]);
+			page[at] = 0;
+		}
+	}
+	assert_true(f->is_zero(page));
+}
+
+/* Pages with few or many bytes set. */
+static void agrees_with_scalar(const struct zero_filter *f)
+{
+	const struct zero_filter *scalar = &zero_filters[zero_filters_count - 1];
+	uint8_t *page = arena + PAGE_BYTES;
+	unsigned int round, n;
+	uint8_t value;
+
+	seed = 1;
+	for (round = 0; round < 3000; round++) {
+		memset(page, 0, PAGE_BYTES);
+		value = rnd();
+		for (n = rnd() % 5; n; n--)
+			page[rnd() % PAGE_BYTES] = value;
+		assert_int_equal(scalar->is_zero(page), naive_is_zero(page));
+		assert_int_equal(f->is_zero(page), scalar->is_zero(page));
+	}
+	memset(page, 0xff, PAGE_BYTES);
+	assert_false(f->is_zero(page));
+}
+
+/* Two words that would cancel out in a sum, a difference or an exclusive or, wherever a variant may join them. */
+static void words_do_not_cancel(const struct zero_filter *f)
+{
+	uint64_t *page = (uint64_t *)(arena + PAGE_BYTES);
+	unsigned int at, apart;
+
+	memset(page, 0, PAGE_BYTES);
+	for (apart = 1; apart <= 64; apart++) {
+		for (at = 0; at + apart < PAGE_BYTES / sizeof(*page); at++) {
+			page[at] = 0x5a;
+			page[at + apart] = 0x5a;
+			assert_false(f->is_zero(page));
+			page[at + apart] = -UINT64_C(0x5a);
+			assert_false(f->is_zero(page));
+			page[at] = page[at + apart] = 0;
+		}
+	}
+}
+
+static void test_zero_page(void **state)
+{
+	(void)state;
+	each_filter(zero_page_is_zero);
+}
+
+static void test_zero_every_byte(void **state)
+{
+	(void)state;
+	each_filter(any_byte_is_seen);
+}
+
+static void test_zero_agree(void **state)
+{
+	(void)state;
+	each_filter(agrees_with_scalar);
+	each_filter(words_do_not_cancel);
+}
+
+static void test_zero_best(void **state)
+{
+	const struct zero_filter *best = zero_filter_best();
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; !zero_filters[i].supported(); i++)
+		;
+	assert_ptr_equal(best, &zero_filters[i]);
+	assert_ptr_equal(zero_filter_best(), best);
+	assert_string_equal(zero_filters[zero_filters_count - 1].name, "scalar");
+	assert_true(zero_filters[zero_filters_count - 1].supported());
+}
+
+/* The bitmap scan. */
+
+static bool bit(const uint64_t *map, uint64_t n)
+{
+	return map[n / WORD_BITS] >> (n % WORD_BITS) & 1;
+}
+
+static uint64_t naive_next(const uint64_t *map, uint64_t nbits, uint64_t from, bool set)
+{
+	while (from < nbits && bit(map, from) != set)
+		from++;
+	return from < nbits ? from : nbits;
+}
+
+static uint64_t naive_weight(const uint64_t *map, uint64_t nbits)
+{
+	uint64_t n = 0;
+
+	while (nbits--)
+		n += bit(map, nbits);
+	return n;
+}
+
+/* A map that ends where the arena does; bits beyond nbits are random, as the words start out. */
+static uint64_t *new_map(uint64_t nbits)
+{
+	uint64_t words = (nbits + WORD_BITS - 1) / WORD_BITS;
+	uint64_t *map = (uint64_t *)(arena + ARENA_PAGES * PAGE_BYTES) - words;
+	uint64_t i;
+
+	for (i = 0; i < words; i++)
+		map[i] = rnd();
+	return map;
+}
+
+enum pattern { ZEROS, ONES, HALF, FEW_SET, FEW_CLEAR, LONG_RUNS, PATTERNS };
+
+static void fill(uint64_t *map, uint64_t nbits, enum pattern pattern)
+{
+	uint64_t n = 0;
+	uint64_t run = 0;
+	bool set = pattern == ONES;
+
+	for (n = 0; n < nbits; n++) {
+		if (pattern == HALF)
+			set = rnd() & 1;
+		else if (pattern == FEW_SET)
+			set = rnd() % 300 == 0;
+		else if (pattern == FEW_CLEAR)
+			set = rnd() % 300 != 0;
+		else if (pattern == LONG_RUNS && !run--)
+			set = !set, run = rnd() % 3000;
+		map[n / WORD_BITS] &= ~(UINT64_C(1) << (n % WORD_BITS));
+		map[n / WORD_BITS] |= (uint64_t)set << (n % WORD_BITS);
+	}
+}
+
+static void check_scan(const struct bitmap_scan *s, const uint64_t *map, uint64_t nbits, uint64_t from)
+{
+	uint64_t set = s->next_set(map, nbits, from);
+	uint64_t clear = s->next_clear(map, nbits, from);
+
+	if (set != naive_next(map, nbits, from, true))
+		fail_msg("%s: next_set of %lu from %lu: %lu", s->name, nbits, from, set);
+	if (clear != naive_next(map, nbits, from, false))
+		fail_msg("%s: next_clear of %lu from %lu: %lu", s->name, nbits, from, clear);
+}
+
+/* Every run in turn is what the naive model says, and there is none after the last. */
+static void check_runs(const uint64_t *map, uint64_t nbits, uint64_t from)
+{
+	uint64_t first = naive_next(map, nbits, from, true);
+	struct run run;
+
+	for (; first < nbits; first = naive_next(map, nbits, from, true)) {
+		assert_true(bitmap_next_run(map, nbits, from, &run));
+		assert_int_equal(run.first, first);
+		from = naive_next(map, nbits, first, false);
+		assert_int_equal(run.count, from - first);
+	}
+	assert_false(bitmap_next_run(map, nbits, from, &run));
+}
+
+static void check_map(const uint64_t *map, uint64_t nbits)
+{
+	static const uint64_t beyond[] = { 0, 1, 64, 1000000, UINT64_MAX - 100000 };
+	unsigned int i, k;
+
+	for (i = 0; i < bitmap_scans_count; i++) {
+		const struct bitmap_scan *s = &bitmap_scans[i];
+
+		if (!s->supported())
+			continue;
+		for (k = 0; k < 40; k++)
+			check_scan(s, map, nbits, k < 4 ? k : rnd() % (nbits + 2));
+		for (k = 0; k < ARRAY_SIZE(beyond); k++)
+			check_scan(s, map, nbits, nbits + beyond[k]);
+		assert_int_equal(s->weight(map, nbits), naive_weight(map, nbits));
+	}
+	check_runs(map, nbits, 0);
+	check_runs(map, nbits, rnd() % (nbits + 2));
+	assert_int_equal(bitmap_weight(map, nbits), naive_weight(map, nbits));
+}
+
+/* Each length up to a few steps of AVX2, then random ones up to what the arena holds. */
+static void test_scan_lengths(void **state)
+{
+	const uint64_t most = ARENA_PAGES * PAGE_BYTES * 8ul;
+	enum pattern pattern;
+	uint64_t nbits, *map;
+	unsigned int i;
+
+	(void)state;
+	seed = 2;
+	for (nbits = 0; nbits < 200; nbits++) {
+		for (pattern = 0; pattern < PATTERNS; pattern++) {
+			map = new_map(nbits);
+			fill(map, nbits, pattern);
+			check_map(map, nbits);
+		}
+	}
+	for (i = 0; i < 300; i++) {
+		nbits = i == 0 ? most : rnd() % (i % 10 ? 4096 : most);
+		map = new_map(nbits);
+		fill(map, nbits, i % PATTERNS);
+		check_map(map, nbits);
+	}
+}
+
+/* One bit that differs, at every place of a map of two AVX2 steps and some, seen from every word before it. */
+static void test_scan_every_bit(void **state)
+{
+	const uint64_t nbits = 2 * 1024 + 300;
+	uint64_t *map = new_map(nbits);
+	uint64_t n, from;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < 2 * bitmap_scans_count; i++) {
+		const struct bitmap_scan *s = &bitmap_scans[i / 2];
+		bool set = i % 2;
+
+		if (!s->supported())
+			continue;
+		memset(map, set ? 0 : 0xff, (nbits + 7) / 8);
+		for (n = 0; n < nbits; n++) {
+			map[n / WORD_BITS] ^= UINT64_C(1) << (n % WORD_BITS);
+			for (from = n % WORD_BITS; from <= n; from += WORD_BITS)
+				assert_int_equal((set ? s->next_set : s->next_clear)(map, nbits, from), n);
+			assert_int_equal((set ? s->next_set : s->next_clear)(map, nbits, n + 1), nbits);
+			map[n / WORD_BITS] ^= UINT64_C(1) << (n % WORD_BITS);
+		}
+	}
+}
+
+static void test_set_and_clear(void **state)
+{
+	const uint64_t nbits = 1024;
+	uint64_t *map = new_map(nbits);
+	uint64_t words = (nbits + WORD_BITS - 1) / WORD_BITS;
+	uint64_t before[32];
+	uint64_t first, count, n;
+	unsigned int round;
+	bool set;
+
+	(void)state;
+	seed = 3;
+	for (round = 0; round < 6000; round++) {
+		set = round & 1;
+		first = rnd() % (nbits + 1);
+		count = rnd() % (nbits - first + 1);
+		if (round % 4 < 2)	/* short ones and whole words, too */
+			count = round % 8 ? count % 3 : count / WORD_BITS * WORD_BITS;
+		if (round % 16 == 6)	/* up to the last word there is */
+			count = nbits - first;
+		memcpy(before, map, words * sizeof(*map));
+		(set ? bitmap_set : bitmap_clear)(map, first, count);
+		for (n = 0; n < words * WORD_BITS; n++) {
+			bool want = n >= first && n < first + count ? set : bit(before, n);
+
+			if (bit(map, n) != want)
+				fail_msg("%s [%lu, +%lu): bit %lu", set ? "set" : "clear", first, count, n);
+		}
+	}
+	/* Nothing to do is done nowhere: not even a word is looked at. */
+	bitmap_set((uint64_t *)(arena + ARENA_PAGES * PAGE_BYTES), 0, 0);
+	bitmap_clear((uint64_t *)(arena + ARENA_PAGES * PAGE_BYTES), 0, 0);
+}
+
+static void test_scan_best(void **state)
+{
+	const struct bitmap_scan *best = bitmap_scan_best();
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; !bitmap_scans[i].supported(); i++)
+		;
+	assert_ptr_equal(best, &bitmap_scans[i]);
+	assert_ptr_equal(bitmap_scan_best(), best);
+	assert_string_equal(bitmap_scans[bitmap_scans_count - 1].name, "scalar");
+	assert_true(bitmap_scans[bitmap_scans_count - 1].supported());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_zero_page),
+		cmocka_unit_test(test_zero_every_byte),
+		cmocka_unit_test(test_zero_agree),
+		cmocka_unit_test(test_zero_best),
+		cmocka_unit_test(test_scan_lengths),
+		cmocka_unit_test(test_scan_every_bit),
+		cmocka_unit_test(test_set_and_clear),
+		cmocka_unit_test(test_scan_best),
+	};
+
+	return cmocka_run_group_tests(tests, map_arena, NULL);
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* From query-memdev to RAM files: a scripted QEMU and a /proc/PID made of plain files. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fake_proc.h"
+#include "qmp_peer.h"
+#include "vmm/ram.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define MIB		(1u << 20)
+#define PLACE		0x7f2569fff000ull
+
+#define MEMDEV(id, size) "{\"id\": \"" id "\", \"size\": " size ", \"share\": true}"
+#define ONE		"[" MEMDEV("ram0", "2097152") "]"
+#define TWO		"[" MEMDEV("ram1", "1048576") ", " MEMDEV("ram0", "2097152") "]"
+
+/* A QEMU with these backends, all shared files, ram0's with this mem-path (as JSON). */
+#define QEMU(memdevs, path0) { \
+	{ "query-memdev", "", memdevs }, \
+	{ "qom-get", "\"property\":\"type\"", "\"memory-backend-file\"" }, \
+	{ "qom-get", "\"property\":\"share\"", "true" }, \
+	{ "qom-get", "/objects/ram0\",\"property\":\"mem-path\"", path0 }, \
+	{ "qom-get", "/objects/ram1\",\"property\":\"mem-path\"", "\"/mem/ram1\"" }, \
+	{ NULL, NULL, NULL } }
+
+struct bench {
+	struct fake_proc proc;
+	struct vm vm;
+	struct err e;
+	int fds;
+};
+
+static void bench_new(struct bench *b)
+{
+	memset(b, 0, sizeof(*b));
+	b->fds = open_fds();
+	assert_int_equal(fake_new(&b->proc), 0);
+	fake_file(&b->proc, "file0", 2 * MIB);
+	fake_file(&b->proc, "file1", MIB);
+}
+
+static void bench_free(struct bench *b)
+{
+	for (unsigned int i = 0; i < b->vm.nblocks; i++)
+		close(b->vm.blocks[i].fd);
+	fake_remove(&b->proc);
+	assert_int_equal(open_fds(), b->fds);	/* nothing leaked */
+}
+
+static int find(struct bench *b, const struct peer_answer *qemu, bool write)
+{
+	struct qmp *q;
+	struct peer p;
+	int r;
+
+	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
+	assert_int_equal(qmp_open(p.path, 2000, &q, &b->e), 0);
+	r = ram_find(q, b->proc.dir, write, &b->vm, &b->e);
+	qmp_close(q);
+	peer_stop(&p);
+	assert_string_equal(p.missed, "");
+	return r;
+}
+
+static void expect_found(struct bench *b, const struct peer_answer *qemu)
+{
+	int r = find(b, qemu, false);
+
+	if (r)
+		print_message("%s\n", b->e.text);
+	assert_int_equal(r, 0);
+	bench_free(b);
+}
+
+static void expect_refused(struct bench *b, const struct peer_answer *qemu, enum gw_exit exit, const char *part)
+{
+	assert_true(find(b, qemu, false) < 0);
+	assert_int_equal(b->e.exit, exit);
+	if (!strstr(b->e.text, part))
+		print_message("not in it: %s\n%s\n", part, b->e.text);
+	assert_non_null(strstr(b->e.text, part));
+	assert_null(strchr(b->e.text, '\n'));
+	bench_free(b);
+}
+
+static void test_two_backends(void **state)
+{
+	static const struct peer_answer qemu[] = QEMU(TWO, "\"/mem/ram0\"");
+	char name[512];
+	struct stat a, b;
+	struct bench t;
+
+	(void)state;
+	for (int write = 0; write < 2; write++) {
+		bench_new(&t);
+		fake_map(&t.proc, "file1", PLACE, MIB, 0, "rw-s", "/mem/ram1");
+		fake_map(&t.proc, "file0", 0x1000, MIB, MIB, "rw-s", "/mem/ram0");	/* one backend, two mappings */
+		fake_map(&t.proc, "file0", PLACE + 4 * MIB, MIB, 0, "rw-s", "/mem/ram0");
+		fake_map(&t.proc, "/proc/version", PLACE + 8 * MIB, MIB, 0, "rw-s", "/mem/ram00");
+		assert_int_equal(find(&t, qemu, write), 0);
+		assert_int_equal(t.vm.nblocks, 2);
+		assert_string_equal(t.vm.blocks[0].name, "ram0");
+		assert_string_equal(t.vm.blocks[1].name, "ram1");
+		assert_int_equal(t.vm.blocks[0].pages, 512);
+		assert_int_equal(t.vm.blocks[1].pages, 256);
+		assert_int_equal(t.vm.blocks[0].page_size, 4096);
+		assert_false(t.vm.blocks[0].hugetlb);
+		assert_int_equal(fcntl(t.vm.blocks[0].fd, F_GETFL) & O_ACCMODE, write ? O_RDWR : O_RDONLY);
+		assert_true(fcntl(t.vm.blocks[0].fd, F_GETFD) & FD_CLOEXEC);
+		assert_int_equal(fstat(t.vm.blocks[0].fd, &a), 0);
+		assert_int_equal(stat(fake_path(&t.proc, "file0", name), &b), 0);
+		assert_int_equal(a.st_ino, b.st_ino);
+		bench_free(&t);
+	}
+}
+
+static void test_ways_to_find(void **state)
+{
+	static const struct {
+		const char *mem_path, *shown, *link;	/* link: of root/ or cwd/, to the file */
+	} cases[] = {
+		{ "\"/mem/ram0\"", "/mem/ram0 (deleted)", NULL },
+		{ "\"/mem/dir\"", "/mem/dir/qemu_back_mem.ram0.jRnvXQ (deleted)", NULL },
+		{ "\"/mem/dir/\"", "/mem/dir/qemu_back_mem.ram0.jRnvXQ", NULL },
+		{ "\"/mem/dir\"", "/mem/dir/qemu_back_mem._objects_ram0.jRnvXQ (deleted)", NULL },
+		{ "\"/dir\"", "/elsewhere/qemu_back_mem.ram0.jRnvXQ (deleted)", NULL },
+		{ "\"/mem/a\\nb\"", "/mem/a\\012b", NULL },
+		{ "\"./rel.ram\"", "/some/where/rel.ram", "cwd/rel.ram" },
+		{ "\"/mem//link\"", "/some/where/else", "root/mem/link" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct peer_answer qemu[] = QEMU(ONE, cases[i].mem_path);
+		char target[512], link[512];
+		struct bench t;
+
+		bench_new(&t);
+		fake_map(&t.proc, "file1", 0x1000, MIB, 0, "rw-s", "/lib/other");
+		fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-s", cases[i].shown);
+		if (cases[i].link)
+			assert_int_equal(symlink(fake_path(&t.proc, "file0", target), fake_path(&t.proc, cases[i].link, link)), 0);
+		expect_found(&t, qemu);
+	}
+}
+
+static void test_not_the_mapping(void **state)
+{
+	static const char *const paths[] = {
+		"/mem/dirt", "/mem/di", "/mem/dir/x", "/mem/dir/qemu_back_mem.ram0.jRnvX", "/mem/dir/qemu_back_mem.ram0.jRnvXQQ",
+		"/mem/dir/qemu_back_mem.ram00.jRnvXQ", "/mem/dir/qemu_back_mem.ram0.jRn.XQ", "/mem/dir/sub/qemu_back_mem.ram0.jRnvXQ",
+		"/mem/dir (deleted) (deleted)", "/mem/dir/qemu_back_mem.ram0", "/mem/dirqemu_back_mem.ram0.jRnvXQ", "dir", "",
+		"/mem/dir/qemu_back_mem.ram0.jRnvXQ/x",
+	};
+	static char dir[] = "/mem/dir", empty[] = "", made[] = "/qemu_back_mem.ram0.jRnvXQ";
+	struct backend b = { .id = "ram0", .mem_path = dir };
+	struct proc_map m = { .dev = 3, .ino = 4 };
+	struct stat file = { .st_dev = 3, .st_ino = 4, .st_mode = S_IFREG };
+	struct stat folder = { .st_dev = 3, .st_mode = S_IFDIR };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		m.path = (char *)paths[i];
+		assert_false(ram_path_matches(&b, &m, NULL));
+	}
+	m.path = dir;
+	assert_true(ram_path_matches(&b, &m, NULL));
+	b.mem_path = empty;
+	assert_false(ram_path_matches(&b, &m, NULL));
+	m.path = made;
+	assert_false(ram_path_matches(&b, &m, NULL));
+	m.path = dir;
+	assert_true(ram_path_matches(&b, &m, &file));
+	assert_false(ram_path_matches(&b, &m, &folder));
+	m.ino = 5;
+	assert_false(ram_path_matches(&b, &m, &file));
+	m.ino = 4;
+	m.dev = 5;
+	assert_false(ram_path_matches(&b, &m, &file));
+}
+
+/* What the mapping or the file is, when it will not do. */
+static void test_refused_files(void **state)
+{
+	static const struct peer_answer qemu[] = QEMU(ONE, "\"/mem/ram0\""), two[] = QEMU(TWO, "\"/mem/ram0\"");
+	static const struct peer_answer same[] = QEMU(TWO, "\"/mem/ram1\"");
+	char path[512];
+	struct bench t;
+
+	(void)state;
+	bench_new(&t);
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "no shared mapping of /mem/ram0");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-p", "/mem/ram0");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "no shared mapping of /mem/ram0");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 4096, "rw-s", "/mem/ram0");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "start of its file");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, MIB, 0, "rw-s", "/mem/ram0");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "larger than what the VMM maps");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file1", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "too short, 1048576 bytes");
+
+	bench_new(&t);
+	fake_map(&t.proc, "/proc/version", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "/mem/ram0, which is not on tmpfs or hugetlbfs");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	fake_map(&t.proc, "file1", 0x1000, MIB, 0, "rw-s", "/mem/ram0 (deleted)");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "fits two files");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram1");
+	expect_refused(&t, same, GW_RAM_PRIVATE, "\"ram1\" has the same file as \"ram0\"");
+
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	expect_refused(&t, two, GW_RAM_PRIVATE, "\"ram1\" has no shared mapping");
+
+	/* The mapping changes between the look and the opening. */
+	bench_new(&t);
+	fake_map(&t.proc, "file0", 0x1000, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	unlink(fake_path(&t.proc, "map_files/1000-201000", path));
+	expect_refused(&t, qemu, GW_VM_GONE, "map_files/1000-201000");
+	bench_new(&t);
+	fake_map(&t.proc, "file0", 0x1000, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	unlink(fake_path(&t.proc, "map_files/1000-201000", path));
+	assert_int_equal(symlink("/proc/version", path), 0);
+	expect_refused(&t, qemu, GW_INTERNAL, "try again");
+
+	bench_new(&t);
+	fake_write(&t.proc, "maps", "hello\n");
+	expect_refused(&t, qemu, GW_INTERNAL, "/maps");
+	bench_new(&t);
+	unlink(fake_path(&t.proc, "maps", path));
+	expect_refused(&t, qemu, GW_VM_GONE, "/maps");
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_two_backends),
+	cmocka_unit_test(test_ways_to_find),
+	cmocka_unit_test(test_not_the_mapping),
+	cmocka_unit_test(test_refused_files),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Sockets with deadlines: all the bytes or an error in time, whatever the other end does. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/sock.h"
+#include "io/stop.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define MS		1000000ull
+#define BIG		(4u << 20)
+
+static void pair(int fd[2])
+{
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
+}
+
+static void nap(unsigned int ms)
+{
+	struct timespec ts = { .tv_nsec = (long)(ms * MS) };
+
+	nanosleep(&ts, NULL);
+}
+
+static void test_addresses(void **state)
+{
+	static char no_name[80 + 4];
+	const struct { const char *addr; int loopback; } cases[] = {
+		{ "127.0.0.1:1", 1 }, { "127.9.8.7:65535", 1 }, { "[::1]:7", 1 }, { "[::ffff:127.0.0.1]:7", 1 },
+		{ "localhost:4444", 1 }, { "0.0.0.0:4444", 0 }, { "10.0.0.1:0", 0 }, { "[::]:1", 0 }, { "[2001:db8::1]:1", 0 },
+		{ "[::ffff:10.0.0.1]:1", 0 }, { no_name, 0 }, { "128.0.0.1:1", 0 },
+		{ "", -EINVAL }, { ":", -EINVAL }, { ":1", -EINVAL }, { "127.0.0.1", -EINVAL }, { "127.0.0.1:", -EINVAL },
+		{ "127.0.0.1:65536", -EINVAL }, { "127.0.0.1:99999999999", -EINVAL }, { "127.0.0.1:-1", -EINVAL },
+		{ "127.0.0.1:+1", -EINVAL }, { "127.0.0.1: 1", -EINVAL }, { "127.0.0.1:http", -EINVAL }, { "127.0.0.1:1x", -EINVAL },
+		{ "::1:80", -EINVAL }, { "[::1]", -EINVAL }, { "[]:1", -EINVAL }, { "[::1:1", -EINVAL }, { "::1]:1", -EINVAL },
+		{ "[localhost]:1", -EINVAL }, { "[127.0.0.1]:1", -EINVAL }, { "[::1]x:1", -EINVAL }, { "a b:1", -EINVAL },
+	};
+
+	(void)state;
+	memset(no_name, 'x', 80);	/* longer than a label may be: no look-up */
+	strcpy(no_name + 80, ":1");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int r = sock_is_loopback(cases[i].addr);
+
+		if (r != cases[i].loopback)
+			print_message("%s: %d\n", cases[i].addr, r);
+		assert_int_equal(r, cases[i].loopback);
+	}
+	assert_int_equal(sock_tcp_connect(no_name, deadline_ms(100)), -EHOSTUNREACH);
+	assert_int_equal(sock_tcp_connect("127.0.0.1", deadline_ms(100)), -EINVAL);
+	assert_int_equal(sock_tcp_listen(no_name), -EHOSTUNREACH);
+	assert_int_equal(sock_tcp_listen("nonsense"), -EINVAL);
+}
+
+/* Where a listener ended up, as an address. */
+static void where(int fd, char *addr, size_t len)
+{
+	struct sockaddr_storage ss;
+	socklen_t n = sizeof(ss);
+
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&ss, &n), 0);
+	if (ss.ss_family == AF_INET6)
+		snprintf(addr, len, "[::1]:%d", ntohs(((struct sockaddr_in6 *)&ss)->sin6_port));
+	else
+		snprintf(addr, len, "127.0.0.1:%d", ntohs(((struct sockaddr_in *)&ss)->sin_port));
+}
+
+static int option(int fd, int level, int name)
+{
+	socklen_t len = sizeof(int);
+	int value = -1;
+
+	getsockopt(fd, level, name, &value, &len);
+	return value;
+}
+
+static void tcp_once(const char *at)
+{
+	int listener = sock_tcp_listen(at), a, b;
+	char addr[64], buf[4];
+
+	if (listener < 0 && at[0] == '[') {
+		print_message("no IPv6 here: %s\n", strerror(-listener));
+		return;
+	}
+	assert_true(listener >= 0);
+	assert_true(fcntl(listener, F_GETFL) & O_NONBLOCK);
+	where(listener, addr, sizeof(addr));
+	a = sock_tcp_connect(addr, deadline_ms(2000));
+	assert_true(a >= 0);
+	assert_true(fcntl(a, F_GETFL) & O_NONBLOCK);
+	assert_true(fcntl(a, F_GETFD) & FD_CLOEXEC);
+	assert_int_equal(sock_wait(listener, POLLIN, deadline_ms(2000)), 0);
+	b = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	assert_int_equal(sock_send(a, "abcd", 4, deadline_ms(2000)), 0);
+	assert_int_equal(sock_recv(b, buf, 4, deadline_ms(2000)), 0);
+	assert_memory_equal(buf, "abcd", 4);
+
+	assert_int_equal(sock_tune(a, 8000), 0);
+	assert_int_equal(option(a, IPPROTO_TCP, TCP_NODELAY), 1);
+	assert_int_equal(option(a, SOL_SOCKET, SO_KEEPALIVE), 1);
+	assert_int_equal(option(a, IPPROTO_TCP, TCP_USER_TIMEOUT), 8000);
+	assert_in_range(option(a, IPPROTO_TCP, TCP_KEEPIDLE) +
+			option(a, IPPROTO_TCP, TCP_KEEPINTVL) * option(a, IPPROTO_TCP, TCP_KEEPCNT), 1, 8);
+	assert_int_equal(sock_tune(a, 10), 0);
+	close(b);	/* first, so that TIME_WAIT is at this end */
+	close(a);
+	close(listener);
+	assert_int_equal(sock_tcp_connect(addr, deadline_ms(2000)), -ECONNREFUSED);
+	/* A receiver that is started again must have its address. */
+	listener = sock_tcp_listen(addr);
+	assert_true(listener >= 0);
+	assert_int_equal(sock_tcp_listen(addr), -EADDRINUSE);
+	close(listener);
+}
+
+static void test_tcp(void **state)
+{
+	(void)state;
+	tcp_once("127.0.0.1:0");
+	tcp_once("[::1]:0");
+}
+
+static void on_signal(int sig)
+{
+	(void)sig;
+}
+
+/* A SIGALRM each 5 ms, and system calls are not restarted. */
+static void alarms(bool on)
+{
+	struct sigaction sa = { .sa_handler = on_signal };
+	struct itimerval it = { .it_value.tv_usec = on ? 5000 : 0, .it_interval.tv_usec = on ? 5000 : 0 };
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static void test_wait(void **state)
+{
+	uint64_t start = now_ns();
+	int fd[2];
+
+	(void)state;
+	pair(fd);
+	alarms(true);
+	assert_int_equal(sock_wait(fd[0], POLLIN, deadline_ms(100)), -ETIMEDOUT);
+	alarms(false);
+	assert_in_range(now_ns() - start, 100 * MS, 600 * MS);
+	assert_int_equal(sock_wait(fd[0], POLLIN, 0), -ETIMEDOUT);
+	assert_int_equal(sock_wait(fd[0], POLLOUT, 0), 0);
+	assert_int_equal(write(fd[1], "x", 1), 1);
+	assert_int_equal(sock_wait(fd[0], POLLIN, 0), 0);
+	close(fd[1]);
+	assert_int_equal(sock_wait(fd[0], POLLIN, 0), 0);
+	close(fd[0]);
+	assert_int_equal(sock_wait(fd[0], POLLIN, deadline_ms(100)), -EBADF);
+}
+
+static void test_recv(void **state)
+{
+	char buf[8];
+	int fd[2];
+
+	(void)state;
+	pair(fd);
+	assert_int_equal(sock_recv_some(fd[0], buf, sizeof(buf)), -EAGAIN);
+	assert_int_equal(write(fd[1], "abc", 3), 3);
+	assert_int_equal(sock_recv(fd[0], buf, 4, deadline_ms(50)), -ETIMEDOUT);
+	assert_int_equal(write(fd[1], "defgh", 5), 5);
+	assert_int_equal(sock_recv(fd[0], buf, 4, 0), 0);
+	assert_memory_equal(buf, "defg", 4);
+	assert_int_equal(sock_recv_some(fd[0], buf, sizeof(buf)), 1);
+	assert_int_equal(write(fd[1], "ij", 2), 2);
+	close(fd[1]);
+	assert_int_equal(sock_recv(fd[0], buf, 3, deadline_ms(2000)), -ECONNRESET);
+	assert_int_equal(sock_recv_some(fd[0], buf, sizeof(buf)), 0);
+	close(fd[0]);
+}
+
+static void *drip(void *arg)
+{
+	for (char c = 'A'; c <= 'z'; c++) {
+		if (send(*(int *)arg, &c, 1, MSG_NOSIGNAL) != 1)
+			break;
+		nap(5);
+	}
+	return NULL;
+}
+
+static void test_recv_from_a_dripping_peer(void **state)
+{
+	pthread_t thread;
+	uint64_t start;
+	char buf[200];
+	int fd[2];
+
+	(void)state;
+	pair(fd);
+	pthread_create(&thread, NULL, drip, &fd[1]);
+	assert_int_equal(sock_recv(fd[0], buf, 10, deadline_ms(2000)), 0);
+	assert_memory_equal(buf, "ABCDEFGHIJ", 10);
+	start = now_ns();
+	assert_int_equal(sock_recv(fd[0], buf, sizeof(buf), deadline_ms(100)), -ETIMEDOUT);
+	assert_in_range(now_ns() - start, 100 * MS, 300 * MS);
+	close(fd[0]);
+	pthread_join(thread, NULL);
+	close(fd[1]);
+}
+
+/**
+ * struct reader - a thread that reads to the end
+ * @fds: descriptors that came
+ */
+struct reader {
+	int fd, fds, passed_fd;
+	size_t len;
+	uint8_t *buf;
+};
+
+static void *read_all(void *arg)
+{
+	struct reader *r = arg;
+
+	for (;;) {
+		union {
+			struct cmsghdr align;
+			char bytes[CMSG_SPACE(sizeof(int))];
+		} control;
+		struct iovec iov = { r->buf + r->len, BIG + 1 - r->len };
+		struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+				      .msg_controllen = sizeof(control) };
+		struct pollfd p = { .fd = r->fd, .events = POLLIN };
+		ssize_t n;
+
+		poll(&p, 1, 5000);
+		n = recvmsg(r->fd, &msg, MSG_DONTWAIT);
+		if (n <= 0)
+			return NULL;
+		if (CMSG_FIRSTHDR(&msg)) {
+			memcpy(&r->passed_fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
+			r->fds++;
+		}
+		r->len += (size_t)n;
+		if (r->len % 7 == 0)
+			nap(1);
+	}
+}
+
+/* Far more than the socket takes at once, to a slow reader, with signals. */
+static void send_big(bool with_fd)
+{
+	uint8_t *data = malloc(BIG);
+	struct reader r = { .buf = malloc(BIG + 1) };
+	int fd[2], file = open("/dev/null", O_RDONLY), small = 4096;
+	pthread_t thread;
+
+	for (size_t i = 0; i < BIG; i++)
+		data[i] = (uint8_t)(i * 2654435761u >> 13);
+	pair(fd);
+	setsockopt(fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	r.fd = fd[1];
+	pthread_create(&thread, NULL, read_all, &r);
+	alarms(true);
+	if (with_fd)
+		assert_int_equal(sock_send_fd(fd[0], data, BIG, file, deadline_ms(60000)), 0);
+	else
+		assert_int_equal(sock_send(fd[0], data, BIG, deadline_ms(60000)), 0);
+	alarms(false);
+	close(fd[0]);
+	pthread_join(thread, NULL);
+	assert_int_equal(r.len, BIG);
+	assert_memory_equal(r.buf, data, BIG);
+	assert_int_equal(r.fds, with_fd);
+	if (with_fd)
+		close(r.passed_fd);
+	close(file);
+	close(fd[1]);
+	free(r.buf);
+	free(data);
+}
+
+static void test_send(void **state)
+{
+	char *data = calloc(1, BIG);
+	uint64_t start = now_ns();
+	int fd[2];
+
+	(void)state;
+	send_big(false);
+	send_big(true);
+	pair(fd);
+	assert_int_equal(sock_send_fd(fd[0], "", 0, fd[0], deadline_ms(10)), -EINVAL);
+	start = now_ns();
+	assert_int_equal(sock_send(fd[0], data, BIG, deadline_ms(50)), -ETIMEDOUT);
+	assert_in_range(now_ns() - start, 50 * MS, 1000 * MS);
+	close(fd[1]);
+	/* A SIGPIPE would end this test. */
+	assert_int_equal(sock_send(fd[0], "x", 1, deadline_ms(50)), -ECONNRESET);
+	close(fd[0]);
+	free(data);
+}
+
+/* Loopback drops the SYN when the listener's queue is full: a host that does not answer. */
+static int deaf_listener(char *addr, size_t len, int *fill)
+{
+	int fd = sock_tcp_listen("127.0.0.1:0");
+
+	assert_int_equal(listen(fd, 0), 0);
+	where(fd, addr, len);
+	*fill = sock_tcp_connect(addr, deadline_ms(2000));
+	assert_true(*fill >= 0);
+	return fd;
+}
+
+static void test_connect_ends_in_time(void **state)
+{
+	char addr[64];
+	int fill, fd = deaf_listener(addr, sizeof(addr), &fill), status;
+	uint64_t start = now_ns();
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(sock_tcp_connect(addr, deadline_ms(300)), -ETIMEDOUT);
+	assert_in_range(now_ns() - start, 300 * MS, 1300 * MS);
+
+	/* In a child, because a stop is for ever. */
+	start = now_ns();
+	child = fork();
+	if (child == 0) {
+		stop_install();
+		_exit(sock_tcp_connect(addr, deadline_ms(20000)) == -EINTR ? 7 : 8);
+	}
+	nap(100);
+	kill(child, SIGTERM);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	assert_in_range(now_ns() - start, 0, 2000 * MS);
+	close(fill);
+	close(fd);
+}
+
+static void test_clocks(void **state)
+{
+	uint64_t a = now_ns(), real = realtime_ns();
+
+	(void)state;
+	nap(20);
+	assert_in_range(now_ns() - a, 20 * MS, 500 * MS);
+	assert_in_range(real / 1000000000, (uint64_t)time(NULL) - 2, (uint64_t)time(NULL) + 2);
+	assert_in_range(deadline_ms(5) - now_ns(), 4 * MS, 5 * MS);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_addresses),
+	cmocka_unit_test(test_tcp),
+	cmocka_unit_test(test_wait),
+	cmocka_unit_test(test_recv),
+	cmocka_unit_test(test_recv_from_a_dripping_peer),
+	cmocka_unit_test(test_send),
+	cmocka_unit_test(test_connect_ends_in_time),
+	cmocka_unit_test(test_clocks),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

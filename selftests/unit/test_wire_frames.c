@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The two bodies of the wire protocol that hold a table: RAM and BLOCKS. Exact allocations, for ASan. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire/wire.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+static const uint64_t ram[] = { 1000, UINT64_C(1) << 40 };
+
+/* A RAM frame of n extents that is right, but for what the caller then breaks. */
+static struct wire_header ram_header(const struct wire_extent *x, unsigned int n)
+{
+	struct wire_header h = { .type = WIRE_RAM, .arg = n, .length = n * WIRE_EXTENT };
+
+	while (n--) {
+		if (x[n].kind == WIRE_DATA)
+			h.length += x[n].pages * WIRE_PAGE;
+	}
+	return h;
+}
+
+static int get_ram(const struct wire_header *h, const struct wire_extent *x, unsigned int n, size_t len)
+{
+	uint8_t *p = malloc(len);
+	struct wire_extent *got = calloc(n, sizeof(*got));
+	uint8_t one[WIRE_EXTENT];
+	size_t at;
+	int ret;
+
+	assert_true(p && got);
+	for (at = 0; at < len; at += WIRE_EXTENT) {
+		wire_put_extent(one, &x[at / WIRE_EXTENT]);
+		memcpy(p + at, one, len - at < WIRE_EXTENT ? len - at : WIRE_EXTENT);
+	}
+	ret = wire_get_ram(h, p, len, ram, ARRAY_SIZE(ram), got);
+	if (!ret)
+		assert_memory_equal(got, x, n * sizeof(*got));
+	free(got);
+	free(p);
+	return ret;
+}
+
+static const struct wire_extent three[] = {
+	{ 0, WIRE_DATA, 3, 10 },
+	{ 1, WIRE_ZERO, UINT32_MAX, 0 },
+	{ 1, WIRE_DATA, 250, 123456 },
+};
+
+static void test_ram_round_trip(void **state)
+{
+	struct wire_extent most[WIRE_EXTENTS_MAX];
+	struct wire_header h = ram_header(three, 3);
+	unsigned int i;
+
+	(void)state;
+	assert_int_equal(h.length, 3 * 16 + 253 * 4096);
+	assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), 0);
+
+	for (i = 0; i < WIRE_EXTENTS_MAX; i++)
+		most[i] = (struct wire_extent){ 1, i < 256 ? WIRE_DATA : WIRE_ZERO, 1, 7 * i };
+	h = ram_header(most, WIRE_EXTENTS_MAX);
+	assert_int_equal(h.length, WIRE_EXTENTS_MAX * WIRE_EXTENT + WIRE_RAM_MAX);
+	assert_int_equal(get_ram(&h, most, WIRE_EXTENTS_MAX, WIRE_EXTENTS_MAX * WIRE_EXTENT), 0);
+}
+
+/* The page bytes that follow must be those of the WIRE_DATA extents, to the byte. */
+static void test_ram_sum(void **state)
+{
+	static const int32_t off[] = { -4096, -16, -1, 1, 16, 4096, 250 * 4096 };
+	static const struct wire_extent huge = { 1, WIRE_DATA, 1u << 20, 0 };	/* 2^32 bytes: 0 in 32 bits */
+	struct wire_header h;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(off); i++) {
+		h = ram_header(three, 3);
+		h.length += off[i];
+		assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), -EPROTO);
+	}
+	h = ram_header(three, 3);
+	h.length = 3 * WIRE_EXTENT - 1;
+	assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), -EPROTO);
+	h = ram_header(&huge, 1);
+	assert_int_equal(h.length, WIRE_EXTENT);
+	assert_int_equal(get_ram(&h, &huge, 1, WIRE_EXTENT), -EPROTO);
+}
+
+static void test_ram_wrong(void **state)
+{
+	static const struct {
+		struct wire_extent x;
+		int ret;
+	} wrong[] = {
+		{ { 2, WIRE_DATA, 3, 10 }, -ERANGE },
+		{ { 0, WIRE_DATA, 3, 998 }, -ERANGE },
+		{ { 0, WIRE_ZERO, 1001, 0 }, -ERANGE },
+		{ { 0, WIRE_DATA, 3, UINT64_MAX - 1 }, -EPROTO },
+		{ { 0, WIRE_DATA, 0, 10 }, -EPROTO },
+		{ { 0, WIRE_KINDS, 3, 10 }, -EPROTO },
+	};
+	const struct wire_header good = ram_header(three, 3);
+	struct wire_extent x[3];
+	struct wire_header h;
+	unsigned int i, at;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		for (at = 0; at < 3; at++) {
+			memcpy(x, three, sizeof(x));
+			x[at] = wrong[i].x;
+			h = ram_header(x, 3);
+			assert_int_equal(get_ram(&h, x, 3, sizeof(x)), wrong[i].ret);
+		}
+	}
+	/* Not as many as the header counts; a part of one; another type; more than a caller has room for. */
+	assert_int_equal(get_ram(&good, three, 3, 2 * WIRE_EXTENT), -EPROTO);
+	assert_int_equal(get_ram(&good, three, 3, 3 * WIRE_EXTENT - 1), -EPROTO);
+	h = good;
+	h.length -= WIRE_EXTENT;	/* so that the sum is right */
+	assert_int_equal(get_ram(&h, three, 3, 2 * WIRE_EXTENT), -EPROTO);
+	h = good;
+	h.arg = 2;
+	h.length = 3 * WIRE_EXTENT + 3 * WIRE_PAGE;	/* again, of the first two */
+	assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), -EPROTO);
+	h = good;
+	h.type = WIRE_VERIFY;
+	assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), -EPROTO);
+	h.type = WIRE_RAM;
+	h.arg = WIRE_EXTENTS_MAX + 1;
+	assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), -EMSGSIZE);
+}
+
+static int get_blocks(const uint8_t *bytes, size_t len, struct wire_block *b, unsigned int n)
+{
+	uint8_t *p = malloc(len);
+	int ret;
+
+	assert_true(p || !len);
+	if (len)
+		memcpy(p, bytes, len);
+	ret = wire_get_blocks(p, len, b, n);
+	free(p);
+	return ret;
+}
+
+static const struct wire_block two[] = {
+	{ .pages = 0x0102030405, .page_size = 1u << 30, .name = "pc.ram" },
+	{ .pages = 4096, .page_size = 4096, .name = "0000:00:02.0/vga.vram ~" },
+};
+#define TWO_SIZE	(16 + 6 + 16 + 23)
+
+static void test_blocks_round_trip(void **state)
+{
+	static const uint8_t first[] = {
+		5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0x40, 6, 0, 0, 0, 'p', 'c', '.', 'r', 'a', 'm',
+	};
+	static struct wire_block most[WIRE_BLOCKS_MAX], got[WIRE_BLOCKS_MAX];
+	static uint8_t p[WIRE_BLOCKS_MAX * (16 + WIRE_NAME_MAX)];
+	unsigned int i;
+
+	(void)state;
+	assert_int_equal(wire_blocks_size(two, 2), TWO_SIZE);
+	assert_int_equal(wire_blocks_size(two, 0), 0);
+	wire_put_blocks(p, two, 2);
+	assert_memory_equal(p, first, sizeof(first));
+	memset(got, 0xff, sizeof(got));
+	assert_int_equal(get_blocks(p, TWO_SIZE, got, 2), 0);
+	assert_memory_equal(got, two, sizeof(two));
+
+	for (i = 0; i < WIRE_BLOCKS_MAX; i++) {
+		most[i].pages = INT64_MAX / WIRE_PAGE;
+		memset(most[i].name, '!' + i, WIRE_NAME_MAX);
+	}
+	assert_int_equal(wire_blocks_size(most, WIRE_BLOCKS_MAX), sizeof(p));
+	wire_put_blocks(p, most, WIRE_BLOCKS_MAX);
+	assert_int_equal(get_blocks(p, sizeof(p), got, WIRE_BLOCKS_MAX), 0);
+	assert_memory_equal(got, most, sizeof(most));
+}
+
+/* Every shorter length, one byte more, and one record more or less than counted. */
+static void test_blocks_length(void **state)
+{
+	uint8_t p[TWO_SIZE + 1] = { 0 };
+	struct wire_block got[3];
+	size_t len;
+
+	(void)state;
+	wire_put_blocks(p, two, 2);
+	for (len = 0; len < TWO_SIZE; len++)
+		assert_int_equal(get_blocks(p, len, got, 2), -EPROTO);
+	assert_int_equal(get_blocks(p, TWO_SIZE + 1, got, 2), -EPROTO);
+	assert_int_equal(get_blocks(p, TWO_SIZE, got, 1), -EPROTO);
+	assert_int_equal(get_blocks(p, TWO_SIZE, got, 3), -EPROTO);
+	assert_int_equal(get_blocks(p, TWO_SIZE, got, WIRE_BLOCKS_MAX + 1), -EMSGSIZE);
+}
+
+static void test_blocks_fields(void **state)
+{
+	static const struct {
+		unsigned int at;	/* in the second record */
+		uint8_t bytes[8];
+		unsigned int len;
+		int ret;
+	} wrong[] = {
+		{ 0, { 0 }, 8, -EPROTO },			/* no pages */
+		{ 0, { 0, 0, 0, 0, 0, 0, 8, 0 }, 8, -EMSGSIZE },	/* 2^51: one more than off_t holds */
+		{ 12, { 0, 0 }, 2, -EPROTO },			/* no name */
+		{ 12, { 22 }, 1, -EPROTO },			/* a byte is left */
+		{ 12, { 24 }, 1, -EPROTO },			/* longer than what follows */
+		{ 12, { 0, 1 }, 2, -EMSGSIZE },			/* 256 */
+		{ 14, { 1, 0 }, 2, -EPROTO },			/* reserved */
+		{ 14, { 0, 1 }, 2, -EPROTO },
+		{ 16, { 0 }, 1, -EPROTO },			/* first, a middle and the last byte of the name */
+		{ 20, { 0x1f }, 1, -EPROTO },
+		{ 20, { '\n' }, 1, -EPROTO },
+		{ 38, { 0x7f }, 1, -EPROTO },
+		{ 38, { 0x80 }, 1, -EPROTO },
+		{ 38, { 0 }, 1, -EPROTO },
+		{ 16, { ' ' }, 1, 0 },
+		{ 8, { 1, 2, 3, 4 }, 4, 0 },			/* the page size is informative */
+	};
+	uint8_t p[TWO_SIZE];
+	struct wire_block got[2];
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		wire_put_blocks(p, two, 2);
+		memcpy(p + 22 + wrong[i].at, wrong[i].bytes, wrong[i].len);
+		if (get_blocks(p, TWO_SIZE, got, 2) != wrong[i].ret)
+			fail_msg("case %u", i);
+	}
+}
+
+static void test_blocks_names(void **state)
+{
+	struct wire_block b[3] = { two[0], two[1], two[0] };
+	struct wire_block got[3];
+	uint8_t p[TWO_SIZE + 22];
+
+	(void)state;
+	b[2].pages = 9;
+	wire_put_blocks(p, b, 3);
+	assert_int_equal(get_blocks(p, sizeof(p), got, 3), -EPROTO);
+	/* A name may begin as another one does. */
+	strcpy(b[2].name, "pc.ra!");
+	wire_put_blocks(p, b, 3);
+	assert_int_equal(get_blocks(p, sizeof(p), got, 3), 0);
+	strcpy(b[2].name, "pc.ra");
+	wire_put_blocks(p, b, 3);
+	assert_int_equal(get_blocks(p, sizeof(p) - 1, got, 3), 0);
+	strcpy(b[2].name, "");
+	wire_put_blocks(p, b, 3);
+	assert_int_equal(get_blocks(p, sizeof(p) - 6, got, 3), -EPROTO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ram_round_trip),
+		cmocka_unit_test(test_ram_sum),
+		cmocka_unit_test(test_ram_wrong),
+		cmocka_unit_test(test_blocks_round_trip),
+		cmocka_unit_test(test_blocks_length),
+		cmocka_unit_test(test_blocks_fields),
+		cmocka_unit_test(test_blocks_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
