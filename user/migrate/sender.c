@@ -11,8 +11,13 @@
 
 void sender_progress(struct sender *s)
 {
-	s->report->total_ns = now_ns() - s->started_ns;
+	uint64_t now = now_ns();
+
+	s->report->total_ns = now - s->started_ns;
 	s->report->bytes = channel_sent(s->ch);
+	/* Until a whole round has been measured, what this one has shown so far is the best guess. */
+	if (s->report->round == 1 && now > s->round_ns)
+		s->report->rate = (uint64_t)((double)(s->report->bytes - s->round_bytes) * 1e9 / (double)(now - s->round_ns));
 	if (s->o->progress)
 		s->o->progress(s->report, s->o->progress_arg);
 }
