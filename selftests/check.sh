@@ -13,6 +13,8 @@ mkdir -p "$B/kmod"
 make -s -C "/lib/modules/$kver/build" M="$top" modules
 cp "$top/kmod/godwit.ko" "$B/kmod/godwit.ko"
 make -s -C "$top/selftests/guest"
+make -s -C "$top/selftests/tools"
+"$top/selftests/guest/linux" "$kver" >/dev/null
 
 case $1 in
 demo)
