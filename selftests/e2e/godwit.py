@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The product, as the tests use it: the module, `godwit receive` and `godwit send`, and the proof at the end."""
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -182,7 +183,7 @@ def guests():
 
 def destination(src, name='dst', **more):
     """A QEMU that is src's twin and waits for a migration."""
-    ram = [lab.Ram(r.mib, r.path and r.path.replace(src.name, name), prealloc=r.prealloc) for r in src.ram]
+    ram = [dataclasses.replace(r, path=r.path and r.path.replace(src.name, name)) for r in src.ram]
     vm = lab.Qemu(name, 'dst', ram=more.pop('ram', ram), incoming=True, directory=src.directory, **more)
     vm.query_status()	# its monitors are there
     return vm

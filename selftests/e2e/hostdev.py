@@ -183,6 +183,11 @@ class MemoryCgroup:
     def limit(self, mib):
         self._write('memory.max' if self.v2 else 'memory.limit_in_bytes', mib << 20)
 
+    def reclaim(self, mib):
+        """Swap so much out now, or as much as can be."""
+        with contextlib.suppress(OSError):
+            self._write('memory.reclaim', mib << 20)
+
     def _write(self, name, value):
         with open(f'{self.path}/{name}', 'w', encoding='ascii') as f:
             f.write(str(value))

@@ -42,6 +42,7 @@ class Ram:
     path: str | None = None
     share: bool = True
     prealloc: bool = False
+    align: str = ''
 
     def object(self, number):
         flags = f"size={self.mib}M,share={'on' if self.share and self.path else 'off'}," \
@@ -50,7 +51,8 @@ class Ram:
             return f'memory-backend-ram,id=ram{number},{flags}'
         if self.path == 'memfd':
             return f'memory-backend-memfd,id=ram{number},{flags}'
-        return f'memory-backend-file,id=ram{number},mem-path={self.path},{flags}'
+        align = f',align={self.align}' if self.align else ''
+        return f'memory-backend-file,id=ram{number},mem-path={self.path},{flags}{align}'
 
 
 class Qemu:

@@ -64,16 +64,22 @@ def test_faster_than_the_link(directory):
     assert report['pages-sent'] > 48 << 8
 
 
-def rows_matter(src, row, make_dst, prepare=lambda: None, options=()):
+def rows_matter(src, row, make_dst, during=lambda run: None, prepare=lambda: None):
     """With the row switched off the proof fails and the source runs on; with it, the guest arrives."""
     with godwit.row_off(row):
         dst = make_dst('dst')
         prepare()
-        godwit.Run(src, dst, *options).wait('verify')
+        run = godwit.Run(src, dst)
+        during(run)
+        run.wait('verify')
         dst.kill()
     src.wait_ticks(1).check()
+    dst = make_dst('dst2')
     prepare()
-    migrate(src, make_dst('dst2'), *options)
+    run = godwit.Run(src, dst)
+    during(run)
+    assert run.wait()['verified']
+    godwit.proof(src, dst)
 
 
 @pytest.mark.parametrize('kind', ['scsi_debug', 'brd', 'dm-crypt'])
@@ -112,42 +118,56 @@ def test_vhost_net(directory):
 
 
 class Writer:
-    """Another process that maps the RAM, as a vhost-user backend does; it has stopped before the guest stops."""
+    """
+    Another process that maps the RAM, as a vhost-user backend does. It writes below the guest's own pages, so that the
+    first round has sent them when it writes them again; and it is done before that round ends.
+    """
 
-    def __init__(self, vm, at, mib, rate, seconds, cgroup=None):
-        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', vm.ram[0].path, at, mib, rate, seconds], cgroup,
+    def __init__(self, vm, cgroup=None):
+        self.vm, self.cgroup, self.process = vm, cgroup, None
+
+    def start(self):
+        self.end()
+        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', self.vm.ram[0].path, 16, 8, 6], self.cgroup,
                                  stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout.readline() == 'writing\n'
+        assert self.process.stdout.readline() == 'written\n'
+
+    def wait(self, run):
+        assert self.process.stdout.readline() == 'again\n'
+        assert run.send.wait_for('round 1') and 'round 2' not in run.send.said, 'the link was too fast for this test'
 
     def end(self):
-        self.process.kill()
-        self.process.wait()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
 
 def test_other_process(directory):
-    src = source(directory, 'start=32 size=24 touch=24 rate=50')
+    src = source(directory, 'start=32 size=32 touch=32 rate=50')
     lab.net()
-    lab.link('rate', 30)
-    with contextlib.ExitStack() as writers, godwit.guests():
-        def prepare():
-            # Below the guest's own, so that the first round has passed when it is written again.
-            writers.callback(Writer(src, 16, 8, 1000, 7).end)
-        rows_matter(src, 'mapping', lambda name: godwit.destination(src, name), prepare)
+    lab.link('rate', 24)
+    with godwit.guests(), Writer(src) as writer:
+        rows_matter(src, 'mapping', lambda name: godwit.destination(src, name), writer.wait, writer.start)
 
 
 def test_reclaim(directory):
     """A memory cgroup below the guest's size: what is swapped out takes its dirty bits along, and loses no data."""
-    with lab.swap(256), lab.MemoryCgroup('vmm', 400) as cgroup, contextlib.ExitStack() as writers, godwit.guests():
-        src = source(directory, 'start=48 size=24 touch=24 rate=100 random=1', cgroup=cgroup)
+    with lab.swap(256), lab.MemoryCgroup('vmm', 64) as cgroup, godwit.guests():
+        src = source(directory, 'start=32 size=32 touch=32 rate=50', cgroup=cgroup)
         lab.net()
-        lab.link('rate', 100)
-
-        def prepare():
-            cgroup.limit(44)
-            writers.callback(Writer(src, 16, 30, 6000, 4, cgroup).end)
-        # What is swapped in and out counts as written each time, so a machine that thrashes has no low downtime.
-        rows_matter(src, 'unmap', lambda name: godwit.destination(src, name), prepare, ['--downtime-limit', '20000'])
-        assert cgroup.swapped_bytes() > 4 << 20
+        lab.link('rate', 24)
+        with Writer(src, cgroup) as writer:
+            def swap_out(run):
+                writer.wait(run)
+                cgroup.reclaim(56)
+                assert cgroup.swapped_bytes() > 8 << 20
+            rows_matter(src, 'unmap', lambda name: godwit.destination(src, name), swap_out, writer.start)
 
 
 def test_two_backends(directory):
@@ -166,13 +186,15 @@ def mounted(kind, options, at):
         lab.call('umount', at)
 
 
-@pytest.mark.parametrize('mib,size', [(64, '2M'), (1024, '1G')])
-def test_hugetlbfs(directory, mib, size):
+@pytest.mark.parametrize('mib,size,rng', [(64, '2M', 20), (1024, '1G', 0)])
+def test_hugetlbfs(directory, mib, size, rng):
+    """QEMU's own writes (rng) dirty whole huge pages; of 1 GiB, more than emulation can send again in time."""
     lab.net()
     mount = f'/dev/hugepages-{size}'
     with mounted('hugetlbfs', f'pagesize={size}', mount), godwit.guests():
-        src = source(directory, 'start=16 size=32 touch=32 rate=100', ram=[lab.Ram(mib, f'{mount}/src')])
-        report = migrate(src, godwit.destination(src), '--downtime-limit', '10000')
+        src = source(directory, f'start=16 size=32 touch=32 rate=100 rng={rng}', ram=[lab.Ram(mib, f'{mount}/src')],
+                     devices=lab.rng())
+        report = migrate(src, godwit.destination(src, devices=lab.rng()), '--downtime-limit', '10000')
         assert report['pages-sent'] >= 32 << 8
 
 
@@ -180,8 +202,11 @@ def test_huge_tmpfs(directory):
     """tmpfs with huge=always: the host maps 2 MiB at a time."""
     mount = '/dev/shm-huge'
     with mounted('tmpfs', 'huge=always', mount), godwit.guests():
-        src = source(directory, 'start=16 size=32 touch=32 rate=100', ram=[lab.Ram(64, f'{mount}/src')],
+        src = source(directory, 'start=16 size=32 touch=32 rate=100 rng=20', ram=[lab.Ram(64, f'{mount}/src', align='2M')],
                      devices=lab.rng())
+        with open('/proc/meminfo', encoding='ascii') as f:
+            huge = [int(line.split()[1]) for line in f if line.startswith('ShmemPmdMapped:')]
+        assert huge[0] > 0, 'nothing is mapped huge: the test is void'
         migrate(src, godwit.destination(src, devices=lab.rng()), '--downtime-limit', '10000')
 
 
@@ -192,6 +217,9 @@ def test_reboot_in_the_middle(directory):
     dst = godwit.destination(src)
     run = godwit.Run(src, dst)
     run.send.wait_for('round 1')
+    with open('/proc/vmallocinfo', encoding='ascii') as f:
+        held = sum(int(line.split()[1]) for line in f if '[godwit]' in line)
+    assert 0 < held <= (128 << 8) // 2 + (1 << 20), 'the module: 4 bits a page and 1 MiB'
     src.qmp('system_reset')
     report = run.wait()
     assert report['verified']

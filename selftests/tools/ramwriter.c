@@ -1,46 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ramwriter FILE OFFSET_MIB MIB RATE SECONDS: maps a guest's RAM file as a vhost-user backend does, and writes numbered
- * pages into it, RATE a second, for SECONDS; then it only keeps the mapping. Prints a line when it begins.
+ * ramwriter FILE OFFSET_MIB MIB DELAY_S: maps a guest's RAM file as a vhost-user backend does. Writes every page of the
+ * stretch, says "written", writes all of them anew after DELAY_S seconds, says "again", and keeps the mapping.
  */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
+
+static void write_all(volatile uint64_t *ram, uint64_t pages, uint64_t value, const char *say)
+{
+	for (uint64_t p = 0; p < pages; p++)
+		ram[p << 9] = value << 32 | p;
+	puts(say);
+	fflush(stdout);
+}
 
 int main(int argc, char **argv)
 {
-	uint64_t n = 0, pages;
-	long rate;
-	time_t end;
 	volatile uint64_t *ram;
+	uint64_t pages;
 	int fd;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: ramwriter FILE OFFSET_MIB MIB RATE SECONDS\n");
+	if (argc != 5) {
+		fprintf(stderr, "usage: ramwriter FILE OFFSET_MIB MIB DELAY_S\n");
 		return 2;
 	}
 	fd = open(argv[1], O_RDWR | O_CLOEXEC);
 	pages = strtoull(argv[3], NULL, 10) << 8;
-	rate = atol(argv[4]);
-	end = time(NULL) + atol(argv[5]);
 	ram = mmap(NULL, pages << 12, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(strtoull(argv[2], NULL, 10) << 20));
-	if (ram == MAP_FAILED || rate < 1) {
+	if (ram == MAP_FAILED) {
 		perror("ramwriter");
 		return 1;
 	}
-	puts("writing");
-	fflush(stdout);
-	while (time(NULL) < end) {
-		struct timespec ts = { .tv_nsec = 10000000 };
-
-		for (long i = 0; i < rate / 100 + 1; i++, n++)
-			ram[n % pages << 9] = n + 1;
-		nanosleep(&ts, NULL);
-	}
+	write_all(ram, pages, getpid(), "written");
+	sleep((unsigned int)atoi(argv[4]));
+	write_all(ram, pages, getpid() + 1, "again");
 	pause();
 	return 0;
 }

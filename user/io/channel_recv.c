@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Receiving: frames, their bodies, and what the peer says when it gives up. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "io/channel_internal.h"
+#include "io/sock.h"
+
+/* The peer's own exit status becomes ours where it means the same on this side. text has room for a NUL. */
+static int gave_up(struct channel *ch, const struct wire_header *h, char *text, struct err *e)
+{
+	enum gw_exit exit = GW_PEER_FAILED;
+
+	text[h->length] = '\0';
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';	/* it goes to a terminal */
+	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY || h->arg == GW_VERSION ||
+	    h->arg == GW_CANCELLED || h->arg == GW_BAD_PEER)
+		exit = (enum gw_exit)h->arg;
+	ch->broken = true;
+	return err_set(e, exit, ECONNABORTED, "the other host gave up: %s", text);
+}
+
+/* A send fails when the peer has closed, and it may have said why before: then that is the error. */
+int channel_lost(struct channel *ch, int err, struct err *e)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	uint8_t head[WIRE_HEADER];
+	struct wire_header h;
+
+	ch->broken = true;
+	if (!ch->receiving && recv(ch->fd, head, sizeof(head), MSG_DONTWAIT) == sizeof(head) &&
+	    !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
+	    recv(ch->fd, text, h.length, MSG_DONTWAIT) == (ssize_t)h.length)
+		return gave_up(ch, &h, text, e);
+	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
+}
+
+static void start_recv(struct channel *ch)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ch->ring);
+
+	io_uring_prep_recvmsg(sqe, ch->fd, &ch->recv_msg, MSG_WAITALL);
+	io_uring_sqe_set_data64(sqe, TAG_RECV);
+	ch->receiving = true;
+}
+
+/* A receive that is given up must not write into buffers that are the caller's again. */
+static void cancel_recv(struct channel *ch)
+{
+	struct err ignored = { 0 };
+
+	if (!ch->receiving)
+		return;
+	io_uring_prep_cancel64(io_uring_get_sqe(&ch->ring), TAG_RECV, 0);
+	while (ch->receiving && io_uring_submit_and_wait(&ch->ring, 1) >= 0)
+		channel_reap(ch, &ignored);
+}
+
+static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool patient, struct err *e)
+{
+	uint64_t deadline = patient ? 0 : channel_patience(ch);
+	int r;
+
+	ch->recv_msg = (struct msghdr) { .msg_iov = iov, .msg_iovlen = n };
+	while (ch->recv_msg.msg_iovlen) {
+		if (!ch->receiving)
+			start_recv(ch);
+		r = channel_wait(ch, deadline, e);
+		if (r) {
+			cancel_recv(ch);
+			return r;
+		}
+		if (ch->receiving)
+			continue;	/* that was a send */
+		r = ch->recv_result;
+		if (r == -EINTR || r == -EAGAIN)
+			continue;
+		if (r <= 0)
+			return channel_lost(ch, r ? -r : ECONNRESET, e);
+		channel_iov_advance(&ch->recv_msg, (size_t)r);
+		if (deadline)
+			deadline = channel_patience(ch);
+	}
+	return 0;
+}
+
+int channel_body(struct channel *ch, void *buf, size_t len, struct err *e)
+{
+	struct iovec iov = { buf, len };
+
+	return len ? recv_all(ch, &iov, 1, false, e) : 0;
+}
+
+int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e)
+{
+	return n ? recv_all(ch, iov, n, false, e) : 0;
+}
+
+static int aborted(struct channel *ch, const struct wire_header *h, struct err *e)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	int r = channel_body(ch, text, h->length, e);
+
+	return r ? r : gave_up(ch, h, text, e);
+}
+
+int channel_recv(struct channel *ch, struct wire_header *h, bool patient, struct err *e)
+{
+	uint8_t head[WIRE_HEADER];
+	struct iovec iov = { head, sizeof(head) };
+	int r;
+
+	r = recv_all(ch, &iov, 1, patient, e);
+	if (r)
+		return r;
+	r = wire_get_header(head, h);
+	if (r == -EPROTONOSUPPORT)
+		return err_set(e, GW_VERSION, EPROTO,
+			       "the other side does not speak godwit's protocol, version %u: install the same version on both hosts",
+			       WIRE_VERSION);
+	if (r)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent a frame that makes no sense (type %u): is it godwit, of the same version?",
+			       h->type);
+	return h->type == WIRE_ABORT ? aborted(ch, h, e) : 0;
+}
+
+int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *h, struct err *e)
+{
+	int r = channel_recv(ch, h, false, e);
+
+	if (r)
+		return r;
+	if (h->type != type)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where %s was due", wire_type_name(h->type),
+			       wire_type_name(type));
+	return 0;
+}
+
+bool channel_readable(const struct channel *ch)
+{
+	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
