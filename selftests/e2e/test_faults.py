@@ -64,18 +64,30 @@ def test_sender_killed(pair, phase):
     assert dst.process.poll() is not None or dst.query_status() == 'inmigrate'
 
 
-def test_sender_killed_before_the_first_round(pair):
-    """The receiver is stopped, so the sender waits for its word."""
+@pytest.fixture
+def waiting(pair):
+    """A sender that has connected and waits for the word of a receiver that is stopped."""
     src, dst = pair
+    godwit.note_slots(src)
     receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'10.77.0.2:{godwit.PORT}',
                              '--insecure').wait_for('listening')
     receive.kill(signal.SIGSTOP)
     run = godwit.Run(src, dst, receiver=False)
     time.sleep(2)
     assert run.send.poll() is None
-    run.send.kill().wait()
-    godwit.unharmed(src)
+    yield run.send, receive
     receive.kill().wait()
+
+
+def test_sender_killed_before_the_first_round(pair, waiting):
+    waiting[0].kill().wait()
+    godwit.unharmed(pair[0])
+
+
+def test_receiver_killed_before_the_first_round(pair, waiting):
+    waiting[1].kill().wait()
+    assert waiting[0].wait() == godwit.EXIT['link-lost'], waiting[0].said
+    godwit.unharmed(pair[0])
 
 
 @pytest.mark.parametrize('phase', PHASES)

@@ -22,7 +22,7 @@ static int hash_pages(const struct ram_block *b, uint64_t first, uint32_t n, uin
 
 		if (pread(b->fd, buf, len, (off_t)(first * PAGE_BYTES)) != (ssize_t)len)
 			return err_set(e, GW_INTERNAL, EIO, "cannot read RAM \"%s\" at page %llu", b->name, (unsigned long long)first);
-		for (uint32_t i = 0; i < now; i++, out += 8)
+		for (uint32_t i = 0; i < now; i++, out += WIRE_HASH)
 			wire_put_u64(out, XXH3_64bits(buf + i * PAGE_BYTES, PAGE_BYTES));
 		first += now;
 		n -= now;
@@ -32,7 +32,7 @@ static int hash_pages(const struct ram_block *b, uint64_t first, uint32_t n, uin
 
 static int send_extent(struct channel *ch, const struct wire_extent *x, uint8_t *body, uint32_t hashes, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_VERIFY, .arg = hashes, .length = WIRE_EXTENT + hashes * 8 };
+	struct wire_header h = { .type = WIRE_VERIFY, .arg = hashes, .length = WIRE_EXTENT + hashes * WIRE_HASH };
 
 	wire_put_extent(body, x);
 	return channel_send(ch, &h, body, e);
@@ -120,7 +120,7 @@ static int verdict(const struct vm *vm, struct channel *ch, struct err *e)
 int verify_send(const struct vm *vm, struct dirty_source *s, struct channel *ch, struct err *e)
 {
 	struct wire_header end = { .type = WIRE_VERIFY_END };
-	uint8_t *body = malloc(WIRE_EXTENT + WIRE_HASHES_MAX * 8);
+	uint8_t *body = malloc(WIRE_EXTENT + WIRE_HASHES_MAX * WIRE_HASH);
 	int r = 0;
 
 	if (!body)
@@ -143,14 +143,14 @@ static void differs(struct verify_result *v, uint16_t block, uint64_t page)
 static int compare_data(const struct vm *vm, const struct wire_extent *x, const uint8_t *theirs, struct verify_result *v,
 			struct err *e)
 {
-	uint8_t *ours = malloc((size_t)x->pages * 8);
+	uint8_t *ours = malloc((size_t)x->pages * WIRE_HASH);
 	int r;
 
 	if (!ours)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	r = hash_pages(&vm->blocks[x->block], x->first, x->pages, ours, e);
 	for (uint32_t i = 0; i < x->pages && !r; i++)
-		if (memcmp(ours + i * 8, theirs + i * 8, 8))
+		if (memcmp(ours + i * WIRE_HASH, theirs + i * WIRE_HASH, WIRE_HASH))
 			differs(v, x->block, x->first + i);
 	free(ours);
 	return r;
@@ -187,7 +187,7 @@ int verify_frame(const struct vm *vm, struct channel *ch, const struct wire_head
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	r = channel_body(ch, body, h->length, e);
 	if (!r && (wire_get_extent(body, &x) || wire_extent_check(&x, block_pages, vm->nblocks) ||
-		   h->arg != (x.kind == WIRE_DATA ? x.pages : 0) || h->length != WIRE_EXTENT + h->arg * 8))
+		   h->arg != (x.kind == WIRE_DATA ? x.pages : 0) || h->length != WIRE_EXTENT + h->arg * WIRE_HASH))
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent hashes that make no sense");
 	if (!r)
 		r = x.kind == WIRE_DATA ? compare_data(vm, &x, body + WIRE_EXTENT, v, e) : compare_hole(vm, &x, v, e);

@@ -18,18 +18,30 @@ static bool wanted(const char *cap, bool incoming)
 	       (!incoming && !strcmp(cap, "pause-before-switchover"));
 }
 
-static int status(struct qmp *q, char *buf, size_t len, struct err *e)
+/* The member "status" of what a query answers; otherwise when it has none. */
+static int query_status(struct qmp *q, const char *query, const char *otherwise, char *buf, size_t len, struct err *e)
 {
 	json_t *ret = NULL;
 	const char *s;
-	int r = qmp_call(q, "query-status", NULL, &ret, e);
+	int r = qmp_call(q, query, NULL, &ret, e);
 
 	if (r)
 		return r;
 	s = json_string_value(json_object_get(ret, "status"));
-	snprintf(buf, len, "%s", s ? s : "?");
+	snprintf(buf, len, "%s", s ? s : otherwise);
 	json_decref(ret);
 	return 0;
+}
+
+static int status(struct qmp *q, char *buf, size_t len, struct err *e)
+{
+	return query_status(q, "query-status", "?", buf, len, e);
+}
+
+/* "none" when there was no migration yet. */
+static int migrate_status(struct qmp *q, char *buf, size_t len, struct err *e)
+{
+	return query_status(q, "query-migrate", "none", buf, len, e);
 }
 
 int migration_running(struct qmp *q, bool *running, struct err *e)
@@ -39,21 +51,6 @@ int migration_running(struct qmp *q, bool *running, struct err *e)
 
 	*running = !r && !strcmp(s, "running");
 	return r;
-}
-
-/* "none" when there was no migration yet. */
-static int migrate_status(struct qmp *q, char *buf, size_t len, struct err *e)
-{
-	json_t *ret = NULL;
-	const char *s;
-	int r = qmp_call(q, "query-migrate", NULL, &ret, e);
-
-	if (r)
-		return r;
-	s = json_string_value(json_object_get(ret, "status"));
-	snprintf(buf, len, "%s", s ? s : "none");
-	json_decref(ret);
-	return 0;
 }
 
 static bool under_way(const char *s)
