@@ -22,21 +22,33 @@ void sender_progress(struct sender *s)
 		s->o->progress(s->report, s->o->progress_arg);
 }
 
+static int drop_pong(struct sender *s, struct err *e)
+{
+	uint8_t body[8];
+
+	return channel_body(s->ch, body, sizeof(body), e);
+}
+
+int sender_recv(struct sender *s, struct wire_header *h, struct err *e)
+{
+	int r;
+
+	while (!(r = channel_recv(s->ch, h, false, e)) && h->type == WIRE_PONG) {
+		r = drop_pong(s, e);
+		if (r)
+			break;
+	}
+	return r;
+}
+
 int sender_end_round(struct sender *s, bool last, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ROUND, .flags = last ? WIRE_ROUND_LAST : 0, .arg = s->report->round };
 	int r;
 
 	r = channel_send(s->ch, &h, NULL, e);
-	do {
-		if (!r)
-			r = channel_recv(s->ch, &h, false, e);
-		if (!r && h.type == WIRE_PONG) {
-			uint8_t body[8];
-
-			r = channel_body(s->ch, body, sizeof(body), e);
-		}
-	} while (!r && h.type == WIRE_PONG);
+	if (!r)
+		r = sender_recv(s, &h, e);
 	if (!r && (h.type != WIRE_ACK || h.arg != s->report->round))
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s %u where ACK %u was due", wire_type_name(h.type), h.arg,
 			    s->report->round);
@@ -46,14 +58,13 @@ int sender_end_round(struct sender *s, bool last, struct err *e)
 int sender_listen(struct sender *s, struct err *e)
 {
 	struct wire_header h;
-	uint8_t body[8];
 	int r = channel_recv(s->ch, &h, false, e);
 
 	if (r)
 		return r;
 	if (h.type != WIRE_PONG)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s out of turn", wire_type_name(h.type));
-	return channel_body(s->ch, body, sizeof(body), e);
+	return drop_pong(s, e);
 }
 
 int sender_ping(struct sender *s, struct err *e)

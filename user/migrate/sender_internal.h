@@ -40,6 +40,8 @@ struct sender {
 
 /* Sends ROUND and waits for its ACK. */
 int sender_end_round(struct sender *s, bool last, struct err *e);
+/* The next header that is no PONG; its body is the caller's. */
+int sender_recv(struct sender *s, struct wire_header *h, struct err *e);
 /* What a frame that arrives unasked means: PONG is dropped, ABORT is an error, as is all else. */
 int sender_listen(struct sender *s, struct err *e);
 int sender_ping(struct sender *s, struct err *e);

@@ -24,12 +24,26 @@
 #include "migrate/sender_internal.h"
 #include "migrate/verify.h"
 
+static int send_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
+{
+	int r = 0;
+
+	s->report->device_bytes += len;
+	while (len && !r) {
+		struct wire_header h = { .type = WIRE_DEVICE, .length = (uint32_t)(len < WIRE_DEVICE_MAX ? len : WIRE_DEVICE_MAX) };
+
+		r = channel_send(s->ch, &h, p, e);
+		p += h.length;
+		len -= h.length;
+	}
+	return r;
+}
+
 /* Passes on what QEMU has written. 1: it closed its end. */
 static int pump(struct sender *s, struct err *e)
 {
 	static uint8_t buf[WIRE_DEVICE_MAX];
 	ssize_t n = sock_recv_some(s->migration.stream, buf, sizeof(buf));
-	struct wire_header h = { .type = WIRE_DEVICE };
 
 	if (n == -EAGAIN)
 		return 0;
@@ -37,9 +51,7 @@ static int pump(struct sender *s, struct err *e)
 		return err_set(e, GW_INTERNAL, (int)-n, "QEMU's migration stream: %s", strerror((int)-n));
 	if (n == 0)
 		return 1;
-	h.length = (uint32_t)n;
-	s->report->device_bytes += (uint64_t)n;
-	return channel_send(s->ch, &h, buf, e);
+	return send_device(s, buf, (size_t)n, e);
 }
 
 /* Takes QEMU's events; *status becomes the newest migration status. */
@@ -149,21 +161,6 @@ static int last_round(struct sender *s, struct err *e)
 	return r;
 }
 
-static int send_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
-{
-	int r = 0;
-
-	s->report->device_bytes += len;
-	while (len && !r) {
-		struct wire_header h = { .type = WIRE_DEVICE, .length = (uint32_t)(len < WIRE_DEVICE_MAX ? len : WIRE_DEVICE_MAX) };
-
-		r = channel_send(s->ch, &h, p, e);
-		p += h.length;
-		len -= h.length;
-	}
-	return r;
-}
-
 /*
  * Reads the device state up to QEMU's end of file, and holds back its last HELD_MIN bytes at least. While any of
  * the state itself (which ends with a byte that says so; a description of it follows, which a destination does
@@ -241,13 +238,11 @@ static int wait_resumed(struct sender *s, uint64_t *resume_realtime_ns, struct e
 	uint8_t body[8];
 	int r;
 
-	do {
-		r = channel_recv(s->ch, &h, false, e);
-		if (!r)
-			r = channel_body(s->ch, body, h.length > 8 ? 8 : h.length, e);
-	} while (!r && h.type == WIRE_PONG);
+	r = sender_recv(s, &h, e);
 	if (!r && h.type != WIRE_RESUMED)
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where RESUMED was due", wire_type_name(h.type));
+	if (!r)
+		r = channel_body(s->ch, body, sizeof(body), e);
 	if (!r)
 		*resume_realtime_ns = wire_get_u64(body);
 	return r;

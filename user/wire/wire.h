@@ -18,7 +18,7 @@
  *	RAM, RAM, ... ROUND -------------------> one round of pre-copy
  *	      <--------------------------------- ACK     all of the round is in place
  *	...
- *	DEVICE, DEVICE, ... -------------------> QEMU's own stream, while the last round is sent
+ *	DEVICE, DEVICE, ... -------------------> QEMU's private RAM, until the VM is stopped
  *	RAM, ... ROUND (GW_ROUND_LAST) --------> the VM is stopped, this is the rest
  *	      <--------------------------------- ACK
  *	VERIFY, ... VERIFY_END ----------------> with --verify only
