@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Bad input: a message that names the thing and the way out, a status of its own, and a source that runs on."""
+import os
 import socket
+import stat
 import struct
 import threading
 import time
@@ -93,6 +95,22 @@ def test_ram_differs(src):
 def test_dirty_ring(directory):
     src = lab.Qemu('src', directory=directory, append=APPEND, accel=',dirty-ring-size=4096').wait_ticks(1)
     refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'dirty-ring', 'dirty-ring-size')
+
+
+@pytest.mark.parametrize('device,name', [('/dev/vfio/vfio', 'VFIO'), ('/dev/vhost-vdpa-0', 'vDPA')])
+def test_pinned(directory, device, name):
+    """A QEMU that has such a device open. Debian's kernel has no vDPA, so its node is one that anybody can open."""
+    lab.net()
+    if name == 'VFIO':
+        lab.modules('vfio')
+    elif not os.path.exists(device):
+        os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    src = lab.Qemu('src', directory=directory, append=APPEND,
+                   extra=['-object', f'rng-random,id=pin,filename={device}']).wait_ticks(1)
+    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'pinned', name, device, 'device_del')
+    src.qmp('object-del', id='pin')
+    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'unreachable')
+    godwit.unharmed(src, ticks=1)
 
 
 def test_destination_does_not_wait(src, directory):
