@@ -20,8 +20,8 @@ static int godwit_open(struct inode *inode, struct file *file)
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
 	s = godwit_session_new();
-	if (!s)
-		return -ENOMEM;
+	if (IS_ERR(s))
+		return PTR_ERR(s);
 	file->private_data = s;
 	return nonseekable_open(inode, file);
 }
@@ -31,7 +31,7 @@ static int godwit_release(struct inode *inode, struct file *file)
 	struct godwit_session *s = file->private_data;
 
 	/* Only queues: whoever closes, or is killed, does not wait for the log to go off. */
-	godwit_session_retire(s, godwit_retire_delay_ms());
+	godwit_session_retire(s, READ_ONCE(godwit_tunables.retire_delay_ms));
 	godwit_session_put(s);
 	return 0;
 }
@@ -59,15 +59,17 @@ static int add_ram(struct godwit_session *s, struct godwit_ram *ram)
 {
 	unsigned int i;
 
-	if (s->state == GODWIT_RETIRED)
+	if (s->state == GODWIT_STATE_RETIRING)
 		return -EOWNERDEAD;
-	if (s->state == GODWIT_STARTED)
+	if (s->state == GODWIT_STATE_STARTED)
 		return -EBUSY;
 	for (i = 0; i < s->nr_rams; i++)
 		if (s->rams[i]->mapping == ram->mapping)
 			return -EEXIST;
 	if (i == GODWIT_RAM_MAX)
 		return -ENOSPC;
+	ram->session_id = s->id;
+	ram->index = i;
 	smp_store_release(&s->rams[i], ram);		/* pairs with godwit_mmap() */
 	return s->nr_rams++;
 }
@@ -250,6 +252,11 @@ static struct miscdevice godwit_misc = {
 int godwit_chardev_init(void)
 {
 	return misc_register(&godwit_misc);
+}
+
+struct device *godwit_chardev_device(void)
+{
+	return godwit_misc.this_device;
 }
 
 void godwit_chardev_exit(void)

@@ -8,6 +8,7 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/version.h>
+#include <net/genetlink.h>
 
 /* 6.8 made the number of KVM address spaces a property of the VM. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
@@ -40,6 +41,20 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 {
 	return folio->index + folio_page_idx(folio, page);
 }
+#endif
+
+/* 6.6 gave dumps the same struct genl_info as requests. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
+#define godwit_dump_attrs(cb)	(genl_dumpit_info(cb)->attrs)
+#else
+#define godwit_dump_attrs(cb)	(genl_info_dump(cb)->attrs)
+#endif
+
+/* 6.7, and stable kernels since: who may listen. Before, anybody may: it is process numbers that can be heard. */
+#ifdef GENL_MCAST_CAP_SYS_ADMIN
+#define GODWIT_MCAST_ADMIN	.flags = GENL_MCAST_CAP_SYS_ADMIN
+#else
+#define GODWIT_MCAST_ADMIN
 #endif
 
 #endif /* GODWIT_COMPAT_H */

@@ -34,6 +34,7 @@
 #include <linux/slab.h>
 
 #include "internal.h"
+#include "trace.h"
 
 struct clear_run {
 	struct godwit_session *s;
@@ -164,6 +165,7 @@ static int harvest_vcpus(struct godwit_session *s, struct godwit_scratch *sc, bo
 /* Brings the view up to date and reads KVM's log; begins again while the VMM changes slots meanwhile. */
 static int refresh_and_harvest(struct godwit_session *s, bool rearm, u64 *pages)
 {
+	u64 since = ktime_get_ns();
 	struct godwit_scratch sc;
 	int tries, r;
 
@@ -175,8 +177,10 @@ static int refresh_and_harvest(struct godwit_session *s, bool rearm, u64 *pages)
 		goto give_back;
 	for (tries = 0; tries < 20; tries++) {
 		r = godwit_slots_refresh(s, &sc, &pages[GODWIT_ROW_CHANGE]);
+		godwit_stats_spent(s, GODWIT_PHASE_SLOTS, &since);
 		if (!r)
 			r = harvest_vcpus(s, &sc, rearm, &pages[GODWIT_ROW_VCPU]);
+		godwit_stats_spent(s, GODWIT_PHASE_VCPU, &since);
 		if (r != -EAGAIN)
 			break;
 	}
@@ -188,24 +192,38 @@ give_back:
 
 static int harvest_ledger(struct godwit_session *s, u64 *pages)
 {
+	u64 since = ktime_get_ns();
 	unsigned int i;
 	int r;
 
 	r = godwit_mapping_sweep(s, false, pages);
+	godwit_stats_spent(s, GODWIT_PHASE_MAPPING, &since);
 	/* Even after a failure: what was found is the helper's, and must not be lost here. */
 	godwit_watch_in_flight(s);
 	for (i = 0; i < s->nr_rams; i++)
 		godwit_ledger_collect(s->rams[i], pages);
+	godwit_stats_spent(s, GODWIT_PHASE_COLLECT, &since);
 	return r;
+}
+
+static void account(struct godwit_session *s, const struct godwit_harvest *h, int r)
+{
+	unsigned int row;
+
+	s->stats.harvests++;
+	for (row = 0; row < GODWIT_ROWS; row++)
+		s->stats.pages[row] += h->pages[row];
+	trace_godwit_harvest(s, h, r);
 }
 
 int godwit_job_harvest(struct godwit_session *s, void *arg)
 {
 	struct godwit_harvest *h = arg;
 	u64 start = ktime_get_ns();
+	u32 changes = s->changes;
 	int r;
 
-	if (s->state != GODWIT_STARTED)
+	if (s->state != GODWIT_STATE_STARTED)
 		return -ENODATA;
 	memset(h->pages, 0, sizeof(h->pages));
 	r = refresh_and_harvest(s, h->flags & GODWIT_HARVEST_CLEAR, h->pages);
@@ -214,6 +232,9 @@ int godwit_job_harvest(struct godwit_session *s, void *arg)
 	h->generation = ++s->generation;
 	h->changes = s->changes;
 	h->ns = ktime_get_ns() - start;
+	account(s, h, r);
+	if (s->changes != changes)
+		godwit_netlink_event(s, GODWIT_CMD_SLOTS_CHANGED);
 	return r;
 }
 
@@ -229,9 +250,9 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 	unsigned int i;
 	int r;
 
-	if (s->state == GODWIT_STARTED)
+	if (s->state == GODWIT_STATE_STARTED)
 		return -EBUSY;
-	if (s->state != GODWIT_ATTACHED || !s->nr_rams)
+	if (s->state != GODWIT_STATE_ATTACHED || !s->nr_rams)
 		return -EINVAL;
 	r = godwit_borrow_mm(s);
 	if (r)
@@ -255,7 +276,7 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 	for (i = 0; i < s->nr_rams; i++)
 		godwit_ram_mark(s->rams[i], 0, s->rams[i]->npages);
 	s->changes = 0;
-	s->state = GODWIT_STARTED;
+	WRITE_ONCE(s->state, GODWIT_STATE_STARTED);
 	a->memslots = s->view.nr_slots;
 	return 0;
 }
@@ -300,10 +321,11 @@ static int clear_range(struct clear_run *run, const struct godwit_range *a)
 int godwit_job_clear(struct godwit_session *s, void *arg)
 {
 	struct clear_run run = { .s = s };
+	u64 since = ktime_get_ns();
 	struct godwit_scratch sc;
 	int r;
 
-	if (s->state != GODWIT_STARTED)
+	if (s->state != GODWIT_STATE_STARTED)
 		return -ENODATA;
 	run.bits = kvmalloc(GODWIT_CLEAR_PAGES / BITS_PER_BYTE, GFP_KERNEL);
 	if (!run.bits)
@@ -320,5 +342,8 @@ int godwit_job_clear(struct godwit_session *s, void *arg)
 	godwit_return_mm(s);
 free:
 	kvfree(run.bits);
+	s->stats.clears++;
+	godwit_stats_spent(s, GODWIT_PHASE_CLEAR, &since);
+	trace_godwit_clear(s, arg, r);
 	return r;
 }

@@ -14,6 +14,7 @@
  *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
  *				MMU notifier callbacks
  *
+ * session->stats, ->id, ->owner_*, ->vm_pid and counts are read without a lock, by sysfs and netlink.
  * ram->pending has no lock: bits are set atomically from any context and taken with xchg.
  * ram->dirty has none either: only a harvest sets bits, and its caller promised (uapi) to keep
  * its own hands off meanwhile; if it lies it harms its own bitmap only.
@@ -24,11 +25,12 @@
 #include <linux/completion.h>
 #include <linux/fs.h>
 #include <linux/godwit.h>
-#include <linux/kref.h>
+#include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -37,6 +39,8 @@ struct kvm_memory_slot;
 
 /**
  * struct godwit_ram - a RAM file
+ * @session_id: whose it is, and
+ * @index: its number there; for the trace
  * @file: keeps the page cache; dropped when the session retires, so that an exiting VMM frees its memory
  * @mapping: the page cache: the key by which writers are recognized. Compared only, never followed, once
  *	@file is gone
@@ -49,6 +53,8 @@ struct kvm_memory_slot;
  * @node: in block.c's list
  */
 struct godwit_ram {
+	u32 session_id;
+	u32 index;
 	struct file *file;
 	struct address_space *mapping;
 	u64 npages;
@@ -103,17 +109,21 @@ struct godwit_view {
 	u64 generation;		/* KVM's memslot generations, summed over the address spaces */
 };
 
-/* NEW -> ATTACHED (VM named) -> STARTED (log and ledger on) -> RETIRED (all given back, or the VM died). */
-enum godwit_state {
-	GODWIT_NEW,
-	GODWIT_ATTACHED,
-	GODWIT_STARTED,
-	GODWIT_RETIRED,
+/* What a session has done: written under session->lock, read without it. */
+struct godwit_stats {
+	u64 harvests;
+	u64 clears;
+	u64 pages[GODWIT_ROWS];
+	u64 ns[GODWIT_PHASES];
 };
 
 /**
  * struct godwit_session - one open /dev/godwit
- * @refs: the open file, each job, and the list (until retired) hold one each
+ * @kobj: its directory in sysfs, and the reference count: the open file, each job, and the list (until
+ *	retired) hold one each
+ * @id: never used twice
+ * @owner_pid: who opened it; the initial pid namespace's number, as @vm_pid
+ * @vm_pid: who created the VM; 0 before ATTACH
  * @vm_gone: the VM's mm is being torn down: nothing to give back
  * @retiring: retirement was asked for (protected by godwit_sessions_lock)
  * @hurry: somebody waits for the VM: no pauses
@@ -123,8 +133,12 @@ enum godwit_state {
  * @changes: how often the view or the mappings changed since START
  */
 struct godwit_session {
-	struct kref refs;
+	struct kobject kobj;
 	struct list_head node;
+	u32 id;
+	pid_t owner_pid;
+	char owner_comm[TASK_COMM_LEN];
+	pid_t vm_pid;
 	struct mutex lock;	/* see the table above */
 	enum godwit_state state;
 	bool vm_gone;
@@ -141,6 +155,7 @@ struct godwit_session {
 	unsigned int nr_spans;
 	u32 changes;
 	u64 generation;
+	struct godwit_stats stats;
 	struct delayed_work retire;
 };
 
@@ -150,7 +165,9 @@ extern struct workqueue_struct *godwit_wq;
 bool godwit_row_on(enum godwit_row row);
 
 /* chardev.c */
+struct device;
 int godwit_chardev_init(void);
+struct device *godwit_chardev_device(void);
 void godwit_chardev_exit(void);
 
 /* session.c */
@@ -158,12 +175,17 @@ extern struct mutex godwit_sessions_lock;
 struct godwit_session *godwit_session_new(void);
 void godwit_session_get(struct godwit_session *s);
 void godwit_session_put(struct godwit_session *s);
+void godwit_session_free(struct kobject *kobj);
 typedef int (*godwit_job_fn)(struct godwit_session *s, void *arg);
 int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes);
 int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, struct file *vm_file);
 void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms);
 void godwit_session_retired(struct godwit_session *s);
+enum godwit_state godwit_session_state(const struct godwit_session *s);
+/* The session with the lowest id from id on, with a reference; NULL: there is none. */
+struct godwit_session *godwit_session_next(u32 id);
 void godwit_sessions_drain(void);
+bool godwit_session_hurried(const struct godwit_session *s);
 void godwit_session_pause(struct godwit_session *s, unsigned int ms);
 
 /* ram.c */
@@ -246,7 +268,27 @@ void godwit_retire_work(struct work_struct *work);
 
 /* sysfs.c */
 extern const struct attribute_group *godwit_sysfs_groups[];
-unsigned int godwit_retire_delay_ms(void);
-unsigned int godwit_retire_pause_ms(void);
+/* Each may change at any time. */
+struct godwit_tunables {
+	unsigned int retire_delay_ms;
+	unsigned int retire_pause_ms;
+	unsigned int retire_busy_percent;
+	unsigned int retire_busy_wait_ms;
+};
+
+extern struct godwit_tunables godwit_tunables;
+
+/* stats.c */
+extern const struct kobj_type godwit_session_ktype;
+int godwit_stats_init(struct device *dev);
+void godwit_stats_exit(void);
+int godwit_stats_publish(struct godwit_session *s);
+void godwit_stats_spent(struct godwit_session *s, enum godwit_phase phase, u64 *since_ns);
+extern const char *const godwit_state_names[GODWIT_STATES];
+
+/* netlink.c */
+int godwit_netlink_init(void);
+void godwit_netlink_exit(void);
+void godwit_netlink_event(const struct godwit_session *s, enum godwit_cmd cmd);
 
 #endif /* GODWIT_INTERNAL_H */

@@ -3,6 +3,7 @@
 #include <linux/bitops.h>
 
 #include "internal.h"
+#include "trace.h"
 
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages)
 {
@@ -21,6 +22,7 @@ void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, 
 		fresh += hweight_long(mask & ~(unsigned long)atomic_long_fetch_or(mask, (atomic_long_t *)word));
 		page += to - from;
 	}
+	trace_godwit_ledger_hit(ram, row, first, end - first, fresh);
 	if (fresh)
 		atomic64_add(fresh, &ram->noted[row]);
 }

@@ -29,17 +29,34 @@ static int __init godwit_init(void)
 	godwit_wq = alloc_workqueue("godwit", WQ_UNBOUND | WQ_HIGHPRI, 0);
 	if (!godwit_wq)
 		return -ENOMEM;
+	r = godwit_netlink_init();
+	if (r)
+		goto destroy_wq;
 	r = godwit_chardev_init();
 	if (r)
-		destroy_workqueue(godwit_wq);
+		goto exit_netlink;
+	/* Until this is there, open() answers EAGAIN. */
+	r = godwit_stats_init(godwit_chardev_device());
+	if (r)
+		goto exit_chardev;
+	return 0;
+
+exit_chardev:
+	godwit_chardev_exit();
+exit_netlink:
+	godwit_netlink_exit();
+destroy_wq:
+	destroy_workqueue(godwit_wq);
 	return r;
 }
 
 static void __exit godwit_exit(void)
 {
-	godwit_chardev_exit();
-	/* No file is open, so no new job; sessions that still retire are hurried and waited for. */
+	/* No file is open, and none can be opened any more; sessions that still retire are hurried and waited for. */
 	godwit_sessions_drain();
+	godwit_stats_exit();
+	godwit_chardev_exit();
+	godwit_netlink_exit();
 	destroy_workqueue(godwit_wq);
 	/* mmu_notifier_unregister() and the probes of block.c have waited for their own readers. */
 }

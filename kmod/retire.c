@@ -5,14 +5,79 @@
  * Switching a slot's log off makes KVM zap what it had split, which can take long for large guests and
  * is the reason why it must not stand in anybody's way. Each slot gets back the flags that were found,
  * and only if it still is the slot that was found; what the VMM changed meanwhile is its own.
+ *
+ * Between two slots there is a pause, and it goes on while the CPUs that run the VM are busy, up to a limit:
+ * a guest that is never calm gets its huge pages back all the same. Whoever waits for the VM ends all pauses.
  */
-#include "internal.h"
-
+#include <linux/cpufreq.h>
 #include <linux/kvm_host.h>
+
+#include "internal.h"
+#include "trace.h"
+
+#define WINDOW_MS	10	/* the shortest time over which a CPU's load says something */
+
+struct load {
+	u64 idle_us;
+	u64 wall_us;
+};
+
+/* Of all CPUs that a vCPU ran on last, each counted once a vCPU: the weight is the guest's. */
+static struct load load_of(struct kvm *kvm)
+{
+	struct load sum = {};
+	struct kvm_vcpu *vcpu;
+	unsigned long i;
+
+	kvm_for_each_vcpu(i, vcpu, kvm) {
+		int cpu = READ_ONCE(vcpu->cpu);
+		u64 wall;
+
+		if (cpu < 0 || !cpu_online(cpu))
+			continue;	/* not running: not busy either */
+		sum.idle_us += get_cpu_idle_time(cpu, &wall, 0);
+		sum.wall_us += wall;
+	}
+	return sum;
+}
+
+/* Pauses, and returns how busy the VM's CPUs were meanwhile, in percent; 0 when that cannot be said. */
+static unsigned int pause_and_look(struct godwit_session *s, unsigned int ms)
+{
+	struct load before = load_of(s->kvm), after;
+	u64 idle, wall;
+
+	godwit_session_pause(s, ms);
+	after = load_of(s->kvm);
+	wall = after.wall_us - before.wall_us;
+	idle = after.idle_us - before.idle_us;
+	/* A vCPU came, went or moved, or somebody cut the pause short. */
+	if ((s64)wall <= 0 || idle > wall)
+		return 0;
+	return 100 - div64_u64(100 * idle, wall);
+}
+
+/* What is left of *busy_ms is how long this retirement may still wait for calm. */
+static void pause_before_slot(struct godwit_session *s, unsigned int *busy_ms)
+{
+	unsigned int limit = READ_ONCE(godwit_tunables.retire_busy_percent);
+	unsigned int ms = READ_ONCE(godwit_tunables.retire_pause_ms);
+
+	if (limit >= 100) {
+		godwit_session_pause(s, ms);
+		return;
+	}
+	ms = max_t(unsigned int, ms, WINDOW_MS);
+	while (pause_and_look(s, ms) > limit && *busy_ms && !godwit_session_hurried(s)) {
+		ms = min_t(unsigned int, WINDOW_MS, *busy_ms);
+		*busy_ms -= ms;
+	}
+}
 
 static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 {
 	struct godwit_scratch sc;
+	u64 start = ktime_get_ns(), end = start;
 	int tries, r = -EAGAIN;
 
 	if (slot->given & KVM_MEM_LOG_DIRTY_PAGES)
@@ -31,6 +96,8 @@ static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 		godwit_scratch_unmap(&sc);
 	}
 	godwit_return_mm(s);
+	godwit_stats_spent(s, GODWIT_PHASE_RETIRE, &end);
+	trace_godwit_retire(s, slot, end - start, r);
 	if (r && r != -ENOENT)
 		pr_warn("godwit: dirty logging stays on in memslot %u:%u (error %d); the VMM's next migration ends it\n",
 			slot->as_id, slot->id, r);
@@ -39,15 +106,20 @@ static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 void godwit_retire_work(struct work_struct *work)
 {
 	struct godwit_session *s = container_of(to_delayed_work(work), struct godwit_session, retire);
-	unsigned int i;
+	unsigned int i, busy_ms = READ_ONCE(godwit_tunables.retire_busy_wait_ms);
+	u64 start = ktime_get_ns();
 
 	mutex_lock(&s->lock);
-	s->state = GODWIT_RETIRED;
+	s->state = GODWIT_STATE_RETIRING;
 	godwit_block_untrack(s);
 	for (i = 0; i < s->view.nr_slots && !READ_ONCE(s->vm_gone); i++) {
-		if (i)
-			godwit_session_pause(s, godwit_retire_pause_ms());
+		pause_before_slot(s, &busy_ms);
 		retire_slot(s, &s->view.slots[i]);
+	}
+	if (s->mm) {
+		if (READ_ONCE(s->vm_gone))
+			godwit_netlink_event(s, GODWIT_CMD_VM_GONE);
+		trace_godwit_detach(s, READ_ONCE(s->vm_gone), ktime_get_ns() - start);
 	}
 	godwit_view_free(&s->view);
 	/* Before the files go: a watch's spans point to them. */

@@ -18,32 +18,48 @@
 
 #include "compat.h"
 #include "internal.h"
+#include "trace.h"
 
 DEFINE_MUTEX(godwit_sessions_lock);		/* the list, session->kvm and ->retiring */
-static LIST_HEAD(sessions);
+static LIST_HEAD(sessions);			/* by id */
+static u32 last_id;
 static DECLARE_WAIT_QUEUE_HEAD(retired_wait);	/* somebody left the list, or should hurry */
 static bool draining;				/* the module goes: nobody pauses any more */
 
+/* ERR_PTR: -ENOMEM; -EAGAIN: the module is not quite there yet. */
 struct godwit_session *godwit_session_new(void)
 {
 	struct godwit_session *s = kzalloc(sizeof(*s), GFP_KERNEL);
+	int r;
 
 	if (!s)
-		return NULL;
-	kref_init(&s->refs);			/* the open file's */
+		return ERR_PTR(-ENOMEM);
+	kobject_init(&s->kobj, &godwit_session_ktype);	/* one reference: the open file's */
 	mutex_init(&s->lock);
+	INIT_LIST_HEAD(&s->node);
 	INIT_LIST_HEAD(&s->watches);
 	INIT_DELAYED_WORK(&s->retire, godwit_retire_work);
-	kref_get(&s->refs);			/* the list's, until retired */
+	s->owner_pid = task_tgid_nr(current);
+	get_task_comm(s->owner_comm, current);
+
 	mutex_lock(&godwit_sessions_lock);
-	list_add_tail(&s->node, &sessions);
+	s->id = ++last_id;
+	r = godwit_stats_publish(s);
+	if (!r) {
+		list_add_tail(&s->node, &sessions);
+		godwit_session_get(s);		/* the list's, until retired */
+	}
 	mutex_unlock(&godwit_sessions_lock);
+	if (r) {
+		godwit_session_put(s);
+		return ERR_PTR(r);
+	}
 	return s;
 }
 
-static void session_free(struct kref *refs)
+void godwit_session_free(struct kobject *kobj)
 {
-	struct godwit_session *s = container_of(refs, struct godwit_session, refs);
+	struct godwit_session *s = container_of(kobj, struct godwit_session, kobj);
 	unsigned int i;
 
 	for (i = 0; i < s->nr_rams; i++)
@@ -54,12 +70,33 @@ static void session_free(struct kref *refs)
 
 void godwit_session_get(struct godwit_session *s)
 {
-	kref_get(&s->refs);
+	kobject_get(&s->kobj);
 }
 
 void godwit_session_put(struct godwit_session *s)
 {
-	kref_put(&s->refs, session_free);
+	kobject_put(&s->kobj);
+}
+
+struct godwit_session *godwit_session_next(u32 id)
+{
+	struct godwit_session *s, *found = NULL;
+
+	mutex_lock(&godwit_sessions_lock);
+	list_for_each_entry(s, &sessions, node) {
+		if (s->id >= id) {
+			godwit_session_get(s);
+			found = s;
+			break;
+		}
+	}
+	mutex_unlock(&godwit_sessions_lock);
+	return found;
+}
+
+enum godwit_state godwit_session_state(const struct godwit_session *s)
+{
+	return READ_ONCE(s->retiring) ? GODWIT_STATE_RETIRING : READ_ONCE(s->state);
 }
 
 /**
@@ -89,7 +126,7 @@ static void job_work(struct work_struct *work)
 	struct godwit_session *s = job->session;
 
 	mutex_lock(&s->lock);
-	job->ret = s->state == GODWIT_RETIRED || READ_ONCE(s->vm_gone) ? -EOWNERDEAD : job->fn(s, job->arg);
+	job->ret = s->state == GODWIT_STATE_RETIRING || READ_ONCE(s->vm_gone) ? -EOWNERDEAD : job->fn(s, job->arg);
 	mutex_unlock(&s->lock);
 	complete(&job->done);
 	job_put(job);
@@ -190,15 +227,18 @@ static int job_attach(struct godwit_session *s, void *arg)
 
 	s->mm = s->kvm->mm;
 	mmgrab(s->mm);
+	s->vm_pid = s->kvm->userspace_pid;
 	r = godwit_watch_vm(s);
 	if (r) {
 		release_vm(s);
 		return r;
 	}
-	s->state = GODWIT_ATTACHED;
+	WRITE_ONCE(s->state, GODWIT_STATE_ATTACHED);
 	a->abi = GODWIT_ABI_VERSION;
 	a->manual_protect = s->kvm->manual_dirty_log_protect;
 	a->memslots = godwit_slots_count(s->kvm, &a->logged);
+	trace_godwit_attach(s, a);
+	godwit_netlink_event(s, GODWIT_CMD_ATTACHED);
 	return 0;
 }
 
@@ -233,7 +273,7 @@ void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms)
 {
 	mutex_lock(&godwit_sessions_lock);
 	if (!s->retiring) {
-		s->retiring = true;
+		WRITE_ONCE(s->retiring, true);
 		queue_delayed_work(godwit_wq, &s->retire, msecs_to_jiffies(draining ? 0 : delay_ms));
 	}
 	mutex_unlock(&godwit_sessions_lock);
@@ -242,8 +282,13 @@ void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms)
 /* The retirement is over: called by it, last of all; s may be gone afterwards. */
 void godwit_session_retired(struct godwit_session *s)
 {
+	bool had_vm = s->mm;
+
 	release_vm(s);
 	mutex_unlock(&s->lock);
+	if (had_vm)
+		godwit_netlink_event(s, GODWIT_CMD_RETIRED);
+	kobject_del(&s->kobj);		/* waits for readers of its files, who take no lock of ours */
 	mutex_lock(&godwit_sessions_lock);
 	list_del(&s->node);
 	mutex_unlock(&godwit_sessions_lock);
@@ -251,11 +296,15 @@ void godwit_session_retired(struct godwit_session *s)
 	godwit_session_put(s);
 }
 
+bool godwit_session_hurried(const struct godwit_session *s)
+{
+	return READ_ONCE(draining) || READ_ONCE(s->hurry) || READ_ONCE(s->vm_gone);
+}
+
 /* Pause between two steps of a retirement; cut short when somebody waits. */
 void godwit_session_pause(struct godwit_session *s, unsigned int ms)
 {
-	wait_event_timeout(retired_wait, READ_ONCE(draining) || READ_ONCE(s->hurry) || READ_ONCE(s->vm_gone),
-			   msecs_to_jiffies(ms));
+	wait_event_timeout(retired_wait, godwit_session_hurried(s), msecs_to_jiffies(ms));
 }
 
 static bool none_left(void)

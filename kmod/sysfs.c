@@ -5,52 +5,60 @@
 
 #include "internal.h"
 
-#define TUNABLE_MAX_MS	60000
+struct godwit_tunables godwit_tunables = {
+	.retire_delay_ms = 100,
+	.retire_pause_ms = 10,
+	.retire_busy_percent = 90,
+	.retire_busy_wait_ms = 1000,
+};
 
-static unsigned int retire_delay_ms = 100;
-static unsigned int retire_pause_ms = 10;
+/**
+ * struct tunable - one file
+ * @value: what it reads and writes
+ * @max: from 0 to this
+ */
+struct tunable {
+	struct device_attribute attr;
+	unsigned int *value;
+	unsigned int max;
+};
 
-unsigned int godwit_retire_delay_ms(void)
+static ssize_t tunable_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return READ_ONCE(retire_delay_ms);
+	return sysfs_emit(buf, "%u\n", READ_ONCE(*container_of(attr, struct tunable, attr)->value));
 }
 
-unsigned int godwit_retire_pause_ms(void)
+static ssize_t tunable_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
-	return READ_ONCE(retire_pause_ms);
-}
-
-static ssize_t store_ms(unsigned int *value, const char *buf, size_t count)
-{
+	struct tunable *t = container_of(attr, struct tunable, attr);
 	unsigned int v;
 	int r = kstrtouint(buf, 10, &v);
 
 	if (r)
 		return r;
-	if (v > TUNABLE_MAX_MS)
+	if (v > t->max)
 		return -ERANGE;
-	WRITE_ONCE(*value, v);
+	WRITE_ONCE(*t->value, v);
 	return count;
 }
 
-#define TUNABLE_MS(name)								\
-static ssize_t name##_show(struct device *dev, struct device_attribute *attr, char *buf)	\
-{											\
-	return sysfs_emit(buf, "%u\n", READ_ONCE(name));				\
-}											\
-static ssize_t name##_store(struct device *dev, struct device_attribute *attr,		\
-			    const char *buf, size_t count)				\
-{											\
-	return store_ms(&name, buf, count);						\
-}											\
-static DEVICE_ATTR_RW(name)
+#define TUNABLE(_name, _max)						\
+static struct tunable _name = {						\
+	.attr = __ATTR(_name, 0644, tunable_show, tunable_store),	\
+	.value = &godwit_tunables._name,				\
+	.max = _max,							\
+}
 
-TUNABLE_MS(retire_delay_ms);
-TUNABLE_MS(retire_pause_ms);
+TUNABLE(retire_delay_ms, 60000);
+TUNABLE(retire_pause_ms, 60000);
+TUNABLE(retire_busy_percent, 100);
+TUNABLE(retire_busy_wait_ms, 60000);
 
 static struct attribute *godwit_attrs[] = {
-	&dev_attr_retire_delay_ms.attr,
-	&dev_attr_retire_pause_ms.attr,
+	&retire_delay_ms.attr.attr,
+	&retire_pause_ms.attr.attr,
+	&retire_busy_percent.attr.attr,
+	&retire_busy_wait_ms.attr.attr,
 	NULL
 };
 

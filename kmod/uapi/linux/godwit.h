@@ -47,6 +47,26 @@ enum godwit_row {
 	GODWIT_ROWS
 };
 
+/* The state of a session; a retired one is gone. */
+enum godwit_state {
+	GODWIT_STATE_NEW,	/* opened */
+	GODWIT_STATE_ATTACHED,	/* has a VM */
+	GODWIT_STATE_STARTED,	/* dirty log and ledger are on */
+	GODWIT_STATE_RETIRING,	/* closed, or the VM has exited: gives back what it took */
+	GODWIT_STATES
+};
+
+/* Where a session's time goes. */
+enum godwit_phase {
+	GODWIT_PHASE_SLOTS,	/* harvest: comparing memslots and their mappings, switching logs on */
+	GODWIT_PHASE_VCPU,	/* harvest: reading KVM's log, re-arming it */
+	GODWIT_PHASE_MAPPING,	/* harvest: sweeping page tables, flushing TLBs */
+	GODWIT_PHASE_COLLECT,	/* harvest: what the other rows have noted */
+	GODWIT_PHASE_CLEAR,	/* GODWIT_CLEAR */
+	GODWIT_PHASE_RETIRE,	/* switching logs off, without the pauses */
+	GODWIT_PHASES
+};
+
 /**
  * struct godwit_attach - GODWIT_ATTACH
  * @vm_fd:	in: the VM's file descriptor (anon_inode:kvm-vm)
@@ -167,5 +187,52 @@ struct godwit_range {
 #define GODWIT_HARVEST		_IOWR(GODWIT_IOC_MAGIC, 0x04, struct godwit_harvest)
 #define GODWIT_CLEAR		_IOW(GODWIT_IOC_MAGIC, 0x05, struct godwit_range)
 #define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
+
+/*
+ * Generic netlink: who is at work, in all network namespaces. Reading and listening need CAP_SYS_ADMIN
+ * (of the initial user namespace to read).
+ *
+ *	GET_SESSION	request, with GODWIT_A_ID; as a dump without attributes: all sessions. Each answer
+ *			is a SESSION message. Errors: ENOENT (no such session), EINVAL, EPERM.
+ *	SESSION		answer: ID, STATE, OWNER_PID, OWNER_COMM; with a VM: VM_PID, MEMSLOTS, CHANGES, HARVESTS,
+ *			CLEARS, PAGES, NS
+ *	ATTACHED	event: a session has a VM
+ *	SLOTS_CHANGED	event: a harvest has seen memslots or mappings change
+ *	VM_GONE		event: the VM has exited under its session
+ *	RETIRED		event: a session that had a VM is over; all has been given back, if the VM is there
+ *
+ * Events go to the multicast group GODWIT_GENL_GROUP and carry ID, VM_PID, OWNER_PID and CHANGES.
+ */
+#define GODWIT_GENL_NAME	"godwit"
+#define GODWIT_GENL_VERSION	1
+#define GODWIT_GENL_GROUP	"events"
+
+enum godwit_cmd {
+	GODWIT_CMD_UNSPEC,
+	GODWIT_CMD_GET_SESSION,
+	GODWIT_CMD_SESSION,
+	GODWIT_CMD_ATTACHED,
+	GODWIT_CMD_SLOTS_CHANGED,
+	GODWIT_CMD_VM_GONE,
+	GODWIT_CMD_RETIRED,
+	GODWIT_CMDS
+};
+
+enum godwit_attr {
+	GODWIT_A_UNSPEC,
+	GODWIT_A_PAD,
+	GODWIT_A_ID,		/* u32: session number, never used twice while the module is loaded */
+	GODWIT_A_STATE,		/* u32: enum godwit_state */
+	GODWIT_A_OWNER_PID,	/* u32: process that opened the session */
+	GODWIT_A_OWNER_COMM,	/* string: its name then */
+	GODWIT_A_VM_PID,	/* u32: process that created the VM */
+	GODWIT_A_MEMSLOTS,	/* u32: memslots that show the session's RAM files */
+	GODWIT_A_CHANGES,	/* u32: as in struct godwit_harvest */
+	GODWIT_A_HARVESTS,	/* u64 */
+	GODWIT_A_CLEARS,	/* u64: GODWIT_CLEAR calls */
+	GODWIT_A_PAGES,		/* nested u64s, attribute enum godwit_row + 1: pages reported, by row */
+	GODWIT_A_NS,		/* nested u64s, attribute enum godwit_phase + 1: nanoseconds spent, by phase */
+	GODWIT_ATTRS
+};
 
 #endif /* _UAPI_LINUX_GODWIT_H */
