@@ -7,6 +7,9 @@
 
 int cmd_send(int argc, char **argv);
 int cmd_receive(int argc, char **argv);
+int cmd_rate(int argc, char **argv);
+int cmd_list(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 
 /* Prints "godwit: TEXT" to stderr and returns the exit status. */
 int cmd_fail(const struct err *e);

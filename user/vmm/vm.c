@@ -37,12 +37,12 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 	int r;
 
 	memset(vm, 0, sizeof(*vm));
-	vm->pid = pid ? pid : qmp_peer_pid(q);
+	vm->pid = pid || !q ? pid : qmp_peer_pid(q);
 	vm->pidfd = vm->vm_fd = -1;
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
 	r = open_process(vm, e);
 	if (!r)
-		r = ram_find(q, proc, flags & VM_WRITE, vm, e);
+		r = q ? ram_find(q, proc, flags & VM_WRITE, vm, e) : ram_find_mapped(proc, vm, e);
 	if (!r && (flags & VM_KVM))
 		r = kvm_find(vm, proc, e);
 	if (!r)

@@ -46,6 +46,7 @@ struct vm {
 
 /**
  * vm_find() - find out all of struct vm
+ * @q: NULL: nobody is asked, the blocks are all shared files of tmpfs and hugetlbfs that @pid maps; to measure with
  * @pid: 0: whoever listens on the QMP socket
  * Blocks: query-memdev lists the backends; each must be share=true, of QOM type memory-backend-file (qom-get
  * /objects/ID type) and lie on tmpfs or hugetlbfs. Its file is found in /proc/PID/maps: a MAP_SHARED mapping whose

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cmd/cmd.h"
+#include "kernel/netlink.h"
+
+static const char usage[] =
+	"usage: godwit list [--json]\n"
+	"\n"
+	"Lists the sessions of godwit.ko: who watches which VM, and what that has cost.\n"
+	"\n"
+	"  --json    as a JSON array, with pages by writer and time by phase\n";
+
+static const struct option options[] = {
+	{ "json", no_argument, NULL, 'j' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 }
+};
+
+static void print_session(const struct session_info *s, void *arg)
+{
+	uint64_t pages = 0, ns = 0;
+
+	(void)arg;
+	for (int i = 0; i < GODWIT_ROWS; i++)
+		pages += s->pages[i];
+	for (int i = 0; i < GODWIT_PHASES; i++)
+		ns += s->ns[i];
+	printf("%7u  %-8s  %7u  %-15s  %7u  %5u  %8llu  %10llu  %10.1f\n", s->id, session_state_name(s->state), s->vm_pid,
+	       s->owner_comm, s->owner_pid, s->memslots, (unsigned long long)s->harvests, (unsigned long long)pages,
+	       (double)ns / 1e6);
+}
+
+static json_t *by_name(const uint64_t *values, unsigned int n, const char *(*name)(unsigned int))
+{
+	json_t *o = json_object();
+
+	for (unsigned int i = 0; i < n; i++)
+		json_object_set_new(o, name(i), json_integer((json_int_t)values[i]));
+	return o;
+}
+
+static void add_session(const struct session_info *s, void *arg)
+{
+	json_t *o = json_pack("{s:i, s:s, s:i, s:s}", "id", (int)s->id, "state", session_state_name(s->state),
+			      "owner-pid", (int)s->owner_pid, "owner-comm", s->owner_comm);
+
+	if (s->vm_pid) {
+		json_object_set_new(o, "vm-pid", json_integer(s->vm_pid));
+		json_object_set_new(o, "memslots", json_integer(s->memslots));
+		json_object_set_new(o, "changes", json_integer(s->changes));
+		json_object_set_new(o, "harvests", json_integer((json_int_t)s->harvests));
+		json_object_set_new(o, "clears", json_integer((json_int_t)s->clears));
+		json_object_set_new(o, "pages", by_name(s->pages, GODWIT_ROWS, ledger_row_name));
+		json_object_set_new(o, "ns", by_name(s->ns, GODWIT_PHASES, harvest_phase_name));
+	}
+	json_array_append_new(arg, o);
+}
+
+int cmd_list(int argc, char **argv)
+{
+	struct netlink *nl = NULL;
+	struct err e = { 0 };
+	bool json = false;
+	json_t *all;
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (opt != 'j')
+			return GW_USAGE;
+		json = true;
+	}
+	if (optind != argc) {
+		err_set(&e, GW_USAGE, EINVAL, "list takes no arguments: see \"godwit list --help\"");
+		return cmd_fail(&e);
+	}
+	if (netlink_open(&nl, &e))
+		return cmd_fail(&e);
+	if (json) {
+		all = json_array();
+		if (!netlink_sessions(nl, add_session, all, &e)) {
+			json_dumpf(all, stdout, JSON_INDENT(2));
+			putchar('\n');
+		}
+		json_decref(all);
+	} else {
+		puts("SESSION  STATE      VM-PID  OWNER            OWN-PID  SLOTS  HARVESTS       PAGES     TIME-MS");
+		netlink_sessions(nl, print_session, NULL, &e);
+	}
+	netlink_close(nl);
+	return e.exit ? cmd_fail(&e) : 0;
+}

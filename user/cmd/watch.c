@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "cmd/cmd.h"
+#include "io/stop.h"
+#include "kernel/netlink.h"
+
+static const char usage[] =
+	"usage: godwit watch [--json]\n"
+	"\n"
+	"Prints what happens to the sessions of godwit.ko, a line an event, until it is interrupted: attached,\n"
+	"slots-changed, vm-gone, retired.\n"
+	"\n"
+	"  --json    each line is a JSON object\n";
+
+static const struct option options[] = {
+	{ "json", no_argument, NULL, 'j' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 }
+};
+
+static void print_event(const struct session_event *ev, void *arg)
+{
+	struct timespec now;
+	struct tm tm;
+	char at[32];
+
+	(void)arg;
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	strftime(at, sizeof(at), "%H:%M:%S", &tm);
+	printf("%s.%03ld  session %u  %-13s  VM %u  owner %u  changes %u\n", at, now.tv_nsec / 1000000, ev->id,
+	       session_event_name(ev->cmd), ev->vm_pid, ev->owner_pid, ev->changes);
+	fflush(stdout);
+}
+
+static void dump_event(const struct session_event *ev, void *arg)
+{
+	struct timespec now;
+	json_t *o;
+
+	(void)arg;
+	clock_gettime(CLOCK_REALTIME, &now);
+	o = json_pack("{s:f, s:s, s:i, s:i, s:i, s:i}", "time", (double)now.tv_sec + (double)now.tv_nsec / 1e9, "event",
+		      session_event_name(ev->cmd), "id", (int)ev->id, "vm-pid", (int)ev->vm_pid, "owner-pid",
+		      (int)ev->owner_pid, "changes", (int)ev->changes);
+	json_dumpf(o, stdout, JSON_COMPACT);
+	putchar('\n');
+	fflush(stdout);
+	json_decref(o);
+}
+
+int cmd_watch(int argc, char **argv)
+{
+	void (*each)(const struct session_event *ev, void *arg) = print_event;
+	struct netlink *nl = NULL;
+	struct err e = { 0 };
+	int opt, r;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (opt != 'j')
+			return GW_USAGE;
+		each = dump_event;
+	}
+	if (optind != argc) {
+		err_set(&e, GW_USAGE, EINVAL, "watch takes no arguments: see \"godwit watch --help\"");
+		return cmd_fail(&e);
+	}
+	stop_install();
+	r = netlink_open(&nl, &e);
+	if (!r)
+		r = netlink_subscribe(nl, &e);
+	if (!r) {
+		fprintf(stderr, "godwit: watching\n");
+		while ((r = netlink_watch(nl, each, NULL, &e)) == -ENOBUFS)
+			fprintf(stderr, "godwit: events were lost: this terminal is too slow\n");
+	}
+	netlink_close(nl);
+	return r ? cmd_fail(&e) : 0;
+}
