@@ -183,9 +183,10 @@ def block(name, mib):
     (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
     (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
     (frame(14), 'bad-peer'),
+    (frame(READY), 'bad-peer'),
     (b'\xff' * 64, 'version'),
     (b'', 'link-lost'),
-], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'unexpected', 'garbage', 'hangs-up'])
+], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'end-without-commit', 'out-of-turn', 'garbage', 'hangs-up'])
 def test_strange_sender(directory, tail, status):
     lab.net()
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
