@@ -8,7 +8,7 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab deps install dkms clean
+.PHONY: all user module demo check check-native check-lab deps install dkms dkms-source clean
 
 all: user module
 
@@ -32,6 +32,7 @@ check: check-native check-lab
 check-native: deps user
 	$(MAKE) -C selftests/unit check check-sanitize
 	$(MAKE) -C selftests/fuzz check
+	selftests/dkms.sh
 
 check-lab: deps user
 	selftests/check.sh check
@@ -39,10 +40,14 @@ check-lab: deps user
 install: user
 	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit
 
-# Puts the module's source where dkms looks for it, and builds it for KVER.
-dkms:
-	install -d $(DESTDIR)/usr/src/godwit-$(VERSION)
-	cp -r Kbuild dkms.conf kmod LICENSE $(DESTDIR)/usr/src/godwit-$(VERSION)/
+# The module's source, and nothing that was built from it, where dkms looks for it.
+dkms-source:
+	install -d $(DESTDIR)/usr/src/godwit-$(VERSION)/kmod/uapi/linux
+	install -m 644 Kbuild dkms.conf LICENSE $(DESTDIR)/usr/src/godwit-$(VERSION)/
+	install -m 644 kmod/Kbuild $(filter-out %.mod.c,$(wildcard kmod/*.[ch])) $(DESTDIR)/usr/src/godwit-$(VERSION)/kmod/
+	install -m 644 kmod/uapi/linux/*.h $(DESTDIR)/usr/src/godwit-$(VERSION)/kmod/uapi/linux/
+
+dkms: dkms-source
 	dkms install -m godwit -v $(VERSION) -k $(KVER)
 
 clean:
