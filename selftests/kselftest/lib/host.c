@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host.h"
+
+void require_failed(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "# %s:%d: %s: %s\n", file, line, what, strerror(errno));
+	abort();
+}
+
+bool module_loaded(void)
+{
+	return !access("/sys/module/godwit", F_OK);
+}
+
+int module_load(void)
+{
+	const char *path = getenv("GODWIT_MODULE");
+	int fd, r;
+
+	if (!path)
+		return system("modprobe godwit") ? -ENOENT : 0;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return r;
+}
+
+int module_unload(void)
+{
+	return syscall(SYS_delete_module, "godwit", O_NONBLOCK) ? -errno : 0;
+}
+
+int module_unload_within(unsigned int ms)
+{
+	uint64_t end = now_ms() + ms;
+	int r;
+
+	while ((r = module_unload()) && now_ms() < end)
+		sleep_ms(5);
+	return r;
+}
+
+int file_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int r = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+long file_number(const char *path)
+{
+	char text[64] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	require(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, path);
+	close(fd);
+	return strtol(text, NULL, 10);
+}
+
+void rows_on(unsigned int mask)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", ALL_ROWS & ~mask);
+	require(!file_write(ROWS_OFF, text), ROWS_OFF);
+}
+
+uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
+}
+
+void sleep_ms(unsigned int ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+
+	nanosleep(&t, NULL);
+}
+
+int wait_process(pid_t pid)
+{
+	int status;
+
+	require(waitpid(pid, &status, 0) == pid, "waitpid");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void kill_process(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	wait_process(pid);
+}
+
+pid_t fork_child(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	require(pid >= 0, "fork");
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
+void pin_to_cpu(unsigned int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	require(!sched_setaffinity(0, sizeof(set), &set), "sched_setaffinity");
+}
+
+uint32_t random_seed(void)
+{
+	const char *given = getenv("KST_SEED");
+	uint32_t seed;
+
+	if (given)
+		seed = strtoul(given, NULL, 0);
+	else
+		require(getrandom(&seed, sizeof(seed), 0) == sizeof(seed), "getrandom");
+	fprintf(stderr, "# KST_SEED=%u\n", seed);
+	return seed;
+}

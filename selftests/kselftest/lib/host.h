@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What tests ask of the host: the module, its files in sysfs, the kernel's log, processes. */
+#ifndef KST_HOST_H
+#define KST_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SYSFS		"/sys/class/misc/godwit/"
+#define ROWS_OFF	"/sys/module/godwit/parameters/unsafe_rows_off"
+
+/* Ends the process, with errno's text. For what is not under test but has to work. */
+#define require(ok, what)	((ok) ? (void)0 : require_failed(what, __FILE__, __LINE__))
+void require_failed(const char *what, const char *file, int line) __attribute__((noreturn));
+
+/* 0 or -errno. load: GODWIT_MODULE names the file, else modprobe finds it. unload: never waits for users. */
+bool module_loaded(void);
+int module_load(void);
+int module_unload(void);
+/* Unloads as soon as what is on its way out (files of killed processes, jobs) is gone; -EBUSY after ms. */
+int module_unload_within(unsigned int ms);
+
+/* 0 or -errno. */
+int file_write(const char *path, const char *text);
+long file_number(const char *path);
+/* Only these rows of the ledger work (bits 1 << enum godwit_row). */
+#define ALL_ROWS	0x1fU
+void rows_on(unsigned int mask);
+
+uint64_t now_ms(void);
+void sleep_ms(unsigned int ms);
+/* Waits for a process; its exit status, or 128 + the signal. */
+int wait_process(pid_t pid);
+void kill_process(pid_t pid);
+/* A child that dies with its parent. */
+pid_t fork_child(void);
+void pin_to_cpu(unsigned int cpu);
+/* KST_SEED, else a new one; printed. */
+uint32_t random_seed(void);
+
+/*
+ * Runs the tests in a child, since the harness ends its process; afterwards the kernel's log must be clean and the
+ * module, if this program loaded it, must unload. Exit status: kselftest's.
+ */
+int host_main(int argc, char **argv, int (*tests)(int argc, char **argv));
+
+#endif /* KST_HOST_H */

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* host_main(): what surrounds the tests of a program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host.h"
+
+#define SKIP_STATUS	4	/* kselftest's */
+
+static const char * const bad[] = {
+	"WARNING: ", "BUG: ", "kernel BUG", "Oops", "Call Trace", "KASAN", "UBSAN", "KCSAN", "general protection fault",
+	"INFO: task", "INFO: rcu", "possible circular", "possible recursive", "irq lock inversion",
+	"inconsistent lock state", "suspicious RCU", "soft lockup", "unreferenced object", "refcount_t:",
+	"Unable to handle", "dirty logging stays on",
+};
+
+static int open_klog(void)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
+static bool is_bad(const char *record)
+{
+	unsigned int i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (strstr(record, bad[i]))
+			return true;
+	return false;
+}
+
+/* Prints the log from its first bad line on. */
+static bool klog_clean(int fd)
+{
+	char record[8192];
+	bool clean = true;
+	ssize_t n;
+
+	for (;;) {
+		n = read(fd, record, sizeof(record) - 1);
+		if (n < 0 && errno == EPIPE) {
+			printf("# kernel log: it ran over, lines were lost\n");
+			clean = false;
+			continue;
+		}
+		if (n <= 0)
+			return clean;
+		record[n] = '\0';
+		clean = clean && !is_bad(record);
+		if (!clean)
+			printf("# kernel log: %.*s\n", (int)strcspn(strchrnul(record, ';'), "\n"), strchrnul(record, ';'));
+	}
+}
+
+static int skip(const char *why)
+{
+	printf("TAP version 13\n1..0 # SKIP %s\n", why);
+	return SKIP_STATUS;
+}
+
+int host_main(int argc, char **argv, int (*tests)(int argc, char **argv))
+{
+	bool ours = !module_loaded();
+	int status, klog, r;
+	pid_t pid;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (geteuid())
+		return skip("not root");
+	if (access("/dev/kvm", R_OK | W_OK))
+		return skip("no /dev/kvm");
+	klog = open_klog();
+	if (klog < 0)
+		return skip("no /dev/kmsg");
+	r = ours ? module_load() : 0;
+	if (r)
+		return skip("godwit.ko does not load");
+
+	pid = fork_child();
+	if (!pid)
+		_exit(tests(argc, argv));
+	status = wait_process(pid);
+	r = ours && module_loaded() ? module_unload_within(10000) : 0;
+	if (r) {
+		printf("# the module does not unload: %s\n", strerror(-r));
+		status = 1;
+	}
+	return klog_clean(klog) ? status : 1;
+}

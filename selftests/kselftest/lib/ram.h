@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* RAM files, and the proof: a copy that takes only what a session reports must end equal to the file. */
+#ifndef KST_RAM_H
+#define KST_RAM_H
+
+#include <stdint.h>
+
+#include "session.h"
+
+enum ram_kind {
+	RAM_TMPFS,	/* 4 KiB pages */
+	RAM_THP,	/* tmpfs with huge pages */
+	RAM_2M,		/* hugetlbfs */
+	RAM_1G,
+};
+
+/**
+ * struct ram - a RAM file, and a mapping of all of it
+ * @page: bytes of its native page
+ */
+struct ram {
+	int fd;
+	uint64_t bytes;
+	uint64_t page;
+	uint8_t *map;
+};
+
+/* 0 or -errno: -ENOMEM where the host has no huge pages to spare. */
+int ram_create(struct ram *r, enum ram_kind kind, uint64_t bytes);
+void ram_destroy(struct ram *r);
+/* One more mapping of the file, aligned to 1 GiB if it is that long, else to 2 MiB. */
+uint8_t *ram_map(const struct ram *r);
+
+/**
+ * struct shadow - a copy of a RAM file, as a destination has it
+ * @bytes: how much of the file, from its start
+ */
+struct shadow {
+	uint8_t *copy;
+	const struct ram *ram;
+	uint64_t bytes;
+};
+
+void shadow_init(struct shadow *sh, const struct ram *r, uint64_t bytes);
+void shadow_free(struct shadow *sh);
+/* Takes every page that the bitmap names, and all bits. Reads through the file: no mapping of ours is touched. */
+void shadow_take(struct shadow *sh, struct bitmap *b);
+/* How many pages differ: 0 is the proof. */
+uint64_t shadow_differs(const struct shadow *sh);
+
+#endif /* KST_RAM_H */

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host.h"
+#include "session.h"
+
+void session_open(struct session *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->fd = open("/dev/godwit", O_RDWR | O_CLOEXEC);
+	require(s->fd >= 0, "/dev/godwit");
+}
+
+int session_attach(struct session *s, int vm_fd)
+{
+	struct godwit_attach a = { .vm_fd = vm_fd };
+
+	return ioctl(s->fd, GODWIT_ATTACH, &a) ? -errno : 0;
+}
+
+int session_add_ram(struct session *s, int fd)
+{
+	struct godwit_add_ram a = { .fd = fd };
+	struct bitmap *b = &s->ram[s->nr_rams];
+
+	require(s->nr_rams < sizeof(s->ram) / sizeof(s->ram[0]), "room for a RAM file");
+	if (ioctl(s->fd, GODWIT_ADD_RAM, &a))
+		return -errno;
+	b->npages = a.npages;
+	b->bytes = a.map_bytes;
+	b->ram_fd = fd;
+	b->words = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, a.map_offset);
+	require(b->words != MAP_FAILED, "mmap of a bitmap");
+	s->nr_rams++;
+	return a.index;
+}
+
+int session_start(struct session *s)
+{
+	struct godwit_start a = { 0 };
+
+	return ioctl(s->fd, GODWIT_START, &a) ? -errno : 0;
+}
+
+int session_harvest(struct session *s, unsigned int flags, struct godwit_harvest *h)
+{
+	struct godwit_harvest own;
+
+	h = h ? h : &own;
+	memset(h, 0, sizeof(*h));
+	h->flags = flags;
+	return ioctl(s->fd, GODWIT_HARVEST, h) ? -errno : 0;
+}
+
+int session_clear(struct session *s, unsigned int ram, uint64_t first, uint64_t npages)
+{
+	struct godwit_range a = { .ram = ram, .first_page = first, .npages = npages };
+
+	return ioctl(s->fd, GODWIT_CLEAR, &a) ? -errno : 0;
+}
+
+void session_close(struct session *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nr_rams; i++)
+		munmap(s->ram[i].words, s->ram[i].bytes);
+	close(s->fd);
+}
+
+void session_begin(struct session *s, int vm_fd, const int *ram_fds, unsigned int nr)
+{
+	unsigned int i;
+
+	session_open(s);
+	require(!session_attach(s, vm_fd), "GODWIT_ATTACH");
+	for (i = 0; i < nr; i++)
+		require(session_add_ram(s, ram_fds[i]) == (int)i, "GODWIT_ADD_RAM");
+	require(!session_start(s), "GODWIT_START");
+}
+
+void session_settle(struct session *s)
+{
+	unsigned int i;
+
+	/* START has set every bit, and a bit that is set is not re-armed by a harvest. */
+	for (i = 0; i < s->nr_rams; i++) {
+		memset(s->ram[i].words, 0, s->ram[i].bytes);
+		require(!session_clear(s, i, 0, s->ram[i].npages), "GODWIT_CLEAR");
+	}
+	require(!session_harvest(s, GODWIT_HARVEST_CLEAR, NULL), "GODWIT_HARVEST");
+	for (i = 0; i < s->nr_rams; i++)
+		memset(s->ram[i].words, 0, s->ram[i].bytes);
+}
+
+bool bit_set(const struct bitmap *b, uint64_t page)
+{
+	return b->words[page / 64] >> page % 64 & 1;
+}
+
+bool bit_take(struct bitmap *b, uint64_t page)
+{
+	bool set = bit_set(b, page);
+
+	b->words[page / 64] &= ~(1ULL << page % 64);
+	return set;
+}
+
+uint64_t bits_count(const struct bitmap *b)
+{
+	uint64_t i, n = 0;
+
+	for (i = 0; i < b->bytes / sizeof(*b->words); i++)
+		n += __builtin_popcountll(b->words[i]);
+	return n;
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host.h"
+#include "vm.h"
+
+#define LOW_BYTES	0x400000UL
+#define CODE_GPA	0x1000UL
+#define CTL_GPA		0x2000UL	/* a page for each vCPU */
+#define TABLE_GPA	0x100000UL
+#define TABLE_MAX	((LOW_BYTES - TABLE_GPA) / sizeof(uint32_t))
+#define TSS_GPA		0xfffbd000UL
+
+extern const uint8_t guest_code[], guest_code_end[];
+
+static void set_registers(struct vm *vm, unsigned int n)
+{
+	struct kvm_segment flat = { .limit = 0xffffffff, .present = 1, .s = 1, .g = 1, .db = 1 };
+	struct kvm_regs regs = { .rip = CODE_GPA, .rflags = 2, .rbx = CTL_GPA + n * PAGE, .rbp = n * sizeof(uint32_t) };
+	struct kvm_sregs sregs;
+	int fd = vm->vcpu[n].fd;
+
+	require(!ioctl(fd, KVM_GET_SREGS, &sregs), "KVM_GET_SREGS");
+	flat.type = 11;
+	flat.selector = 8;
+	sregs.cs = flat;
+	flat.type = 3;
+	flat.selector = 16;
+	sregs.ds = flat;
+	sregs.es = flat;
+	sregs.fs = flat;
+	sregs.gs = flat;
+	sregs.ss = flat;
+	sregs.cr0 |= 1;
+	require(!ioctl(fd, KVM_SET_SREGS, &sregs), "KVM_SET_SREGS");
+	require(!ioctl(fd, KVM_SET_REGS, &regs), "KVM_SET_REGS");
+}
+
+static void add_vcpu(struct vm *vm, unsigned int n)
+{
+	struct vcpu *v = &vm->vcpu[n];
+	int bytes = ioctl(vm->kvm, KVM_GET_VCPU_MMAP_SIZE, 0);
+
+	v->fd = ioctl(vm->fd, KVM_CREATE_VCPU, n);
+	require(v->fd >= 0, "KVM_CREATE_VCPU");
+	v->run = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, v->fd, 0);
+	require(v->run != MAP_FAILED, "mmap of a vCPU");
+	v->ctl = (struct guest_ctl *)(vm->low + CTL_GPA + n * PAGE);
+	v->ctl->table = TABLE_GPA;
+	set_registers(vm, n);
+}
+
+void vm_create(struct vm *vm, unsigned int nr_vcpus, unsigned int manual)
+{
+	struct kvm_enable_cap cap = { .cap = KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, .args = { manual } };
+
+	memset(vm, 0, sizeof(*vm));
+	vm->kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	require(vm->kvm >= 0, "/dev/kvm");
+	vm->fd = ioctl(vm->kvm, KVM_CREATE_VM, 0);
+	require(vm->fd >= 0, "KVM_CREATE_VM");
+	require(!manual || !ioctl(vm->fd, KVM_ENABLE_CAP, &cap), "KVM_ENABLE_CAP");
+	ioctl(vm->fd, KVM_SET_TSS_ADDR, TSS_GPA);	/* Intel needs it */
+
+	vm->low = mmap(NULL, LOW_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	require(vm->low != MAP_FAILED, "mmap");
+	memcpy(vm->low + CODE_GPA, guest_code, guest_code_end - guest_code);
+	vm->table = (uint32_t *)(vm->low + TABLE_GPA);
+	require(!vm_slot(vm, 0, 0, 0, LOW_BYTES, vm->low), "the VM's own slot");
+	for (vm->nr_vcpus = 0; vm->nr_vcpus < nr_vcpus; vm->nr_vcpus++)
+		add_vcpu(vm, vm->nr_vcpus);
+}
+
+void vm_destroy(struct vm *vm)
+{
+	unsigned int i;
+
+	for (i = 0; i < vm->nr_vcpus; i++) {
+		munmap(vm->vcpu[i].run, ioctl(vm->kvm, KVM_GET_VCPU_MMAP_SIZE, 0));
+		close(vm->vcpu[i].fd);
+	}
+	close(vm->fd);
+	close(vm->kvm);
+	munmap(vm->low, LOW_BYTES);
+}
+
+int vm_slot(struct vm *vm, unsigned int id, unsigned int flags, uint64_t gpa, uint64_t bytes, const void *hva)
+{
+	struct kvm_userspace_memory_region region = {
+		.slot = id,
+		.flags = flags,
+		.guest_phys_addr = gpa,
+		.memory_size = bytes,
+		.userspace_addr = (uintptr_t)hva,
+	};
+
+	return ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &region) ? -errno : 0;
+}
+
+bool vm_logged(struct vm *vm, unsigned int id)
+{
+	/* Nobody's memory: with the log on KVM fails to copy (EFAULT), with the log off it does not try (ENOENT). */
+	struct kvm_dirty_log log = { .slot = id, .dirty_bitmap = (void *)1 };
+
+	require(ioctl(vm->fd, KVM_GET_DIRTY_LOG, &log) && (errno == EFAULT || errno == ENOENT), "KVM_GET_DIRTY_LOG");
+	return errno == EFAULT;
+}
+
+void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages)
+{
+	require(vm->pages + npages <= TABLE_MAX && gpa + npages * PAGE <= UINT32_MAX, "the guest's table of pages");
+	for (; npages; npages--, gpa += PAGE)
+		vm->table[vm->pages++] = gpa;
+}
+
+/* Until the guest says that its loop has ended. */
+static void run(struct vcpu *v)
+{
+	while (ioctl(v->fd, KVM_RUN, 0))
+		require(errno == EINTR || errno == EAGAIN, "KVM_RUN");
+	require(v->run->exit_reason == KVM_EXIT_IO, "the guest's exit");
+}
+
+static void prepare(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value, uint32_t count, uint32_t step)
+{
+	struct guest_ctl *ctl = vm->vcpu[n].ctl;
+
+	ctl->seed = seed;
+	ctl->value = value;
+	ctl->count = count;
+	ctl->step = step;
+	ctl->pages = vm->pages;
+	ctl->stop = 0;
+}
+
+void vcpu_batch(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value, uint32_t count)
+{
+	prepare(vm, n, seed, value, count, 0);
+	run(&vm->vcpu[n]);
+}
+
+static void *run_thread(void *arg)
+{
+	struct vcpu *v = arg;
+
+	while (!v->ctl->stop)
+		run(v);
+	return NULL;
+}
+
+void vcpu_start(struct vm *vm, unsigned int n, uint32_t seed)
+{
+	prepare(vm, n, seed, 1, UINT32_MAX, 1);
+	require(!pthread_create(&vm->vcpu[n].thread, NULL, run_thread, &vm->vcpu[n]), "pthread_create");
+}
+
+void vcpu_stop(struct vm *vm, unsigned int n)
+{
+	vm->vcpu[n].ctl->stop = 1;
+	pthread_join(vm->vcpu[n].thread, NULL);
+}
+
+uint32_t guest_pick(uint32_t *seed, uint32_t pages)
+{
+	*seed = *seed * 1664525 + 1013904223;
+	return (uint64_t)*seed * pages >> 32;
+}
