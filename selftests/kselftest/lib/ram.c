@@ -92,16 +92,29 @@ static uint64_t find_page(const struct bitmap *b, uint64_t at, uint64_t end, boo
 	return at < end ? at : end;
 }
 
+static void copy_range(struct shadow *sh, uint64_t first, uint64_t npages)
+{
+	ssize_t bytes = npages * PAGE;
+
+	require(pread(sh->ram->fd, sh->copy + first * PAGE, bytes, first * PAGE) == bytes, "pread");
+}
+
+void shadow_take_range(struct shadow *sh, struct bitmap *b, uint64_t first, uint64_t npages)
+{
+	uint64_t i;
+
+	for (i = first; i < first + npages; i++)
+		bit_take(b, i);
+	copy_range(sh, first, npages);
+}
+
 void shadow_take(struct shadow *sh, struct bitmap *b)
 {
 	uint64_t first, stop = 0, end = sh->bytes / PAGE;
 
 	while ((first = find_page(b, stop, end, true)) < end) {
-		ssize_t bytes;
-
 		stop = find_page(b, first, end, false);
-		bytes = (stop - first) * PAGE;
-		require(pread(sh->ram->fd, sh->copy + first * PAGE, bytes, first * PAGE) == bytes, "pread");
+		copy_range(sh, first, stop - first);
 	}
 	memset(b->words, 0, b->bytes);
 }

@@ -45,6 +45,8 @@ void shadow_init(struct shadow *sh, const struct ram *r, uint64_t bytes);
 void shadow_free(struct shadow *sh);
 /* Takes every page that the bitmap names, and all bits. Reads through the file: no mapping of ours is touched. */
 void shadow_take(struct shadow *sh, struct bitmap *b);
+/* A stretch of a first pass: all pages of it, and their bits. */
+void shadow_take_range(struct shadow *sh, struct bitmap *b, uint64_t first, uint64_t npages);
 /* How many pages differ: 0 is the proof. */
 uint64_t shadow_differs(const struct shadow *sh);
 

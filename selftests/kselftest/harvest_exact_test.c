@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The vCPU row to the page: what is reported after vCPUs have written the round's number into pages picked at random,
+ * against a model of the contract. Clearing and other harvests, CLEAR of random ranges, and a helper that takes only
+ * some of its bits follow one another at random. The rest of the ledger is off: reclaim or page migration of this host
+ * may count pages that nobody wrote.
+ */
+#include "kst.h"
+#include "layout.h"
+#include "model.h"
+
+#define ROUNDS	24
+
+FIXTURE(exact) {
+	struct layout layout;
+	struct vm vm;
+	struct ram ram[LAYOUT_RAMS_MAX];
+	struct session s;
+	struct entry *entries;
+	struct model model;
+	uint32_t seed;
+};
+
+FIXTURE_VARIANT(exact) {
+	int layout;		/* LAYOUTS: random */
+	unsigned int manual;	/* KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 */
+	unsigned int vcpus;
+};
+
+#define VARIANT(name, l, m, v)		FIXTURE_VARIANT_ADD(exact, name) { .layout = l, .manual = m, .vcpus = v }
+VARIANT(one_manual3_vcpus1, LAYOUT_ONE, 3, 1);
+VARIANT(one_manual1_vcpus2, LAYOUT_ONE, 1, 2);
+VARIANT(one_manual0_vcpus3, LAYOUT_ONE, 0, 3);
+VARIANT(unaligned_manual3_vcpus4, LAYOUT_UNALIGNED, 3, 4);
+VARIANT(unaligned_manual1_vcpus1, LAYOUT_UNALIGNED, 1, 1);
+VARIANT(unaligned_manual0_vcpus2, LAYOUT_UNALIGNED, 0, 2);
+VARIANT(shuffled_manual3_vcpus3, LAYOUT_SHUFFLED, 3, 3);
+VARIANT(shuffled_manual0_vcpus4, LAYOUT_SHUFFLED, 0, 4);
+VARIANT(two_rams_manual3_vcpus2, LAYOUT_TWO_RAMS, 3, 2);
+VARIANT(two_rams_manual1_vcpus3, LAYOUT_TWO_RAMS, 1, 3);
+VARIANT(alias_manual3_vcpus4, LAYOUT_ALIAS, 3, 4);
+VARIANT(alias_manual1_vcpus1, LAYOUT_ALIAS, 1, 1);
+VARIANT(alias_manual0_vcpus2, LAYOUT_ALIAS, 0, 2);
+VARIANT(random_manual3_vcpus3, LAYOUTS, 3, 3);
+VARIANT(random_manual1_vcpus4, LAYOUTS, 1, 4);
+VARIANT(random_manual0_vcpus1, LAYOUTS, 0, 1);
+
+FIXTURE_SETUP(exact)
+{
+	int fds[LAYOUT_RAMS_MAX];
+	unsigned int i;
+
+	self->seed = random_seed();
+	if (variant->layout == LAYOUTS)
+		layout_random(&self->layout, self->seed);
+	else
+		self->layout = layouts[variant->layout];
+	vm_create(&self->vm, variant->vcpus, variant->manual);
+	for (i = 0; i < self->layout.nr_rams; i++) {
+		ASSERT_EQ(0, ram_create(&self->ram[i], RAM_TMPFS, self->layout.ram_pages * PAGE));
+		fds[i] = self->ram[i].fd;
+	}
+	self->entries = calloc(layout_entries(&self->layout), sizeof(*self->entries));
+	ASSERT_NE(NULL, self->entries);
+	layout_apply(&self->layout, &self->vm, self->ram, self->entries);
+	model_init(&self->model, self->entries, layout_entries(&self->layout));
+	rows_on(1 << GODWIT_ROW_VCPU);
+	session_begin(&self->s, self->vm.fd, fds, self->layout.nr_rams);
+}
+
+FIXTURE_TEARDOWN(exact)
+{
+	unsigned int i;
+
+	rows_on(ALL_ROWS);
+	session_close(&self->s);
+	for (i = 0; i < self->layout.nr_rams; i++)
+		ram_destroy(&self->ram[i]);
+	model_free(&self->model);
+	free(self->entries);
+	vm_destroy(&self->vm);
+}
+
+static uint32_t pick(FIXTURE_DATA(exact) *self, uint32_t below)
+{
+	return guest_pick(&self->seed, below);
+}
+
+static void write_round(FIXTURE_DATA(exact) *self, uint32_t round)
+{
+	unsigned int n;
+
+	for (n = 0; n < self->vm.nr_vcpus; n++) {
+		uint32_t seed = pick(self, UINT32_MAX), count = 1 + pick(self, 100);
+
+		vcpu_batch(&self->vm, n, seed, round, count);
+		model_batch(&self->model, seed, count);
+	}
+}
+
+static void clear_some(FIXTURE_DATA(exact) *self)
+{
+	unsigned int ram = pick(self, self->layout.nr_rams);
+	uint64_t first = pick(self, self->layout.ram_pages);
+	uint64_t npages = pick(self, self->layout.ram_pages - first + 1);
+
+	require(!session_clear(&self->s, ram, first, npages), "GODWIT_CLEAR");
+	model_clear(&self->model, ram, first, npages);
+}
+
+/* One in how_many of the bits stays. */
+static void take(FIXTURE_DATA(exact) *self, uint32_t how_many)
+{
+	unsigned int ram;
+	uint64_t page;
+
+	for (ram = 0; ram < self->layout.nr_rams; ram++) {
+		for (page = 0; page < self->layout.ram_pages; page++) {
+			if (!bit_set(&self->s.ram[ram], page) || (how_many && !pick(self, how_many)))
+				continue;
+			bit_take(&self->s.ram[ram], page);
+			model_take(&self->model, ram, page);
+		}
+	}
+}
+
+TEST_F(exact, none_missed_none_invented)
+{
+	uint64_t missed, invented, most, least;
+	struct godwit_harvest h;
+	uint32_t round;
+
+	session_settle(&self->s);
+	for (round = 1; round <= ROUNDS; round++) {
+		bool clear = pick(self, 3);
+
+		write_round(self, round);
+		if (!pick(self, 3))
+			clear_some(self);
+		least = model_harvest(&self->model, clear, &most);
+		ASSERT_EQ(0, session_harvest(&self->s, clear ? GODWIT_HARVEST_CLEAR : 0, &h));
+		model_compare(&self->model, &self->s, &missed, &invented);
+		ASSERT_EQ(0, missed);
+		ASSERT_EQ(0, invented);
+		EXPECT_LE(least, h.pages[GODWIT_ROW_VCPU]);
+		EXPECT_GE(most, h.pages[GODWIT_ROW_VCPU]);
+		EXPECT_EQ(0, h.pages[GODWIT_ROW_CHANGE]);
+		EXPECT_EQ(round + 1, h.generation);
+		take(self, pick(self, 2) ? 4 : 0);
+	}
+}
+
+/* START: every page counts as written, whatever anybody wrote before. */
+TEST_F(exact, all_at_start)
+{
+	unsigned int ram;
+
+	for (ram = 0; ram < self->layout.nr_rams; ram++)
+		EXPECT_EQ(self->layout.ram_pages, bits_count(&self->s.ram[ram]));
+}
+
+KST_MAIN

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Harvests while vCPUs write: after the last one, with the vCPUs stopped, a copy that took only what was reported
+ * must be equal to the RAM file. The first pass goes by CLEAR and reads chunks, as `godwit send` does.
+ */
+#include "kst.h"
+#include "layout.h"
+
+#define HARVESTS	8
+#define STOPS		3
+
+FIXTURE(running) {
+	struct layout layout;
+	struct vm vm;
+	struct ram ram[LAYOUT_RAMS_MAX];
+	struct shadow shadow[LAYOUT_RAMS_MAX];
+	struct session s;
+	struct entry *entries;
+	uint32_t seed;
+};
+
+FIXTURE_VARIANT(running) {
+	int layout;		/* LAYOUTS: random */
+	unsigned int manual;
+	unsigned int vcpus;
+};
+
+#define VARIANT(name, l, m, v)		FIXTURE_VARIANT_ADD(running, name) { .layout = l, .manual = m, .vcpus = v }
+VARIANT(one_manual3_vcpus1, LAYOUT_ONE, 3, 1);
+VARIANT(unaligned_manual3_vcpus2, LAYOUT_UNALIGNED, 3, 2);
+VARIANT(shuffled_manual1_vcpus3, LAYOUT_SHUFFLED, 1, 3);
+VARIANT(two_rams_manual0_vcpus4, LAYOUT_TWO_RAMS, 0, 4);
+VARIANT(alias_manual3_vcpus2, LAYOUT_ALIAS, 3, 2);
+VARIANT(random_manual3_vcpus4, LAYOUTS, 3, 4);
+
+FIXTURE_SETUP(running)
+{
+	int fds[LAYOUT_RAMS_MAX];
+	unsigned int i;
+
+	self->seed = random_seed();
+	if (variant->layout == LAYOUTS)
+		layout_random(&self->layout, self->seed);
+	else
+		self->layout = layouts[variant->layout];
+	vm_create(&self->vm, variant->vcpus, variant->manual);
+	for (i = 0; i < self->layout.nr_rams; i++) {
+		ASSERT_EQ(0, ram_create(&self->ram[i], RAM_TMPFS, self->layout.ram_pages * PAGE));
+		shadow_init(&self->shadow[i], &self->ram[i], self->ram[i].bytes);
+		fds[i] = self->ram[i].fd;
+	}
+	self->entries = calloc(layout_entries(&self->layout), sizeof(*self->entries));
+	ASSERT_NE(NULL, self->entries);
+	layout_apply(&self->layout, &self->vm, self->ram, self->entries);
+	session_begin(&self->s, self->vm.fd, fds, self->layout.nr_rams);
+}
+
+FIXTURE_TEARDOWN(running)
+{
+	unsigned int i;
+
+	rows_on(ALL_ROWS);
+	session_close(&self->s);
+	for (i = 0; i < self->layout.nr_rams; i++) {
+		shadow_free(&self->shadow[i]);
+		ram_destroy(&self->ram[i]);
+	}
+	free(self->entries);
+	vm_destroy(&self->vm);
+}
+
+static void start_vcpus(FIXTURE_DATA(running) *self)
+{
+	unsigned int n;
+
+	for (n = 0; n < self->vm.nr_vcpus; n++)
+		vcpu_start(&self->vm, n, guest_pick(&self->seed, UINT32_MAX));
+}
+
+static void stop_vcpus(FIXTURE_DATA(running) *self)
+{
+	unsigned int n;
+
+	for (n = 0; n < self->vm.nr_vcpus; n++)
+		vcpu_stop(&self->vm, n);
+}
+
+static void first_pass(FIXTURE_DATA(running) *self)
+{
+	uint64_t at, npages;
+	unsigned int i;
+
+	for (i = 0; i < self->layout.nr_rams; i++) {
+		for (at = 0; at < self->layout.ram_pages; at += npages) {
+			npages = 1 + guest_pick(&self->seed, 500);
+			if (npages > self->layout.ram_pages - at)
+				npages = self->layout.ram_pages - at;
+			require(!session_clear(&self->s, i, at, npages), "GODWIT_CLEAR");
+			shadow_take_range(&self->shadow[i], &self->s.ram[i], at, npages);
+		}
+	}
+}
+
+static void harvest(FIXTURE_DATA(running) *self, unsigned int flags)
+{
+	unsigned int i;
+
+	require(!session_harvest(&self->s, flags, NULL), "GODWIT_HARVEST");
+	for (i = 0; i < self->layout.nr_rams; i++)
+		shadow_take(&self->shadow[i], &self->s.ram[i]);
+}
+
+static uint64_t differs(FIXTURE_DATA(running) *self)
+{
+	uint64_t n = 0;
+	unsigned int i;
+
+	for (i = 0; i < self->layout.nr_rams; i++)
+		n += shadow_differs(&self->shadow[i]);
+	return n;
+}
+
+static void rounds(FIXTURE_DATA(running) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < HARVESTS; i++) {
+		sleep_ms(5);
+		harvest(self, GODWIT_HARVEST_CLEAR);
+	}
+	stop_vcpus(self);
+	harvest(self, 0);
+}
+
+TEST_F(running, equal_at_every_stop)
+{
+	unsigned int stop;
+
+	start_vcpus(self);
+	first_pass(self);
+	for (stop = 0; stop < STOPS; stop++) {
+		rounds(self);
+		ASSERT_EQ(0, differs(self));
+		start_vcpus(self);
+	}
+	stop_vcpus(self);
+}
+
+/* The proof must notice that nobody looks at vCPUs. */
+TEST_F(running, row_off_is_noticed)
+{
+	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_VCPU));
+	start_vcpus(self);
+	first_pass(self);
+	rounds(self);
+	EXPECT_NE(0, differs(self));
+}
+
+KST_MAIN

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "host.h"
+#include "layout.h"
+
+const struct layout layouts[LAYOUTS] = {
+	[LAYOUT_ONE] = { "one slot", 1, 2048, 1, { { 0, 0, 2048 } } },
+	/* Neighbours share words of the file's bitmap, and end in the middle of words of KVM's. */
+	[LAYOUT_UNALIGNED] = { "unaligned slots", 1, 2000, 7, {
+		{ 0, 3, 1000 }, { 0, 1003, 1 }, { 0, 1004, 63 }, { 0, 1067, 65 }, { 0, 1132, 500 }, { 0, 1632, 129 },
+		{ 0, 1999, 1 } } },
+	[LAYOUT_SHUFFLED] = { "shuffled slots", 1, 2048, 8, {
+		{ 0, 1280, 256 }, { 0, 256, 256 }, { 0, 1792, 256 }, { 0, 0, 256 }, { 0, 1024, 256 }, { 0, 512, 256 },
+		{ 0, 1536, 256 }, { 0, 768, 256 } } },
+	[LAYOUT_TWO_RAMS] = { "two RAM files", 2, 1024, 4, {
+		{ 0, 0, 512 }, { 1, 512, 512 }, { 0, 512, 512 }, { 1, 7, 301 } } },
+	[LAYOUT_ALIAS] = { "two slots, one range", 1, 1024, 3, { { 0, 0, 600 }, { 0, 100, 400 }, { 0, 650, 300 } } },
+};
+
+void layout_random(struct layout *l, uint32_t seed)
+{
+	uint64_t at = 0;
+	unsigned int i;
+
+	*l = (struct layout){ .name = "random slots", .nr_rams = 1, .ram_pages = 2048, .nr = PLACES_MAX };
+	for (i = 0; i < l->nr; i++) {
+		uint64_t left = l->ram_pages - at - (l->nr - i);
+
+		l->places[i].pgoff = at;
+		l->places[i].npages = i + 1 < l->nr ? 1 + guest_pick(&seed, left / 2 + 1) : l->ram_pages - at;
+		at += l->places[i].npages;
+	}
+	for (i = l->nr - 1; i > 0; i--) {
+		unsigned int other = guest_pick(&seed, i + 1);
+		struct place p = l->places[i];
+
+		l->places[i] = l->places[other];
+		l->places[other] = p;
+	}
+}
+
+uint64_t layout_entries(const struct layout *l)
+{
+	uint64_t n = 0;
+	unsigned int i;
+
+	for (i = 0; i < l->nr; i++)
+		n += l->places[i].npages;
+	return n;
+}
+
+void layout_apply(const struct layout *l, struct vm *vm, const struct ram *rams, struct entry *entries)
+{
+	uint64_t gpa = RAM_GPA, page;
+	unsigned int i;
+
+	for (i = 0; i < l->nr; i++) {
+		const struct place *p = &l->places[i];
+
+		require(!vm_slot(vm, i + 1, 0, gpa, p->npages * PAGE, rams[p->ram].map + p->pgoff * PAGE), l->name);
+		vm_table_add(vm, gpa, p->npages);
+		gpa += p->npages * PAGE;
+		for (page = 0; page < p->npages; page++)
+			*entries++ = (struct entry){ p->ram, p->pgoff + page };
+	}
+}
