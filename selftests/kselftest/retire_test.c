@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The end of a session: every memslot gets the flags back that it had, in the time that sysfs says, whatever happens. */
+#include <sys/syscall.h>
+
+#include "kst.h"
+
+#define SLOTS	6
+#define BYTES	(64 * PAGE)
+#define DELAY	SYSFS "retire_delay_ms"
+#define PAUSE	SYSFS "retire_pause_ms"
+#define SOON	2000U	/* ms: what needs no waiting is done by then, even under emulation */
+
+FIXTURE(retire) {
+	struct vm vm;
+	struct ram ram;
+	struct session s;
+	char delay[16], pause[16];	/* as found */
+};
+
+/* Slots 1.. of one file. The log of slot 2 is on already, by the VMM. */
+static void make_vm(struct vm *vm, struct ram *ram)
+{
+	unsigned int i;
+
+	vm_create(vm, 1, 3);
+	require(!ram_create(ram, RAM_TMPFS, SLOTS * BYTES), "a RAM file");
+	for (i = 0; i < SLOTS; i++)
+		require(!vm_slot(vm, i + 1, i == 1 ? KVM_MEM_LOG_DIRTY_PAGES : 0, RAM_GPA + i * BYTES, BYTES,
+				 ram->map + i * BYTES), "a slot");
+}
+
+FIXTURE_SETUP(retire)
+{
+	snprintf(self->delay, sizeof(self->delay), "%ld", file_number(DELAY));
+	snprintf(self->pause, sizeof(self->pause), "%ld", file_number(PAUSE));
+	make_vm(&self->vm, &self->ram);
+	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
+}
+
+FIXTURE_TEARDOWN(retire)
+{
+	if (module_loaded()) {
+		require(!file_write(DELAY, self->delay), DELAY);
+		require(!file_write(PAUSE, self->pause), PAUSE);
+	}
+	ram_destroy(&self->ram);
+	vm_destroy(&self->vm);
+}
+
+static void tune(const char *delay_ms, const char *pause_ms)
+{
+	require(!file_write(DELAY, delay_ms), DELAY);
+	require(!file_write(PAUSE, pause_ms), PAUSE);
+}
+
+static unsigned int logged(struct vm *vm)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < SLOTS; i++)
+		n += vm_logged(vm, i + 1);
+	return n;
+}
+
+/* Until only the VMM's own log is on. Returns how long that took, ms. */
+static uint64_t wait_retired(struct vm *vm, unsigned int limit_ms)
+{
+	uint64_t start = now_ms();
+
+	while (logged(vm) > 1 && now_ms() - start < limit_ms)
+		sleep_ms(2);
+	return now_ms() - start;
+}
+
+TEST_F(retire, flags_are_given_back)
+{
+	tune("0", "0");
+	ASSERT_EQ(SLOTS, logged(&self->vm));
+	session_close(&self->s);
+	EXPECT_GT(SOON, wait_retired(&self->vm, SOON));
+	EXPECT_EQ(1, logged(&self->vm));
+	EXPECT_TRUE(vm_logged(&self->vm, 2));
+}
+
+TEST_F(retire, never_started)
+{
+	tune("0", "0");
+	session_close(&self->s);
+	wait_retired(&self->vm, SOON);
+	session_open(&self->s);
+	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
+	session_close(&self->s);
+	sleep_ms(50);
+	EXPECT_EQ(1, logged(&self->vm));
+}
+
+/* What the VMM did with a slot meanwhile is its own. */
+TEST_F(retire, changed_slots_are_left_alone)
+{
+	tune("300", "0");
+	session_close(&self->s);
+	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + 2 * BYTES, 0, NULL));
+	ASSERT_EQ(0, vm_slot(&self->vm, 3, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA + 2 * BYTES, BYTES, self->ram.map));
+	ASSERT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, 0, NULL));
+	sleep_ms(800);
+	EXPECT_TRUE(vm_logged(&self->vm, 3));
+	EXPECT_FALSE(vm_logged(&self->vm, 4));
+	EXPECT_EQ(2, logged(&self->vm));
+	/* It was not made again either. */
+	EXPECT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, BYTES, self->ram.map));
+}
+
+TEST_F(retire, close_does_not_wait)
+{
+	uint64_t start;
+
+	tune("1000", "100");
+	start = now_ms();
+	session_close(&self->s);
+	EXPECT_GT(200, now_ms() - start);
+	EXPECT_EQ(SLOTS, logged(&self->vm));
+}
+
+TEST_F(retire, delay)
+{
+	tune("600", "0");
+	session_close(&self->s);
+	sleep_ms(300);
+	EXPECT_EQ(SLOTS, logged(&self->vm));
+	EXPECT_GT(SOON, wait_retired(&self->vm, SOON));
+}
+
+TEST_F(retire, pause_between_slots)
+{
+	uint64_t took;
+
+	tune("0", "100");
+	session_close(&self->s);
+	took = wait_retired(&self->vm, SOON + SLOTS * 100);
+	EXPECT_LE((SLOTS - 1) * 100 - 20, took);	/* minus a jiffy for each */
+	EXPECT_GT(SOON + SLOTS * 100, took);
+}
+
+/* The next session hurries the one that retires, and begins with the flags that were the VMM's. */
+TEST_F(retire, attach_ends_the_delay)
+{
+	uint64_t start;
+
+	tune("60000", "60000");
+	session_close(&self->s);
+	EXPECT_EQ(SLOTS, logged(&self->vm));
+	start = now_ms();
+	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
+	EXPECT_GT(SOON, now_ms() - start);
+	EXPECT_EQ(SLOTS, logged(&self->vm));
+	tune("0", "0");
+	session_close(&self->s);
+	wait_retired(&self->vm, SOON);
+	EXPECT_EQ(1, logged(&self->vm));
+	EXPECT_TRUE(vm_logged(&self->vm, 2));
+}
+
+/* In the middle: some slots are done, the pause would be long. */
+TEST_F(retire, attach_ends_the_pauses)
+{
+	uint64_t start = now_ms();
+
+	tune("0", "60000");
+	session_close(&self->s);
+	while (logged(&self->vm) == SLOTS && now_ms() - start < SOON)
+		sleep_ms(2);
+	EXPECT_EQ(SLOTS - 1, logged(&self->vm));
+	start = now_ms();
+	session_open(&self->s);
+	EXPECT_EQ(0, session_attach(&self->s, self->vm.fd));
+	EXPECT_GT(SOON, now_ms() - start);
+	EXPECT_EQ(1, logged(&self->vm));
+	session_close(&self->s);
+}
+
+TEST_F(retire, unload_ends_the_delay)
+{
+	uint64_t start;
+
+	tune("60000", "60000");
+	session_close(&self->s);
+	start = now_ms();
+	EXPECT_EQ(0, module_unload());
+	EXPECT_GT(SOON, now_ms() - start);
+	EXPECT_EQ(1, logged(&self->vm));
+	EXPECT_EQ(0, module_load());
+}
+
+TEST_F(retire, unload_ends_the_pauses)
+{
+	uint64_t start = now_ms();
+
+	tune("0", "60000");
+	session_close(&self->s);
+	while (logged(&self->vm) == SLOTS && now_ms() - start < SOON)
+		sleep_ms(2);
+	start = now_ms();
+	EXPECT_EQ(0, module_unload());
+	EXPECT_GT(SOON, now_ms() - start);
+	EXPECT_EQ(1, logged(&self->vm));
+	EXPECT_EQ(0, module_load());
+}
+
+/* A VM of another process, whose session is ours. Its RAM file's descriptor too. */
+static pid_t vm_elsewhere(struct session *s)
+{
+	struct ram ram;
+	int pipes[2], vm_fd, pidfd;
+	pid_t pid;
+
+	require(!pipe(pipes), "pipe");
+	require(!ram_create(&ram, RAM_TMPFS, BYTES), "a RAM file");
+	pid = fork_child();
+	if (!pid) {
+		struct vm vm;
+
+		vm_create(&vm, 1, 3);
+		if (!vm_slot(&vm, 1, 0, RAM_GPA, BYTES, ram.map) && write(pipes[1], &vm.fd, sizeof(vm.fd)) > 0)
+			pause();
+		_exit(1);
+	}
+	require(read(pipes[0], &vm_fd, sizeof(vm_fd)) == sizeof(vm_fd), "read");
+	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	vm_fd = syscall(SYS_pidfd_getfd, pidfd, vm_fd, 0);
+	require(vm_fd >= 0, "pidfd_getfd");
+	session_begin(s, vm_fd, &ram.fd, 1);
+	close(vm_fd);
+	ram_destroy(&ram);
+	return pid;
+}
+
+TEST_F(retire, vm_exits_under_a_session)
+{
+	struct session other;
+	pid_t pid = vm_elsewhere(&other);
+
+	kill_process(pid);
+	EXPECT_EQ(-EOWNERDEAD, session_harvest(&other, 0, NULL));
+	EXPECT_EQ(-EOWNERDEAD, session_clear(&other, 0, 0, 1));
+	EXPECT_EQ(-EOWNERDEAD, session_start(&other));
+	session_close(&other);
+	session_close(&self->s);
+}
+
+TEST_F(retire, vm_exits_while_retiring)
+{
+	struct session other;
+	pid_t pid = vm_elsewhere(&other);
+	uint64_t start;
+
+	tune("60000", "60000");
+	session_close(&other);
+	kill_process(pid);
+	session_close(&self->s);
+	start = now_ms();
+	EXPECT_EQ(0, module_unload());
+	EXPECT_GT(SOON, now_ms() - start);
+	EXPECT_EQ(0, module_load());
+}
+
+KST_MAIN

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Ledger row "block": a process with RAM mapped reads a block device straight into it. */
+#include "blockdev.h"
+#include "kst.h"
+#include "rig.h"
+
+#define BYTES	(4UL << 20)
+
+FIXTURE(block) {
+	struct rig rig;
+	const struct blockdev *dev;
+	int fd;
+};
+
+FIXTURE_VARIANT(block) {
+	int dev;
+	enum ram_kind kind;
+};
+
+FIXTURE_VARIANT_ADD(block, null_blk) { .dev = DEV_NULL_BLK };
+FIXTURE_VARIANT_ADD(block, scsi_debug) { .dev = DEV_SCSI_DEBUG };
+FIXTURE_VARIANT_ADD(block, brd) { .dev = DEV_BRD };
+FIXTURE_VARIANT_ADD(block, dm_linear) { .dev = DEV_DM_LINEAR };
+FIXTURE_VARIANT_ADD(block, dm_crypt) { .dev = DEV_DM_CRYPT };
+FIXTURE_VARIANT_ADD(block, null_blk_hugetlbfs) { .dev = DEV_NULL_BLK, .kind = RAM_2M };
+FIXTURE_VARIANT_ADD(block, brd_huge_tmpfs) { .dev = DEV_BRD, .kind = RAM_THP };
+
+/* The entries are there and clean, so that reading into the pages needs no fault, which would set dirty bits. */
+FIXTURE_SETUP(block)
+{
+	uint64_t at;
+
+	self->dev = &blockdevs[variant->dev];
+	self->fd = blockdev_open(self->dev);
+	ASSERT_LE(0, self->fd) {
+		TH_LOG("no %s: %s", self->dev->name, strerror(-self->fd));
+	}
+	ASSERT_EQ(0, rig_ram(&self->rig, variant->kind, BYTES));
+	rig_begin(&self->rig, 3, BYTES);
+	for (at = 0; at < BYTES; at += PAGE)
+		*(volatile uint64_t *)(self->rig.ram.map + at) = at;
+	rig_round(&self->rig, GODWIT_HARVEST_CLEAR);
+	ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
+}
+
+FIXTURE_TEARDOWN(block)
+{
+	rig_end(&self->rig);
+	blockdev_close(self->dev, self->fd);
+}
+
+/* Requests of many lengths, at many places, some within a page. */
+static void read_some(FIXTURE_DATA(block) *self)
+{
+	static const struct { uint64_t at, bytes; } reads[] = {
+		{ 0, 512 }, { 4096, 4096 }, { 3 * 4096 + 1024, 9 * 512 }, { 65536, 131072 }, { 1 << 20, 1 << 20 },
+		{ (3 << 20) + 512, 4096 },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(reads); i++)
+		require(pread(self->fd, self->rig.ram.map + reads[i].at, reads[i].bytes, reads[i].at) ==
+			(ssize_t)reads[i].bytes, "read from a block device");
+}
+
+TEST_F(block, direct_reads)
+{
+	read_some(self);
+	rig_round(&self->rig, 0);
+	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+}
+
+TEST_F(block, this_row_alone)
+{
+	struct godwit_harvest h;
+
+	rows_on(1 << GODWIT_ROW_BLOCK);
+	read_some(self);
+	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, &h));
+	/* 1, 1, 2 (across a page's end), 32, 256, 2 pages, and no other */
+	EXPECT_EQ(294, bits_count(&self->rig.s.ram[0]));
+	EXPECT_EQ(294, h.pages[GODWIT_ROW_BLOCK]);
+	shadow_take(&self->rig.shadow, &self->rig.s.ram[0]);
+	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+}
+
+TEST_F(block, row_off_is_noticed)
+{
+	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_BLOCK));
+	read_some(self);
+	rig_round(&self->rig, 0);
+	EXPECT_NE(0, shadow_differs(&self->rig.shadow));
+}
+
+/* A device that reads guest RAM writes nothing there. */
+TEST_F(block, writes_do_not_count)
+{
+	ASSERT_EQ(4096, pwrite(self->fd, self->rig.ram.map, 4096, 0));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, NULL));
+	EXPECT_EQ(0, bits_count(&self->rig.s.ram[0]));
+}
+
+KST_MAIN

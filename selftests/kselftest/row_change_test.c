@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Ledger row "change": memslots and mappings that come, go and move. The rows that could see the same are off. */
+#include "kst.h"
+#include "rig.h"
+
+#define PAGES	1024UL
+#define HALF	(PAGES / 2)
+
+FIXTURE(change) {
+	struct vm vm;
+	struct ram ram;
+	struct session s;
+};
+
+FIXTURE_VARIANT(change) {
+	unsigned int manual;
+};
+
+FIXTURE_VARIANT_ADD(change, manual3) { .manual = 3 };
+FIXTURE_VARIANT_ADD(change, manual1) { .manual = 1 };
+FIXTURE_VARIANT_ADD(change, manual0) { .manual = 0 };
+
+FIXTURE_SETUP(change)
+{
+	vm_create(&self->vm, 1, variant->manual);
+	ASSERT_EQ(0, ram_create(&self->ram, RAM_TMPFS, PAGES * PAGE));
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
+	vm_table_add(&self->vm, RAM_GPA, PAGES);
+	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
+	session_settle(&self->s);
+	rows_on(1 << GODWIT_ROW_CHANGE);
+}
+
+FIXTURE_TEARDOWN(change)
+{
+	rows_on(ALL_ROWS);
+	session_close(&self->s);
+	ram_destroy(&self->ram);
+	vm_destroy(&self->vm);
+}
+
+/* Harvests; are exactly the pages [first, first + npages) reported, and by this row? */
+static bool changed(struct session *s, uint64_t first, uint64_t npages)
+{
+	struct godwit_harvest h;
+	uint64_t bits, at;
+
+	require(!session_harvest(s, GODWIT_HARVEST_CLEAR, &h), "GODWIT_HARVEST");
+	bits = bits_count(&s->ram[0]);
+	for (at = first; at < first + npages && bit_take(&s->ram[0], at); at++)
+		;
+	if (bits == npages && at == first + npages && h.pages[GODWIT_ROW_CHANGE] >= npages)
+		return true;
+	fprintf(stderr, "# %lu bits, %llu counted, not pages %lu to %lu\n", bits, h.pages[GODWIT_ROW_CHANGE], first,
+		first + npages);
+	return false;
+}
+
+/* Where a change of slots is seen by KVM's generation only, all slots count: see kmod/slots.c. */
+static uint64_t others(unsigned int manual)
+{
+	return manual == 3 ? 0 : HALF;
+}
+
+TEST_F(change, nothing)
+{
+	EXPECT_TRUE(changed(&self->s, 0, 0));
+}
+
+TEST_F(change, slot_added)
+{
+	uint32_t seed = 1, at = guest_pick(&seed, PAGES);
+
+	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
+	EXPECT_TRUE(changed(&self->s, HALF - others(variant->manual), HALF + others(variant->manual)));
+	EXPECT_TRUE(vm_logged(&self->vm, 2));
+	/* Its log works from now on. */
+	rows_on(1 << GODWIT_ROW_VCPU);
+	vcpu_batch(&self->vm, 0, 1, 7, 1);
+	ASSERT_EQ(0, session_harvest(&self->s, GODWIT_HARVEST_CLEAR, NULL));
+	EXPECT_TRUE(bit_set(&self->s.ram[0], at));
+}
+
+TEST_F(change, slot_deleted)
+{
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
+	EXPECT_TRUE(changed(&self->s, 0, HALF));
+	EXPECT_TRUE(changed(&self->s, 0, 0));
+}
+
+TEST_F(change, slot_moved)
+{
+	/* By a VMM that knows of no log: it goes off with the flags, and has to come back. */
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA + PAGES * PAGE, HALF * PAGE, self->ram.map));
+	EXPECT_TRUE(changed(&self->s, 0, HALF));
+	EXPECT_TRUE(vm_logged(&self->vm, 1));
+	EXPECT_TRUE(changed(&self->s, 0, 0));
+}
+
+TEST_F(change, slot_made_anew)
+{
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
+	EXPECT_TRUE(changed(&self->s, 0, HALF));
+	EXPECT_TRUE(vm_logged(&self->vm, 1));
+}
+
+/* The same with the log on, as a VMM in a migration of its own does it. */
+TEST_F(change, slot_made_anew_with_its_log_on)
+{
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, HALF * PAGE, self->ram.map));
+	EXPECT_TRUE(changed(&self->s, 0, HALF));
+}
+
+TEST_F(change, log_switched_off_by_the_vmm)
+{
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
+	EXPECT_FALSE(vm_logged(&self->vm, 1));
+	EXPECT_TRUE(changed(&self->s, 0, HALF));
+	EXPECT_TRUE(vm_logged(&self->vm, 1));
+}
+
+TEST_F(change, slot_of_other_memory)
+{
+	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + PAGES * PAGE, 16 * PAGE, self->vm.low));
+	EXPECT_TRUE(changed(&self->s, 0, others(variant->manual)));
+	EXPECT_FALSE(vm_logged(&self->vm, 3));
+}
+
+TEST_F(change, mapped_by_a_new_process)
+{
+	int pipes[2];
+	char byte;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(pipes));
+	pid = fork_child();
+	if (!pid) {
+		if (ram_map(&self->ram) && write(pipes[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	ASSERT_EQ(1, read(pipes[0], &byte, 1));
+	EXPECT_TRUE(changed(&self->s, 0, PAGES));
+	EXPECT_TRUE(changed(&self->s, 0, 0));
+	kill_process(pid);
+}
+
+TEST_F(change, counted_in_changes)
+{
+	struct godwit_harvest before, after;
+
+	ASSERT_EQ(0, session_harvest(&self->s, 0, &before));
+	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
+	ASSERT_EQ(0, session_harvest(&self->s, 0, &after));
+	EXPECT_EQ(before.changes + 1, after.changes);
+}
+
+KST_MAIN
