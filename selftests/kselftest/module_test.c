@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Loading and unloading: never under a session, at once after it, and while others open and close sessions. */
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+#include "kst.h"
+
+#define PAGES		512UL
+#define WORKERS		3
+#define LOAD_MS		6000
+#define AT_ONCE		2000	/* ms, under emulation */
+
+FIXTURE(module) {
+	struct vm vm;
+	struct ram ram;
+};
+
+FIXTURE_SETUP(module)
+{
+	vm_create(&self->vm, 1, 3);
+	ASSERT_EQ(0, ram_create(&self->ram, RAM_TMPFS, PAGES * PAGE));
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, PAGES * PAGE, self->ram.map));
+	vm_table_add(&self->vm, RAM_GPA, PAGES);
+}
+
+FIXTURE_TEARDOWN(module)
+{
+	ram_destroy(&self->ram);
+	vm_destroy(&self->vm);
+}
+
+TEST_F(module, stays_under_a_session)
+{
+	struct session s;
+
+	session_open(&s);
+	EXPECT_EQ(-EWOULDBLOCK, module_unload());
+	ASSERT_EQ(0, session_attach(&s, self->vm.fd));
+	EXPECT_EQ(-EWOULDBLOCK, module_unload());
+	ASSERT_EQ(0, session_add_ram(&s, self->ram.fd));
+	ASSERT_EQ(0, session_start(&s));
+	EXPECT_EQ(-EWOULDBLOCK, module_unload());
+	ASSERT_EQ(0, session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL));
+	EXPECT_EQ(-EWOULDBLOCK, module_unload());
+	session_close(&s);
+}
+
+TEST_F(module, goes_at_once_after_a_session)
+{
+	struct session s;
+	uint64_t start;
+
+	session_begin(&s, self->vm.fd, &self->ram.fd, 1);
+	session_close(&s);
+	start = now_ms();
+	EXPECT_EQ(0, module_unload());
+	EXPECT_GT(AT_ONCE, now_ms() - start);
+	EXPECT_FALSE(vm_logged(&self->vm, 1));
+	EXPECT_EQ(0, module_load());
+}
+
+TEST_F(module, goes_at_once_after_a_killed_session)
+{
+	int pipes[2];
+	char byte;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(pipes));
+	pid = fork_child();
+	if (!pid) {
+		struct session s;
+
+		session_begin(&s, self->vm.fd, &self->ram.fd, 1);
+		if (write(pipes[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	ASSERT_EQ(1, read(pipes[0], &byte, 1));
+	EXPECT_TRUE(vm_logged(&self->vm, 1));
+	EXPECT_EQ(-EWOULDBLOCK, module_unload());
+	kill_process(pid);
+	EXPECT_EQ(0, module_unload_within(AT_ONCE));
+	EXPECT_FALSE(vm_logged(&self->vm, 1));
+	EXPECT_EQ(0, module_load());
+}
+
+TEST_F(module, loads_once)
+{
+	if (!getenv("GODWIT_MODULE"))
+		SKIP(return, "GODWIT_MODULE does not name the file");
+	EXPECT_EQ(-EEXIST, module_load());
+}
+
+TEST_F(module, again_and_again)
+{
+	unsigned int i;
+
+	for (i = 0; i < 10; i++) {
+		ASSERT_EQ(0, module_unload());
+		EXPECT_NE(0, access("/dev/godwit", F_OK));
+		ASSERT_EQ(0, module_load());
+		EXPECT_EQ(0, access("/dev/godwit", F_OK));
+	}
+}
+
+/* One session after another, each with VM and RAM of its own, as far as there is a module. Tells how many it had. */
+static void work(unsigned int number, volatile unsigned int *sessions)
+{
+	struct session s;
+	struct ram ram;
+	struct vm vm;
+
+	vm_create(&vm, 1, 3);
+	require(!ram_create(&ram, RAM_TMPFS, PAGES * PAGE), "a RAM file");
+	require(!vm_slot(&vm, 1, 0, RAM_GPA, PAGES * PAGE, ram.map), "a slot");
+	vm_table_add(&vm, RAM_GPA, PAGES);
+	for (;;) {
+		sleep_ms(number * 3 + *sessions % 7);
+		memset(&s, 0, sizeof(s));
+		s.fd = open("/dev/godwit", O_RDWR | O_CLOEXEC);
+		if (s.fd < 0)
+			continue;
+		require(!session_attach(&s, vm.fd), "GODWIT_ATTACH");
+		require(!session_add_ram(&s, ram.fd), "GODWIT_ADD_RAM");
+		require(!session_start(&s), "GODWIT_START");
+		session_settle(&s);
+		vcpu_batch(&vm, 0, *sessions, 1, 20);
+		require(!session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL) && bits_count(&s.ram[0]), "GODWIT_HARVEST");
+		session_close(&s);
+		(*sessions)++;
+	}
+}
+
+TEST_F(module, under_load)
+{
+	volatile unsigned int *sessions = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned int i, unloaded = 0, refused = 0;
+	uint64_t end = now_ms() + LOAD_MS;
+	pid_t pids[WORKERS];
+
+	ASSERT_NE(MAP_FAILED, sessions);
+	for (i = 0; i < WORKERS; i++) {
+		pids[i] = fork_child();
+		if (!pids[i])
+			work(i, &sessions[i]);
+	}
+	while (now_ms() < end) {
+		int r = module_unload();
+
+		if (r) {
+			ASSERT_EQ(-EWOULDBLOCK, r);
+			refused++;
+			sleep_ms(1);
+			continue;
+		}
+		unloaded++;
+		ASSERT_EQ(0, module_load());
+		sleep_ms(50);
+	}
+	for (i = 0; i < WORKERS; i++) {
+		EXPECT_EQ(0, waitpid(pids[i], NULL, WNOHANG)) {
+			TH_LOG("a worker ended");
+		}
+		kill_process(pids[i]);
+		EXPECT_LE(3, sessions[i]);
+	}
+	TH_LOG("unloaded %u times, refused %u times, %u sessions", unloaded, refused, sessions[0] + sessions[1] + sessions[2]);
+	EXPECT_LE(1, unloaded);
+	EXPECT_LE(1, refused);
+}
+
+KST_MAIN
