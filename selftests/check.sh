@@ -23,7 +23,12 @@ check)
 	shift
 	exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:160,1G:2 --timeout 2400 -- \
 		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
+kselftest)
+	shift
+	make -s -C "$top/selftests" all
+	exec "$top/selftests/lab/lab" run --memory 6G --hugepages 2M:16,1G:2 --timeout 600 -- \
+		make -s -C "$top/selftests" run_tests "$@" ;;
 *)
-	echo "usage: check.sh demo | check [PYTEST-OPTIONS]" >&2
+	echo "usage: check.sh demo | check [PYTEST-OPTIONS] | kselftest [TESTS='godwit:attach_test ...']" >&2
 	exit 2 ;;
 esac

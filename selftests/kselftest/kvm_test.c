@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* KVM's own tests, unmodified, with the module loaded and a session on another VM, which must not miss a write either. */
+#include <libgen.h>
+
+#include "kst.h"
+#include "rig.h"
+
+#define BYTES	(4UL << 20)
+
+FIXTURE(kvm) {
+	struct rig rig;
+};
+
+FIXTURE_VARIANT(kvm) {
+	const char *program;
+	const char *args[5];
+};
+
+/* Few iterations: each mode fills 1 GiB of guest memory first, which takes longest under emulation. */
+FIXTURE_VARIANT_ADD(kvm, dirty_log) { "dirty_log_test", { "-i", "4", "-M", "dirty-log" } };
+FIXTURE_VARIANT_ADD(kvm, clear_log) { "dirty_log_test", { "-i", "4", "-M", "clear-log" } };
+FIXTURE_VARIANT_ADD(kvm, dirty_ring) { "dirty_log_test", { "-i", "4", "-M", "dirty-ring" } };
+FIXTURE_VARIANT_ADD(kvm, set_memory_region) { "set_memory_region_test", { NULL } };
+
+FIXTURE_SETUP(kvm)
+{
+	ASSERT_EQ(0, rig_ram(&self->rig, RAM_TMPFS, BYTES));
+	rig_begin(&self->rig, 3, BYTES);
+}
+
+FIXTURE_TEARDOWN(kvm)
+{
+	rig_end(&self->rig);
+}
+
+/* They lie beside this collection. */
+static pid_t start(const char *program, const char * const *args)
+{
+	const char *argv[8] = { program };
+	char self[4096] = "", path[8192];
+	unsigned int i;
+	pid_t pid;
+
+	require(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "/proc/self/exe");
+	snprintf(path, sizeof(path), "%s/../kvm/%s", dirname(self), program);
+	for (i = 0; args[i]; i++)
+		argv[i + 1] = args[i];
+	pid = fork_child();
+	if (pid)
+		return pid;
+	dup2(STDERR_FILENO, STDOUT_FILENO);
+	execv(path, (char **)argv);
+	require(0, path);
+	return 0;
+}
+
+static void harvest_until_it_ends(struct rig *rig, pid_t pid, int *status)
+{
+	while (!waitpid(pid, status, WNOHANG)) {
+		sleep_ms(200);
+		rig_round(rig, GODWIT_HARVEST_CLEAR);
+	}
+}
+
+TEST_F_TIMEOUT(kvm, passes, 180)
+{
+	int status = -1;
+
+	vcpu_start(&self->rig.vm, 0, random_seed());
+	harvest_until_it_ends(&self->rig, start(variant->program, variant->args), &status);
+	vcpu_stop(&self->rig.vm, 0);
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));	/* 4 would be a skip */
+	rig_round(&self->rig, 0);
+	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+}
+
+KST_MAIN

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* For a bounded time: the VMM changes slots, forks, and is killed while a session harvests. */
+#include <sys/syscall.h>
+
+#include "kst.h"
+#include "rig.h"
+
+#define RACE_MS	4000
+#define BYTES	(2UL << 20)
+#define SLOT	8		/* the one that comes and goes */
+#define SPARE	(RAM_GPA + 4 * BYTES)
+
+FIXTURE(races) {
+	struct rig rig;
+};
+
+FIXTURE_VARIANT(races) {
+	unsigned int manual;
+};
+
+FIXTURE_VARIANT_ADD(races, manual3) { .manual = 3 };
+FIXTURE_VARIANT_ADD(races, manual0) { .manual = 0 };
+
+FIXTURE_SETUP(races)
+{
+	ASSERT_EQ(0, rig_ram(&self->rig, RAM_TMPFS, BYTES));
+	rig_begin(&self->rig, variant->manual, BYTES);
+}
+
+FIXTURE_TEARDOWN(races)
+{
+	rig_end(&self->rig);
+}
+
+struct changer {
+	struct rig *rig;
+	volatile bool stop;
+	pthread_t thread;
+	unsigned int rounds;
+	unsigned int errors;
+};
+
+static void change(struct changer *c, uint64_t gpa, uint64_t bytes)
+{
+	c->errors += !!vm_slot(&c->rig->vm, SLOT, 0, gpa, bytes, c->rig->ram.map);
+}
+
+/* Makes, moves and deletes a slot that shows the RAM a second time. A slot that came back would be in the way. */
+static void *change_slots(void *arg)
+{
+	struct changer *c = arg;
+
+	while (!c->stop) {
+		change(c, SPARE, BYTES);
+		sleep_ms(c->rounds % 4);
+		change(c, SPARE + BYTES, BYTES);
+		change(c, 0, 0);
+		change(c, SPARE, BYTES / 2);
+		sleep_ms(c->rounds++ % 3);
+		change(c, 0, 0);
+	}
+	return NULL;
+}
+
+/* -EAGAIN: slots change all the time; nothing is lost. */
+static unsigned int harvest_for(struct rig *rig, unsigned int ms)
+{
+	uint64_t end = now_ms() + ms;
+	unsigned int done = 0;
+
+	while (now_ms() < end) {
+		int r = session_harvest(&rig->s, GODWIT_HARVEST_CLEAR, NULL);
+
+		require(!r || r == -EAGAIN, "GODWIT_HARVEST");
+		shadow_take(&rig->shadow, &rig->s.ram[0]);
+		done += !r;
+	}
+	return done;
+}
+
+TEST_F(races, slots_change)
+{
+	struct changer c = { .rig = &self->rig };
+
+	vcpu_start(&self->rig.vm, 0, random_seed());
+	require(!pthread_create(&c.thread, NULL, change_slots, &c), "pthread_create");
+	EXPECT_LT(3, harvest_for(&self->rig, RACE_MS));
+	c.stop = true;
+	pthread_join(c.thread, NULL);
+	vcpu_stop(&self->rig.vm, 0);
+	TH_LOG("%u rounds of changes", c.rounds);
+	EXPECT_LT(3, c.rounds);
+	EXPECT_EQ(0, c.errors);
+	rig_round(&self->rig, 0);
+	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	/* It is gone, and its place is free. */
+	EXPECT_EQ(0, vm_slot(&self->rig.vm, SLOT + 1, 0, SPARE, 2 * BYTES, self->rig.vm.low));
+}
+
+struct forker {
+	struct rig *rig;
+	volatile bool stop;
+	pthread_t thread;
+	unsigned int forks;
+};
+
+/* Children that write through the mapping they inherited, and go. */
+static void *fork_often(void *arg)
+{
+	struct forker *f = arg;
+
+	while (!f->stop) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			*(volatile uint64_t *)(f->rig->ram.map + f->forks % 256 * PAGE + 2048) = f->forks + 1;
+			_exit(0);
+		}
+		wait_process(pid);
+		f->forks++;
+	}
+	return NULL;
+}
+
+TEST_F(races, the_vmm_forks)
+{
+	struct forker f = { .rig = &self->rig };
+
+	vcpu_start(&self->rig.vm, 0, random_seed());
+	require(!pthread_create(&f.thread, NULL, fork_often, &f), "pthread_create");
+	EXPECT_LT(3, harvest_for(&self->rig, RACE_MS));
+	f.stop = true;
+	pthread_join(f.thread, NULL);
+	vcpu_stop(&self->rig.vm, 0);
+	TH_LOG("%u forks", f.forks);
+	EXPECT_LT(3, f.forks);
+	rig_round(&self->rig, 0);
+	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+}
+
+/* A VMM with a vCPU that runs; its descriptors come over a pipe. */
+static void be_a_vmm(int pipe_fd, struct ram *ram)
+{
+	struct vm vm;
+
+	vm_create(&vm, 1, 3);
+	require(!vm_slot(&vm, 1, 0, RAM_GPA, ram->bytes, ram->map), "a slot");
+	vm_table_add(&vm, RAM_GPA, ram->bytes / PAGE);
+	vcpu_start(&vm, 0, 1);
+	require(write(pipe_fd, &vm.fd, sizeof(vm.fd)) == sizeof(vm.fd), "write");
+	pause();
+}
+
+static void *kill_later(void *arg)
+{
+	pid_t pid = *(pid_t *)arg;
+
+	sleep_ms(pid % 50);
+	kill(pid, SIGKILL);
+	return NULL;
+}
+
+/* One VMM that is killed in the middle of something. */
+static void killed_once(struct ram *ram)
+{
+	int pipes[2], vm_fd, pidfd, r;
+	pthread_t thread;
+	struct session s;
+	pid_t pid;
+
+	require(!pipe(pipes), "pipe");
+	pid = fork_child();
+	if (!pid)
+		be_a_vmm(pipes[1], ram);
+	require(read(pipes[0], &vm_fd, sizeof(vm_fd)) == sizeof(vm_fd), "read");
+	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	vm_fd = syscall(SYS_pidfd_getfd, pidfd, vm_fd, 0);
+	require(vm_fd >= 0, "pidfd_getfd");
+	require(!pthread_create(&thread, NULL, kill_later, &pid), "pthread_create");
+
+	session_open(&s);
+	r = session_attach(&s, vm_fd);
+	close(vm_fd);
+	if (!r)
+		r = session_add_ram(&s, ram->fd);
+	if (!r)
+		r = session_start(&s);
+	while (!r)
+		r = session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL);
+	errno = -r;
+	require(r == -EOWNERDEAD, "the answer when the VM has died");
+	session_close(&s);
+	pthread_join(thread, NULL);
+	wait_process(pid);
+	close(pidfd);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+TEST(the_vmm_is_killed)
+{
+	uint64_t end = now_ms() + 2 * RACE_MS;
+	unsigned int n = 0;
+	struct ram ram;
+
+	ASSERT_EQ(0, ram_create(&ram, RAM_TMPFS, BYTES));
+	for (; now_ms() < end; n++)
+		killed_once(&ram);
+	TH_LOG("%u VMMs", n);
+	EXPECT_LT(3, n);
+	ram_destroy(&ram);
+}
+
+KST_MAIN
