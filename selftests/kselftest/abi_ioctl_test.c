@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The ioctls' binary interface, and every call with every argument wrong once, in every state. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
@@ -8,15 +9,15 @@
 
 #define PAGES	256UL
 
-_Static_assert(sizeof(struct godwit_attach) == 24, "ABI");
-_Static_assert(sizeof(struct godwit_add_ram) == 40, "ABI");
-_Static_assert(sizeof(struct godwit_start) == 8, "ABI");
-_Static_assert(sizeof(struct godwit_harvest) == 64, "ABI");
-_Static_assert(sizeof(struct godwit_range) == 24, "ABI");
-_Static_assert(offsetof(struct godwit_add_ram, npages) == 16, "ABI");
-_Static_assert(offsetof(struct godwit_harvest, pages) == 16, "ABI");
-_Static_assert(offsetof(struct godwit_range, npages) == 16, "ABI");
-_Static_assert(GODWIT_ROW_CHANGE == 4 && GODWIT_ROWS == 5, "ABI");
+static_assert(sizeof(struct godwit_attach) == 24, "ABI");
+static_assert(sizeof(struct godwit_add_ram) == 40, "ABI");
+static_assert(sizeof(struct godwit_start) == 8, "ABI");
+static_assert(sizeof(struct godwit_harvest) == 64, "ABI");
+static_assert(sizeof(struct godwit_range) == 24, "ABI");
+static_assert(offsetof(struct godwit_add_ram, npages) == 16, "ABI");
+static_assert(offsetof(struct godwit_harvest, pages) == 16, "ABI");
+static_assert(offsetof(struct godwit_range, npages) == 16, "ABI");
+static_assert(GODWIT_ROW_CHANGE == 4 && GODWIT_ROWS == 5, "ABI");
 
 FIXTURE(ioctl) {
 	struct vm vm;
@@ -39,7 +40,7 @@ FIXTURE_TEARDOWN(ioctl)
 	vm_destroy(&self->vm);
 }
 
-static void started(FIXTURE_DATA(ioctl) *self)
+static void started(struct _test_data_ioctl *self)
 {
 	require(!session_attach(&self->s, self->vm.fd), "GODWIT_ATTACH");
 	require(!session_add_ram(&self->s, self->ram.fd), "GODWIT_ADD_RAM");
@@ -138,8 +139,8 @@ TEST_F(ioctl, ranges)
 		{ 0, 0, 0 }, { 0, PAGES, 0 }, { PAGES, 0, 0 }, { PAGES - 1, 1, 0 }, { 63, 2, 0 },
 		{ 0, PAGES + 1, -EINVAL }, { 1, PAGES, -EINVAL }, { PAGES, 1, -EINVAL }, { PAGES + 1, 0, -EINVAL },
 		{ 1, UINT64_MAX, -EINVAL }, { UINT64_MAX, 1, -EINVAL }, { UINT64_MAX, 2, -EINVAL },
-		{ UINT64_MAX, UINT64_MAX, -EINVAL }, { 1ULL << 63, 1ULL << 63, -EINVAL }, { 2, UINT64_MAX - 1, -EINVAL },
-		{ 1ULL << 52, 1, -EINVAL },
+		{ UINT64_MAX, UINT64_MAX, -EINVAL }, { 1ULL << 63, 1ULL << 63, -EINVAL },
+		{ 2, UINT64_MAX - 1, -EINVAL }, { 1ULL << 52, 1, -EINVAL },
 	};
 	unsigned int i;
 

@@ -24,8 +24,8 @@ static const struct {
 	const char *text;
 	int answer;
 } wrong[] = {
-	{ "\n", -EINVAL }, { " ", -EINVAL }, { "-1", -EINVAL }, { "abc", -EINVAL }, { "1.5", -EINVAL }, { "1 2", -EINVAL },
-	{ "0x10", -EINVAL }, { "5ms", -EINVAL }, { "60001", -ERANGE }, { "4294967296", -ERANGE },
+	{ "\n", -EINVAL }, { " ", -EINVAL }, { "-1", -EINVAL }, { "abc", -EINVAL }, { "1.5", -EINVAL },
+	{ "1 2", -EINVAL }, { "0x10", -EINVAL }, { "5ms", -EINVAL }, { "60001", -ERANGE }, { "4294967296", -ERANGE },
 	{ "99999999999999999999", -ERANGE },
 };
 

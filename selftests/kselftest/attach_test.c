@@ -26,7 +26,9 @@ FIXTURE_TEARDOWN(attach)
 
 TEST_F(attach, answers)
 {
-	struct godwit_attach a = { .vm_fd = self->vm.fd, .abi = 77, .manual_protect = 77, .memslots = 77, .logged = 77 };
+	struct godwit_attach a = {
+		.vm_fd = self->vm.fd, .abi = 77, .manual_protect = 77, .memslots = 77, .logged = 77
+	};
 
 	ASSERT_EQ(0, vm_slot(&self->vm, 5, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, PAGE, self->vm.low));
 	ASSERT_EQ(0, ioctl(self->s.fd, GODWIT_ATTACH, &a));

@@ -27,23 +27,22 @@ FIXTURE_VARIANT(exact) {
 	unsigned int vcpus;
 };
 
-#define VARIANT(name, l, m, v)		FIXTURE_VARIANT_ADD(exact, name) { .layout = l, .manual = m, .vcpus = v }
-VARIANT(one_manual3_vcpus1, LAYOUT_ONE, 3, 1);
-VARIANT(one_manual1_vcpus2, LAYOUT_ONE, 1, 2);
-VARIANT(one_manual0_vcpus3, LAYOUT_ONE, 0, 3);
-VARIANT(unaligned_manual3_vcpus4, LAYOUT_UNALIGNED, 3, 4);
-VARIANT(unaligned_manual1_vcpus1, LAYOUT_UNALIGNED, 1, 1);
-VARIANT(unaligned_manual0_vcpus2, LAYOUT_UNALIGNED, 0, 2);
-VARIANT(shuffled_manual3_vcpus3, LAYOUT_SHUFFLED, 3, 3);
-VARIANT(shuffled_manual0_vcpus4, LAYOUT_SHUFFLED, 0, 4);
-VARIANT(two_rams_manual3_vcpus2, LAYOUT_TWO_RAMS, 3, 2);
-VARIANT(two_rams_manual1_vcpus3, LAYOUT_TWO_RAMS, 1, 3);
-VARIANT(alias_manual3_vcpus4, LAYOUT_ALIAS, 3, 4);
-VARIANT(alias_manual1_vcpus1, LAYOUT_ALIAS, 1, 1);
-VARIANT(alias_manual0_vcpus2, LAYOUT_ALIAS, 0, 2);
-VARIANT(random_manual3_vcpus3, LAYOUTS, 3, 3);
-VARIANT(random_manual1_vcpus4, LAYOUTS, 1, 4);
-VARIANT(random_manual0_vcpus1, LAYOUTS, 0, 1);
+FIXTURE_VARIANT_ADD(exact, one_manual3_vcpus1) { .layout = LAYOUT_ONE, .manual = 3, .vcpus = 1 };
+FIXTURE_VARIANT_ADD(exact, one_manual1_vcpus2) { .layout = LAYOUT_ONE, .manual = 1, .vcpus = 2 };
+FIXTURE_VARIANT_ADD(exact, one_manual0_vcpus3) { .layout = LAYOUT_ONE, .manual = 0, .vcpus = 3 };
+FIXTURE_VARIANT_ADD(exact, unaligned_manual3_vcpus4) { .layout = LAYOUT_UNALIGNED, .manual = 3, .vcpus = 4 };
+FIXTURE_VARIANT_ADD(exact, unaligned_manual1_vcpus1) { .layout = LAYOUT_UNALIGNED, .manual = 1, .vcpus = 1 };
+FIXTURE_VARIANT_ADD(exact, unaligned_manual0_vcpus2) { .layout = LAYOUT_UNALIGNED, .manual = 0, .vcpus = 2 };
+FIXTURE_VARIANT_ADD(exact, shuffled_manual3_vcpus3) { .layout = LAYOUT_SHUFFLED, .manual = 3, .vcpus = 3 };
+FIXTURE_VARIANT_ADD(exact, shuffled_manual0_vcpus4) { .layout = LAYOUT_SHUFFLED, .manual = 0, .vcpus = 4 };
+FIXTURE_VARIANT_ADD(exact, two_rams_manual3_vcpus2) { .layout = LAYOUT_TWO_RAMS, .manual = 3, .vcpus = 2 };
+FIXTURE_VARIANT_ADD(exact, two_rams_manual1_vcpus3) { .layout = LAYOUT_TWO_RAMS, .manual = 1, .vcpus = 3 };
+FIXTURE_VARIANT_ADD(exact, alias_manual3_vcpus4) { .layout = LAYOUT_ALIAS, .manual = 3, .vcpus = 4 };
+FIXTURE_VARIANT_ADD(exact, alias_manual1_vcpus1) { .layout = LAYOUT_ALIAS, .manual = 1, .vcpus = 1 };
+FIXTURE_VARIANT_ADD(exact, alias_manual0_vcpus2) { .layout = LAYOUT_ALIAS, .manual = 0, .vcpus = 2 };
+FIXTURE_VARIANT_ADD(exact, random_manual3_vcpus3) { .layout = LAYOUTS, .manual = 3, .vcpus = 3 };
+FIXTURE_VARIANT_ADD(exact, random_manual1_vcpus4) { .layout = LAYOUTS, .manual = 1, .vcpus = 4 };
+FIXTURE_VARIANT_ADD(exact, random_manual0_vcpus1) { .layout = LAYOUTS, .manual = 0, .vcpus = 1 };
 
 FIXTURE_SETUP(exact)
 {
@@ -81,12 +80,12 @@ FIXTURE_TEARDOWN(exact)
 	vm_destroy(&self->vm);
 }
 
-static uint32_t pick(FIXTURE_DATA(exact) *self, uint32_t below)
+static uint32_t pick(struct _test_data_exact *self, uint32_t below)
 {
 	return guest_pick(&self->seed, below);
 }
 
-static void write_round(FIXTURE_DATA(exact) *self, uint32_t round)
+static void write_round(struct _test_data_exact *self, uint32_t round)
 {
 	unsigned int n;
 
@@ -98,7 +97,7 @@ static void write_round(FIXTURE_DATA(exact) *self, uint32_t round)
 	}
 }
 
-static void clear_some(FIXTURE_DATA(exact) *self)
+static void clear_some(struct _test_data_exact *self)
 {
 	unsigned int ram = pick(self, self->layout.nr_rams);
 	uint64_t first = pick(self, self->layout.ram_pages);
@@ -109,7 +108,7 @@ static void clear_some(FIXTURE_DATA(exact) *self)
 }
 
 /* One in how_many of the bits stays. */
-static void take(FIXTURE_DATA(exact) *self, uint32_t how_many)
+static void take(struct _test_data_exact *self, uint32_t how_many)
 {
 	unsigned int ram;
 	uint64_t page;

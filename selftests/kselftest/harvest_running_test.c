@@ -6,8 +6,8 @@
 #include "kst.h"
 #include "layout.h"
 
-#define HARVESTS	8
-#define STOPS		3
+#define HARVESTS	6
+#define STOPS		2
 
 FIXTURE(running) {
 	struct layout layout;
@@ -25,13 +25,12 @@ FIXTURE_VARIANT(running) {
 	unsigned int vcpus;
 };
 
-#define VARIANT(name, l, m, v)		FIXTURE_VARIANT_ADD(running, name) { .layout = l, .manual = m, .vcpus = v }
-VARIANT(one_manual3_vcpus1, LAYOUT_ONE, 3, 1);
-VARIANT(unaligned_manual3_vcpus2, LAYOUT_UNALIGNED, 3, 2);
-VARIANT(shuffled_manual1_vcpus3, LAYOUT_SHUFFLED, 1, 3);
-VARIANT(two_rams_manual0_vcpus4, LAYOUT_TWO_RAMS, 0, 4);
-VARIANT(alias_manual3_vcpus2, LAYOUT_ALIAS, 3, 2);
-VARIANT(random_manual3_vcpus4, LAYOUTS, 3, 4);
+FIXTURE_VARIANT_ADD(running, one_manual3_vcpus1) { .layout = LAYOUT_ONE, .manual = 3, .vcpus = 1 };
+FIXTURE_VARIANT_ADD(running, unaligned_manual3_vcpus2) { .layout = LAYOUT_UNALIGNED, .manual = 3, .vcpus = 2 };
+FIXTURE_VARIANT_ADD(running, shuffled_manual1_vcpus3) { .layout = LAYOUT_SHUFFLED, .manual = 1, .vcpus = 3 };
+FIXTURE_VARIANT_ADD(running, two_rams_manual0_vcpus4) { .layout = LAYOUT_TWO_RAMS, .manual = 0, .vcpus = 4 };
+FIXTURE_VARIANT_ADD(running, alias_manual3_vcpus2) { .layout = LAYOUT_ALIAS, .manual = 3, .vcpus = 2 };
+FIXTURE_VARIANT_ADD(running, random_manual3_vcpus4) { .layout = LAYOUTS, .manual = 3, .vcpus = 4 };
 
 FIXTURE_SETUP(running)
 {
@@ -69,7 +68,7 @@ FIXTURE_TEARDOWN(running)
 	vm_destroy(&self->vm);
 }
 
-static void start_vcpus(FIXTURE_DATA(running) *self)
+static void start_vcpus(struct _test_data_running *self)
 {
 	unsigned int n;
 
@@ -77,7 +76,7 @@ static void start_vcpus(FIXTURE_DATA(running) *self)
 		vcpu_start(&self->vm, n, guest_pick(&self->seed, UINT32_MAX));
 }
 
-static void stop_vcpus(FIXTURE_DATA(running) *self)
+static void stop_vcpus(struct _test_data_running *self)
 {
 	unsigned int n;
 
@@ -85,7 +84,7 @@ static void stop_vcpus(FIXTURE_DATA(running) *self)
 		vcpu_stop(&self->vm, n);
 }
 
-static void first_pass(FIXTURE_DATA(running) *self)
+static void first_pass(struct _test_data_running *self)
 {
 	uint64_t at, npages;
 	unsigned int i;
@@ -101,7 +100,7 @@ static void first_pass(FIXTURE_DATA(running) *self)
 	}
 }
 
-static void harvest(FIXTURE_DATA(running) *self, unsigned int flags)
+static void harvest(struct _test_data_running *self, unsigned int flags)
 {
 	unsigned int i;
 
@@ -110,7 +109,7 @@ static void harvest(FIXTURE_DATA(running) *self, unsigned int flags)
 		shadow_take(&self->shadow[i], &self->s.ram[i]);
 }
 
-static uint64_t differs(FIXTURE_DATA(running) *self)
+static uint64_t differs(struct _test_data_running *self)
 {
 	uint64_t n = 0;
 	unsigned int i;
@@ -120,7 +119,7 @@ static uint64_t differs(FIXTURE_DATA(running) *self)
 	return n;
 }
 
-static void rounds(FIXTURE_DATA(running) *self)
+static void rounds(struct _test_data_running *self)
 {
 	unsigned int i;
 

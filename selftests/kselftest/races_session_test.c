@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* For a bounded time: entries that go away under a harvest, a session that is closed under a call, sessions that fight. */
+/* For a bounded time: entries go away under a harvest, a session is closed under a call, sessions fight. */
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
 #include "kst.h"
 #include "rig.h"
 
-#define RACE_MS	4000
+#define RACE_MS	2500
 #define BYTES	(1UL << 20)
 
 FIXTURE(gone) {

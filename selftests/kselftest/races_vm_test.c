@@ -5,7 +5,7 @@
 #include "kst.h"
 #include "rig.h"
 
-#define RACE_MS	4000
+#define RACE_MS	3000
 #define BYTES	(2UL << 20)
 #define SLOT	8		/* the one that comes and goes */
 #define SPARE	(RAM_GPA + 4 * BYTES)
@@ -38,11 +38,18 @@ struct changer {
 	pthread_t thread;
 	unsigned int rounds;
 	unsigned int errors;
+	const char *first;	/* the call that failed, and why */
+	int error;
 };
 
-static void change(struct changer *c, uint64_t gpa, uint64_t bytes)
+static void change(struct changer *c, const char *what, uint64_t gpa, uint64_t bytes)
 {
-	c->errors += !!vm_slot(&c->rig->vm, SLOT, 0, gpa, bytes, c->rig->ram.map);
+	int r = vm_slot(&c->rig->vm, SLOT, 0, gpa, bytes, c->rig->ram.map);
+
+	if (r && !c->errors++) {
+		c->first = what;
+		c->error = r;
+	}
 }
 
 /* Makes, moves and deletes a slot that shows the RAM a second time. A slot that came back would be in the way. */
@@ -51,13 +58,13 @@ static void *change_slots(void *arg)
 	struct changer *c = arg;
 
 	while (!c->stop) {
-		change(c, SPARE, BYTES);
+		change(c, "make", SPARE, BYTES);
 		sleep_ms(c->rounds % 4);
-		change(c, SPARE + BYTES, BYTES);
-		change(c, 0, 0);
-		change(c, SPARE, BYTES / 2);
+		change(c, "move", SPARE + BYTES, BYTES);
+		change(c, "delete", 0, 0);
+		change(c, "make smaller", SPARE, BYTES / 2);
 		sleep_ms(c->rounds++ % 3);
-		change(c, 0, 0);
+		change(c, "delete", 0, 0);
 	}
 	return NULL;
 }
@@ -90,7 +97,10 @@ TEST_F(races, slots_change)
 	vcpu_stop(&self->rig.vm, 0);
 	TH_LOG("%u rounds of changes", c.rounds);
 	EXPECT_LT(3, c.rounds);
-	EXPECT_EQ(0, c.errors);
+	/* The VMM's own calls work as without us: QEMU aborts when one of them fails. */
+	EXPECT_EQ(0, c.errors) {
+		TH_LOG("to %s the slot: %s", c.first, strerror(-c.error));
+	}
 	rig_round(&self->rig, 0);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 	/* It is gone, and its place is free. */
@@ -98,13 +108,12 @@ TEST_F(races, slots_change)
 }
 
 struct forker {
-	struct rig *rig;
 	volatile bool stop;
 	pthread_t thread;
 	unsigned int forks;
 };
 
-/* Children that write through the mapping they inherited, and go. */
+/* Children inherit the mapping, write nothing (what is gone between two harvests is not seen), and go. */
 static void *fork_often(void *arg)
 {
 	struct forker *f = arg;
@@ -112,10 +121,8 @@ static void *fork_often(void *arg)
 	while (!f->stop) {
 		pid_t pid = fork();
 
-		if (!pid) {
-			*(volatile uint64_t *)(f->rig->ram.map + f->forks % 256 * PAGE + 2048) = f->forks + 1;
+		if (!pid)
 			_exit(0);
-		}
 		wait_process(pid);
 		f->forks++;
 	}
@@ -124,7 +131,7 @@ static void *fork_often(void *arg)
 
 TEST_F(races, the_vmm_forks)
 {
-	struct forker f = { .rig = &self->rig };
+	struct forker f = { 0 };
 
 	vcpu_start(&self->rig.vm, 0, random_seed());
 	require(!pthread_create(&f.thread, NULL, fork_often, &f), "pthread_create");

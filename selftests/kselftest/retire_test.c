@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The end of a session: every memslot gets the flags back that it had, in the time that sysfs says, whatever happens. */
+/* The end of a session: every memslot gets the flags back that it had, in the time that sysfs says. */
 #include <sys/syscall.h>
 
 #include "kst.h"

@@ -3,15 +3,17 @@
  * Ledger row "mapping": another process stores to the RAM file without a pause, from another CPU, while dirty bits are
  * taken from under it.
  *
- * This is also what tests the flush of the TLBs. The writer makes no system call and touches few pages, so its CPU keeps
- * their translations. A harvest that cleans the entries and does not flush leaves that CPU with translations that say
- * "dirty": it goes on writing and never sets the bit again, the next harvest finds nothing, and the copy differs.
+ * This is also what tests the flush of the TLBs. The writer makes no system call and touches few pages, so its CPU
+ * keeps their translations. A harvest that cleans the entries and does not flush leaves that CPU with translations
+ * that say "dirty": it goes on writing and never sets the bit again, the next harvest finds nothing, and the copy
+ * differs.
  */
 #include "kst.h"
 #include "rig.h"
 
 #define MIB	(1UL << 20)
-#define HOT	5	/* pages, in one huge page */
+#define HOT	5	/* pages, in one huge page, 7 apart */
+#define WINDOW	(64 * PAGE)
 #define ROUNDS	6
 #define STOPS	5
 
@@ -58,7 +60,7 @@ FIXTURE_SETUP(mapping)
 		TH_LOG("no huge pages: the lab wants --hugepages 2M:4,1G:1");
 	}
 	rig_writer(&self->rig, write_odd);
-	rig_begin(&self->rig, 3, 4 * MIB);
+	rig_begin(&self->rig, 3, WINDOW);
 }
 
 FIXTURE_TEARDOWN(mapping)

@@ -38,7 +38,7 @@ static void way_remap(struct rig *rig)
 		"mmap over a mapping");
 }
 
-/* The entries move and keep their bits, to where nobody knew of a mapping: the rows "mapping" and "change" see it too. */
+/* The entries move with their bits to where nobody knew of a mapping: the rows "mapping" and "change" see it too. */
 static void way_mremap(struct rig *rig)
 {
 	rig->ram.map = mremap(rig->ram.map, BYTES, 2 * BYTES, MREMAP_MAYMOVE);

@@ -12,25 +12,30 @@
 #include "host.h"
 
 #define QUIET		" >/dev/null 2>&1"
+#define RETRY(command)	"for i in 1 2 3 4 5 6 7 8 9; do " command " && break; sleep 0.2; done"
+
 #define BRD		"modprobe brd rd_nr=1 rd_size=8192" QUIET
+#define BRD_DROP	"modprobe -r brd" QUIET
+
 /* Without udev the node of a mapped device may not be there; devtmpfs has one by number. */
-#define DM(table)	BRD " && modprobe dm-mod" QUIET " && dmsetup --noudevsync --noudevrules create kst --table '"	\
-			table "'" QUIET " && echo /dev/dm-$(dmsetup info -c --noheadings -o minor kst)"
-#define DM_DROP		"dmsetup --noudevsync remove --retry kst" QUIET "; modprobe -r brd" QUIET
+#define DM_CREATE	"dmsetup --noudevsync --noudevrules create kst --table "
+#define DM_NODE		"echo /dev/dm-$(dmsetup info -c --noheadings -o minor kst)"
+#define DM(table)	BRD " && modprobe dm-mod" QUIET " && " DM_CREATE "'" table "'" QUIET " && " DM_NODE
+#define DM_DROP		"dmsetup --noudevsync remove --retry kst" QUIET "; " BRD_DROP
 #define KEY		"5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5aa5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5"
 
+#define NULL_BLK	"modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512" QUIET
+/* The disk of the driver's only host; it appears a little later. */
+#define SCSI_DIR	"/sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/sd*"
+#define SCSI_NODE	RETRY("ls -d " SCSI_DIR " 2>/dev/null | sed 's,.*/,/dev/,' | grep .")
+#define SCSI		"modprobe sd_mod" QUIET "; modprobe scsi_debug dev_size_mb=8 delay=0" QUIET " && " SCSI_NODE
+
 const struct blockdev blockdevs[] = {
-	[DEV_NULL_BLK] = { "null_blk", "modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512" QUIET
-			   " && echo /dev/nullb0", "modprobe -r null_blk" QUIET },
-	[DEV_SCSI_DEBUG] = { "scsi_debug", "modprobe sd_mod" QUIET "; modprobe scsi_debug dev_size_mb=8 delay=0" QUIET
-			     " && for i in 1 2 3 4 5 6 7 8 9; do"
-			     " ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/sd* 2>/dev/null |"
-			     " sed 's,.*/,/dev/,' | grep . && break; sleep 0.2; done",
-			     "for i in 1 2 3 4 5 6 7 8 9; do modprobe -r scsi_debug" QUIET " && break; sleep 0.2; done" },
-	[DEV_BRD] = { "brd", BRD " && echo /dev/ram0", "modprobe -r brd" QUIET },
+	[DEV_NULL_BLK] = { "null_blk", NULL_BLK " && echo /dev/nullb0", "modprobe -r null_blk" QUIET },
+	[DEV_SCSI_DEBUG] = { "scsi_debug", SCSI, RETRY("modprobe -r scsi_debug" QUIET) },
+	[DEV_BRD] = { "brd", BRD " && echo /dev/ram0", BRD_DROP },
 	[DEV_DM_LINEAR] = { "dm-linear", DM("0 16384 linear /dev/ram0 0"), DM_DROP },
-	[DEV_DM_CRYPT] = { "dm-crypt", "modprobe dm-crypt" QUIET "; "
-			   DM("0 16384 crypt aes-xts-plain64 " KEY " 0 /dev/ram0 0"), DM_DROP },
+	[DEV_DM_CRYPT] = { "dm-crypt", DM("0 16384 crypt aes-xts-plain64 " KEY " 0 /dev/ram0 0"), DM_DROP },
 };
 
 static void fill(int fd)

@@ -7,12 +7,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define ARRAY_LEN(a)	(sizeof(a) / sizeof((a)[0]))
 #define SYSFS		"/sys/class/misc/godwit/"
 #define ROWS_OFF	"/sys/module/godwit/parameters/unsafe_rows_off"
 
 /* Ends the process, with errno's text. For what is not under test but has to work. */
 #define require(ok, what)	((ok) ? (void)0 : require_failed(what, __FILE__, __LINE__))
-void require_failed(const char *what, const char *file, int line) __attribute__((noreturn));
+_Noreturn void require_failed(const char *what, const char *file, int line);
 
 /* 0 or -errno. load: GODWIT_MODULE names the file, else modprobe finds it. unload: never waits for users. */
 bool module_loaded(void);

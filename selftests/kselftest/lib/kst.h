@@ -14,7 +14,7 @@
 #define KST_MAIN							\
 int main(int argc, char **argv)						\
 {									\
-	return host_main(argc, argv, test_harness_run);			\
+	exit(host_main(argc, argv, test_harness_run));			\
 }
 
 #endif /* KST_H */

@@ -30,7 +30,7 @@ static bool is_bad(const char *record)
 {
 	unsigned int i;
 
-	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (i = 0; i < ARRAY_LEN(bad); i++)
 		if (strstr(record, bad[i]))
 			return true;
 	return false;
@@ -39,7 +39,7 @@ static bool is_bad(const char *record)
 /* Prints the log from its first bad line on. */
 static bool klog_clean(int fd)
 {
-	char record[8192];
+	char record[8192], *text;
 	bool clean = true;
 	ssize_t n;
 
@@ -54,8 +54,9 @@ static bool klog_clean(int fd)
 			return clean;
 		record[n] = '\0';
 		clean = clean && !is_bad(record);
+		text = strchrnul(record, ';');
 		if (!clean)
-			printf("# kernel log: %.*s\n", (int)strcspn(strchrnul(record, ';'), "\n"), strchrnul(record, ';'));
+			printf("# kernel log: %.*s\n", (int)strcspn(text, "\n"), text);
 	}
 }
 

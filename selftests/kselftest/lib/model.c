@@ -80,13 +80,16 @@ void model_clear(struct model *m, unsigned int ram, uint64_t first, uint64_t npa
 	uint64_t i;
 
 	for (i = 0; i < m->nr; i++)
-		if (m->entries[i].ram == ram && m->entries[i].page - first < npages)
-			m->logged[i] = m->maybe[i] = false;
+		if (m->entries[i].ram == ram && m->entries[i].page - first < npages) {
+			m->logged[i] = false;
+			m->maybe[i] = false;
+		}
 }
 
 void model_take(struct model *m, unsigned int ram, uint64_t page)
 {
-	m->bit[ram][page] = m->maybe_bit[ram][page] = false;
+	m->bit[ram][page] = false;
+	m->maybe_bit[ram][page] = false;
 }
 
 static void complain(uint64_t *count, const char *what, unsigned int ram, uint64_t page)
@@ -100,7 +103,8 @@ void model_compare(struct model *m, const struct session *s, uint64_t *missed, u
 	unsigned int ram;
 	uint64_t page;
 
-	*missed = *invented = 0;
+	*missed = 0;
+	*invented = 0;
 	for (ram = 0; ram < s->nr_rams; ram++) {
 		for (page = 0; page < s->ram[ram].bytes * 8; page++) {
 			bool in = page < s->ram[ram].npages && page < MODEL_PAGES;

@@ -28,7 +28,7 @@ int session_add_ram(struct session *s, int fd)
 	struct godwit_add_ram a = { .fd = fd };
 	struct bitmap *b = &s->ram[s->nr_rams];
 
-	require(s->nr_rams < sizeof(s->ram) / sizeof(s->ram[0]), "room for a RAM file");
+	require(s->nr_rams < ARRAY_LEN(s->ram), "room for a RAM file");
 	if (ioctl(s->fd, GODWIT_ADD_RAM, &a))
 		return -errno;
 	b->npages = a.npages;

@@ -16,8 +16,6 @@
 #define TABLE_MAX	((LOW_BYTES - TABLE_GPA) / sizeof(uint32_t))
 #define TSS_GPA		0xfffbd000UL
 
-extern const uint8_t guest_code[], guest_code_end[];
-
 static void set_registers(struct vm *vm, unsigned int n)
 {
 	struct kvm_segment flat = { .limit = 0xffffffff, .present = 1, .s = 1, .g = 1, .db = 1 };

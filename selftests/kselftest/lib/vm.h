@@ -23,6 +23,9 @@ struct guest_ctl {
 	uint32_t table;		/* guest physical address: the guest physical addresses of the pages */
 };
 
+/* guest.S */
+extern const uint8_t guest_code[], guest_code_end[];
+
 struct vcpu {
 	int fd;
 	struct kvm_run *run;
