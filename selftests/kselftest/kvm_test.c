@@ -67,7 +67,7 @@ static void harvest_until_it_ends(struct rig *rig, pid_t pid, int *status)
 	}
 }
 
-TEST_F_TIMEOUT(kvm, passes, 180)
+TEST_F_TIMEOUT(kvm, passes, 240)
 {
 	int status = -1;
 
