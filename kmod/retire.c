@@ -58,10 +58,9 @@ static unsigned int pause_and_look(struct godwit_session *s, unsigned int ms)
 }
 
 /* What is left of *busy_ms is how long this retirement may still wait for calm. */
-static void pause_before_slot(struct godwit_session *s, unsigned int *busy_ms)
+static void pause_before_slot(struct godwit_session *s, unsigned int ms, unsigned int *busy_ms)
 {
 	unsigned int limit = READ_ONCE(godwit_tunables.retire_busy_percent);
-	unsigned int ms = READ_ONCE(godwit_tunables.retire_pause_ms);
 
 	if (limit >= 100) {
 		godwit_session_pause(s, ms);
@@ -113,7 +112,7 @@ void godwit_retire_work(struct work_struct *work)
 	s->state = GODWIT_STATE_RETIRING;
 	godwit_block_untrack(s);
 	for (i = 0; i < s->view.nr_slots && !READ_ONCE(s->vm_gone); i++) {
-		pause_before_slot(s, &busy_ms);
+		pause_before_slot(s, i ? READ_ONCE(godwit_tunables.retire_pause_ms) : 0, &busy_ms);
 		retire_slot(s, &s->view.slots[i]);
 	}
 	if (s->mm) {

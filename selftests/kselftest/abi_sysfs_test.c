@@ -15,6 +15,8 @@ static const struct tunable {
 } tunables[] = {
 	{ "retire_delay_ms", 0644, 60000 },
 	{ "retire_pause_ms", 0644, 60000 },
+	{ "retire_busy_percent", 0644, 100 },
+	{ "retire_busy_wait_ms", 0644, 60000 },
 };
 
 /* What every device has. */
@@ -131,6 +133,8 @@ TEST(defaults)
 	EXPECT_EQ(0, module_load());
 	EXPECT_EQ(100, file_number(SYSFS "retire_delay_ms"));
 	EXPECT_EQ(10, file_number(SYSFS "retire_pause_ms"));
+	EXPECT_EQ(90, file_number(SYSFS "retire_busy_percent"));
+	EXPECT_EQ(1000, file_number(SYSFS "retire_busy_wait_ms"));
 	EXPECT_EQ(0, file_number(ROWS_OFF));
 }
 

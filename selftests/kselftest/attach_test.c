@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What ATTACH refuses, and that a refusal leaves the session usable. */
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -101,16 +100,6 @@ TEST_F(attach, unknown_flags)
 		EXPECT_EQ(EINVAL, errno);
 	}
 	EXPECT_EQ(0, session_attach(&self->s, self->vm.fd));
-}
-
-static void drop_sys_admin(void)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2];
-
-	require(!syscall(SYS_capget, &head, data), "capget");
-	data[0].effective &= ~(1U << CAP_SYS_ADMIN);
-	require(!syscall(SYS_capset, &head, data), "capset");
 }
 
 TEST_F(attach, without_cap_sys_admin)

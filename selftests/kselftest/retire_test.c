@@ -8,6 +8,8 @@
 #define BYTES	(64 * PAGE)
 #define DELAY	SYSFS "retire_delay_ms"
 #define PAUSE	SYSFS "retire_pause_ms"
+#define PERCENT	SYSFS "retire_busy_percent"
+#define WAIT	SYSFS "retire_busy_wait_ms"
 #define SOON	2000U	/* ms: what needs no waiting is done by then, even under emulation */
 
 FIXTURE(retire) {
@@ -42,6 +44,8 @@ FIXTURE_TEARDOWN(retire)
 	if (module_loaded()) {
 		require(!file_write(DELAY, self->delay), DELAY);
 		require(!file_write(PAUSE, self->pause), PAUSE);
+		require(!file_write(PERCENT, "90"), PERCENT);
+		require(!file_write(WAIT, "1000"), WAIT);
 	}
 	ram_destroy(&self->ram);
 	vm_destroy(&self->vm);
@@ -139,6 +143,49 @@ TEST_F(retire, pause_between_slots)
 	took = wait_retired(&self->vm, SOON + SLOTS * 100);
 	EXPECT_LE((SLOTS - 1) * 100 - 20, took);	/* minus a jiffy for each */
 	EXPECT_GT(SOON + SLOTS * 100, took);
+}
+
+static void tune_busy(const char *percent, const char *wait_ms)
+{
+	require(!file_write(PERCENT, percent), PERCENT);
+	require(!file_write(WAIT, wait_ms), WAIT);
+}
+
+/* While the vCPU runs, and its CPU is never idle, nothing happens; when it has stopped, all of it. */
+TEST_F(retire, waits_for_calm)
+{
+	tune("0", "0");
+	tune_busy("50", "60000");
+	vm_table_add(&self->vm, RAM_GPA, SLOTS * BYTES / PAGE);
+	vcpu_start(&self->vm, 0, 1);
+	session_close(&self->s);
+	sleep_ms(1500);
+	EXPECT_EQ(SLOTS, logged(&self->vm));
+	vcpu_stop(&self->vm, 0);
+	EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON));
+	EXPECT_EQ(1, logged(&self->vm));
+}
+
+/* A guest that is never calm gets its logs off all the same: after the limit, or at once. */
+TEST_F(retire, calm_is_not_waited_for_without_end)
+{
+	uint64_t took;
+
+	tune("0", "0");
+	tune_busy("50", "1000");
+	vm_table_add(&self->vm, RAM_GPA, SLOTS * BYTES / PAGE);
+	vcpu_start(&self->vm, 0, 1);
+	session_close(&self->s);
+	took = wait_retired(&self->vm, 10 * SOON);
+	EXPECT_LT(500, took);
+	EXPECT_GT(10 * SOON, took);
+
+	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
+	tune_busy("100", "60000");
+	session_close(&self->s);
+	EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON));
+	vcpu_stop(&self->vm, 0);
+	EXPECT_EQ(1, logged(&self->vm));
 }
 
 /* The next session hurries the one that retires, and begins with the flags that were the VMM's. */

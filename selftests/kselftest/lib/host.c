@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -76,6 +78,34 @@ long file_number(const char *path)
 	return strtol(text, NULL, 10);
 }
 
+unsigned int sessions_count(long *newest)
+{
+	DIR *all = opendir(SYSFS "sessions");
+	unsigned int n = 0;
+	struct dirent *e;
+	long id, last = 0;
+
+	require(all, SYSFS "sessions");
+	while ((e = readdir(all))) {
+		id = strtol(e->d_name, NULL, 10);
+		n += id > 0;
+		last = id > last ? id : last;
+	}
+	closedir(all);
+	if (newest)
+		*newest = last;
+	return n;
+}
+
+void sessions_wait_none(void)
+{
+	uint64_t end = now_ms() + 10000;
+
+	while (sessions_count(NULL) && now_ms() < end)
+		sleep_ms(2);
+	require(!sessions_count(NULL), "a session stays");
+}
+
 void rows_on(unsigned int mask)
 {
 	char text[16];
@@ -123,6 +153,16 @@ pid_t fork_child(void)
 	if (!pid)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	return pid;
+}
+
+void drop_sys_admin(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	require(!syscall(SYS_capget, &head, data), "capget");
+	data[0].effective &= ~(1U << CAP_SYS_ADMIN);
+	require(!syscall(SYS_capset, &head, data), "capset");
 }
 
 void pin_to_cpu(unsigned int cpu)

@@ -25,6 +25,10 @@ int module_unload_within(unsigned int ms);
 /* 0 or -errno. */
 int file_write(const char *path, const char *text);
 long file_number(const char *path);
+/* How many sessions there are; *newest: the number of the last one, may be NULL. */
+unsigned int sessions_count(long *newest);
+/* Until those that retire are gone. */
+void sessions_wait_none(void);
 /* Only these rows of the ledger work (bits 1 << enum godwit_row). */
 #define ALL_ROWS	0x1fU
 void rows_on(unsigned int mask);
@@ -36,6 +40,8 @@ int wait_process(pid_t pid);
 void kill_process(pid_t pid);
 /* A child that dies with its parent. */
 pid_t fork_child(void);
+/* For the rest of this process. */
+void drop_sys_admin(void);
 void pin_to_cpu(unsigned int cpu);
 /* KST_SEED, else a new one; printed. */
 uint32_t random_seed(void);
