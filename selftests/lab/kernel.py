@@ -33,21 +33,21 @@ def natural(version):
     return [int(p) if p.isdigit() else p for p in re.split(r'(\d+)', version)]
 
 
-def newest():
-    """The newest kernel of /boot whose headers are here, so that a module was built for it."""
-    found = [v[len('/lib/modules/'):-len('/build')] for v in glob.glob('/lib/modules/*/build')]
-    found = [v for v in found if os.path.exists(f'/boot/vmlinuz-{v}')]
+def newest(root='/'):
+    """The newest kernel of root's /boot whose headers are there, so that a module was built for it."""
+    found = [path.split('/')[-2] for path in glob.glob(os.path.join(root, 'lib/modules/*/build'))]
+    found = [v for v in found if os.path.exists(os.path.join(root, f'boot/vmlinuz-{v}'))]
     if not found:
-        raise LabError('no kernel with headers in /boot: apt-get install '
+        raise LabError(f'no kernel with headers in {os.path.join(root, "boot")}: apt-get install '
                        'linux-image-amd64 linux-headers-amd64, or use --kernel')
-    return f'/boot/vmlinuz-{max(found, key=natural)}'
+    return os.path.join(root, f'boot/vmlinuz-{max(found, key=natural)}')
 
 
-def find_modules(image, version):
-    """The directory of its modules: the system's, or one beside an unpacked package's boot/."""
+def find_modules(root, image, version):
+    """The directory of its modules: the root's, or one beside an unpacked package's boot/."""
     top = os.path.dirname(os.path.dirname(os.path.realpath(image)))
-    for root in ('/', top, os.path.join(top, 'usr')):
-        path = os.path.join(root, 'lib/modules', version)
+    for base in (root, top, os.path.join(top, 'usr')):
+        path = os.path.join(base, 'lib/modules', version)
         if os.path.isdir(os.path.join(path, 'kernel')):
             return path
     raise LabError(f'no modules of {version} in /lib/modules or near {image}: use --modules')
@@ -61,7 +61,9 @@ def unpack(packed):
         return zlib.decompressobj(31).decompress(packed)
     for magic, tool in ((b'\x28\xb5\x2f\xfd', ['zstd', '-dcq']), (b'\x02\x21\x4c\x18', ['lz4', '-dcq'])):
         if packed.startswith(magic) and shutil.which(tool[0]):
-            return subprocess.run(tool, input=packed, stdout=subprocess.PIPE, check=False).stdout
+            # The size at the end makes the tool complain after it has written all.
+            return subprocess.run(tool, input=packed, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  check=False).stdout
     return b''
 
 
@@ -157,10 +159,10 @@ def write(path, data):
 class Kernel:
     """image: what the user named. boot, initrd: what QEMU gets, made once and kept below `cache`."""
 
-    def __init__(self, cache, image=None, modules=None):
-        self.image = os.path.realpath(image or newest())
+    def __init__(self, cache, image=None, modules=None, root='/'):
+        self.image = os.path.realpath(image or newest(root))
         self.version = version_of(self.image)
-        self.modules = os.path.realpath(modules or find_modules(self.image, self.version))
+        self.modules = os.path.realpath(modules or find_modules(root, self.image, self.version))
         own = os.path.join(cache, self.version)
         self.boot = os.path.join(own, 'vmlinux')
         self.initrd = os.path.join(own, 'initrd')
