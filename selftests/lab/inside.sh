@@ -105,14 +105,18 @@ lab_port()
 }
 
 # QEMU before 8.1 may run a stale translation of kernel code that another CPU has just patched, and
-# spin there for ever. The first and the last VM of a host patch the scheduler (preempt notifiers),
-# its hottest path. With a VM that is always there nobody is ever first or last.
+# spin there for ever, or die of the breakpoint that stood there meanwhile. The first and the last VM of
+# a host patch the scheduler (preempt notifiers), its hottest path; the first and the last vCPU whose
+# guest has not switched its APIC on patch KVM's. With such a VM that is always there nobody is ever
+# first or last.
 lab_hold()
 {
 	exec /usr/bin/python3 -S -c 'import fcntl, os, signal, sys
 sys.dont_write_bytecode = True
 open("/proc/self/comm", "w").write("lab-hold")
 vm = fcntl.ioctl(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC), 0xae01, 0)
+fcntl.ioctl(vm, 0xae60)	# KVM_CREATE_IRQCHIP
+vcpu = fcntl.ioctl(vm, 0xae41, 0)
 signal.pause()' </dev/null >/dev/null 2>/dev/kmsg
 }
 
