@@ -43,6 +43,14 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 }
 #endif
 
+/*
+ * 6.6 made a shadow stack of an entry that is dirty and not writable. When it takes the right to write away (mprotect,
+ * NUMA balancing) the dirty bit moves to a place that the CPU does not know.
+ */
+#ifndef _PAGE_DIRTY_BITS
+#define _PAGE_DIRTY_BITS	_PAGE_DIRTY
+#endif
+
 /* 6.6 gave dumps the same struct genl_info as requests. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
 #define godwit_dump_attrs(cb)	(genl_dumpit_info(cb)->attrs)

@@ -59,17 +59,17 @@ static void flush_cpu(void *unused)
 	local_irq_restore(flags);
 }
 
-/* Takes the dirty bit of one entry, of whatever size; the page table lock is held. */
+/* Takes the dirty bit of one entry, of whatever size, wherever it is; the page table lock is held. */
 static bool take_dirty(unsigned long *entry, struct page *page)
 {
 	struct folio *folio;
 
-	if (!(READ_ONCE(*entry) & _PAGE_DIRTY))
+	if (!(READ_ONCE(*entry) & _PAGE_DIRTY_BITS))
 		return false;
 	folio = page_folio(page);
 	if (!folio_test_dirty(folio))
 		folio_mark_dirty(folio);
-	return test_and_clear_bit(_PAGE_BIT_DIRTY, entry);
+	return atomic_long_fetch_andnot(_PAGE_DIRTY_BITS, (atomic_long_t *)entry) & _PAGE_DIRTY_BITS;
 }
 
 static void report(struct sweep *sw, struct vm_area_struct *vma, unsigned long addr, unsigned long bytes)

@@ -123,13 +123,13 @@ class Writer:
     first round has sent them when it writes them again; and it is done before that round ends.
     """
 
-    def __init__(self, vm, cgroup=None):
-        self.vm, self.cgroup, self.process = vm, cgroup, None
+    def __init__(self, vm, cgroup=None, how=()):
+        self.vm, self.cgroup, self.how, self.process = vm, cgroup, how, None
 
     def start(self):
         self.end()
-        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', self.vm.ram[0].path, 16, 8, 6], self.cgroup,
-                                 stdout=subprocess.PIPE, text=True)
+        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', self.vm.ram[0].path, 16, 8, 6, *self.how],
+                                 self.cgroup, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == 'written\n'
 
     def wait(self, run):
@@ -154,6 +154,18 @@ def test_other_process(directory):
     lab.link('rate', 24)
     with godwit.guests(), Writer(src) as writer:
         rows_matter(src, 'mapping', lambda name: godwit.destination(src, name), writer.wait, writer.start)
+
+
+def test_write_protected(directory):
+    """Who wrote may write-protect: since 6.6 the kernel then keeps the dirty bit elsewhere in the entry."""
+    src = source(directory, 'start=32 size=32 touch=32 rate=50')
+    lab.net()
+    lab.link('rate', 24)
+    with godwit.guests(), Writer(src, how=['protect']) as writer:
+        writer.start()
+        run = godwit.Run(src, godwit.destination(src))
+        writer.wait(run)
+        assert run.wait()['verified']
 
 
 def test_reclaim(directory):

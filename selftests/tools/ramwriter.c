@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ramwriter FILE OFFSET_MIB MIB DELAY_S: maps a guest's RAM file as a vhost-user backend does. Writes every page of the
- * stretch, says "written", writes all of them anew after DELAY_S seconds, says "again", and keeps the mapping.
+ * ramwriter FILE OFFSET_MIB MIB DELAY_S [protect]: maps a guest's RAM file as a vhost-user backend does. Writes every
+ * page of the stretch, says "written", writes all of them anew after DELAY_S seconds, says "again", and keeps the
+ * mapping. With "protect" it makes the mapping read-only before it says "again".
  */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void write_all(volatile uint64_t *ram, uint64_t pages, uint64_t value, const char *say)
+static void write_all(volatile uint64_t *ram, uint64_t pages, uint64_t value)
 {
 	for (uint64_t p = 0; p < pages; p++)
 		ram[p << 9] = value << 32 | p;
-	puts(say);
+}
+
+static void say(const char *word)
+{
+	puts(word);
 	fflush(stdout);
 }
 
@@ -24,8 +30,8 @@ int main(int argc, char **argv)
 	uint64_t pages;
 	int fd;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: ramwriter FILE OFFSET_MIB MIB DELAY_S\n");
+	if (argc != 5 && !(argc == 6 && !strcmp(argv[5], "protect"))) {
+		fprintf(stderr, "usage: ramwriter FILE OFFSET_MIB MIB DELAY_S [protect]\n");
 		return 2;
 	}
 	fd = open(argv[1], O_RDWR | O_CLOEXEC);
@@ -35,9 +41,15 @@ int main(int argc, char **argv)
 		perror("ramwriter");
 		return 1;
 	}
-	write_all(ram, pages, getpid(), "written");
+	write_all(ram, pages, getpid());
+	say("written");
 	sleep((unsigned int)atoi(argv[4]));
-	write_all(ram, pages, getpid() + 1, "again");
+	write_all(ram, pages, getpid() + 1);
+	if (argc == 6 && mprotect((void *)ram, pages << 12, PROT_READ)) {
+		perror("ramwriter");
+		return 1;
+	}
+	say("again");
 	pause();
 	return 0;
 }
