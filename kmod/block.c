@@ -18,6 +18,7 @@
 #include <linux/pagemap.h>
 #include <linux/rculist.h>
 #include <linux/tracepoint.h>
+#include <trace/events/block.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -90,6 +91,9 @@ static int probes_on(void)
 {
 	int r;
 
+	/* Registering takes any pointer: a kernel whose tracepoints have other arguments must not compile. */
+	check_trace_callback_type_block_rq_complete(on_rq_complete);
+	check_trace_callback_type_block_bio_complete(on_bio_complete);
 	for_each_kernel_tracepoint(find_tracepoint, NULL);
 	if (!rq_complete || !bio_complete)
 		return -EOPNOTSUPP;	/* a kernel without tracepoints cannot tell us: do not pretend */
