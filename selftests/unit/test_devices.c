@@ -55,6 +55,37 @@ static void test_file_systems(void **state)
 		assert_string_equal(fs_that_hides_reads(hidden[i].type), hidden[i].name);
 }
 
+/* 8:16 is a disk, 8:17 its partition. */
+static void test_stable_pages(void **state)
+{
+	static const char *const dirs[] = {
+		"dev", "dev/block", "dev/block/8:16", "dev/block/8:16/queue", "dev/block/8:16/integrity", "dev/block/8:16/sdb1",
+	};
+	static const char stable[] = "dev/block/8:16/queue/stable_writes", format[] = "dev/block/8:16/integrity/format";
+	char path[512], link[512];
+	struct fake_proc f;
+
+	(void)state;
+	fake_new(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		assert_int_equal(mkdir(fake_path(&f, dirs[i], path), 0700), 0);
+	assert_int_equal(symlink(path, fake_path(&f, "dev/block/8:17", link)), 0);
+	assert_false(xfs_copies_reads(f.dir, makedev(8, 16), "7.2.13"));
+	fake_write(&f, stable, "1\n");
+	assert_true(xfs_copies_reads(f.dir, makedev(8, 16), "7.0.1-rc1"));
+	assert_true(xfs_copies_reads(f.dir, makedev(8, 17), "10.1"));
+	assert_false(xfs_copies_reads(f.dir, makedev(8, 17), "6.19.8+deb14"));
+	assert_false(xfs_copies_reads(f.dir, makedev(8, 32), "7.2.13"));
+	unlink(fake_path(&f, stable, path));
+	fake_write(&f, stable, "0\n");
+	fake_write(&f, format, "none\n");
+	assert_false(xfs_copies_reads(f.dir, makedev(8, 16), "7.2.13"));
+	unlink(fake_path(&f, format, path));
+	fake_write(&f, format, "T10-DIF-TYPE1-CRC\n");
+	assert_true(xfs_copies_reads(f.dir, makedev(8, 17), "7.2.13"));
+	fake_remove(&f);
+}
+
 static void expect_files(const struct fake_proc *f, int r, enum gw_exit exit, const char *part)
 {
 	struct err e = { 0 };
@@ -167,6 +198,7 @@ static void test_balloon(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_device_names),
 	cmocka_unit_test(test_file_systems),
+	cmocka_unit_test(test_stable_pages),
 	cmocka_unit_test(test_files),
 	cmocka_unit_test(test_own_files),
 	cmocka_unit_test(test_balloon),

@@ -9,8 +9,11 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 
 #include "vmm/devices.h"
@@ -83,9 +86,44 @@ static int refuse(const char *what, const char *link, const char *way_out, struc
 		       one_line(shown, sizeof(shown), link), way_out);
 }
 
+/* What sysfs says of a disk, or of the disk that a partition is on. */
+static bool disk_says(const char *sys, dev_t dev, const char *attribute, char *says, int len)
+{
+	static const char *const up[] = { "", "../" };
+	char path[PATH_MAX];
+	bool said = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(up) && !said; i++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "%s/dev/block/%u:%u/%s%s", sys, major(dev), minor(dev), up[i], attribute);
+		f = fopen(path, "re");
+		if (!f)
+			continue;
+		said = fgets(says, len, f);
+		fclose(f);
+	}
+	return said;
+}
+
+/* It does so from 7.0 on where a page must not change while the device works on it: RAID 5, protection information. */
+bool xfs_copies_reads(const char *sys, dev_t dev, const char *release)
+{
+	char says[32];
+
+	if (strtoul(release, NULL, 10) < 7)
+		return false;
+	if (disk_says(sys, dev, "queue/stable_writes", says, sizeof(says)) && says[0] == '1')
+		return true;
+	if (!disk_says(sys, dev, "integrity/format", says, sizeof(says)))
+		return false;
+	return strcmp(says, "none\n") && strcmp(says, "nop\n");
+}
+
 /* path: .../fd/N, opened with O_DIRECT. Block devices are request or bio based, whatever their driver. */
 static int check_direct(const char *path, const char *link, struct err *e)
 {
+	struct utsname kernel;
 	struct stat st;
 	struct statfs fs;
 	const char *name;
@@ -95,6 +133,10 @@ static int check_direct(const char *path, const char *link, struct err *e)
 		return 0;
 	if (statfs(path, &fs) < 0)
 		return errno == ENOENT ? 0 : proc_failed(path, errno, e);
+	uname(&kernel);
+	if (fs.f_type == XFS_SUPER_MAGIC && xfs_copies_reads("/sys", st.st_dev, kernel.release))
+		return refuse("direct I/O on XFS on a disk that needs stable pages", link,
+			      "give that disk another cache mode (cache=writeback)", e);
 	name = fs_that_hides_reads((uint64_t)fs.f_type);
 	if (!name)
 		return 0;
