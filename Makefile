@@ -8,7 +8,7 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab deps install dkms dkms-source clean
+.PHONY: all user module demo check check-native check-lab check-kernels deps install dkms dkms-source clean
 
 all: user module
 
@@ -36,6 +36,11 @@ check-native: deps user
 
 check-lab: deps user
 	selftests/check.sh check
+
+# The module and the main migrations on other kernels with other QEMUs: Debian 12's backport, Debian unstable.
+check-kernels: deps user
+	selftests/deps.sh mmdebstrap zstd
+	selftests/kernels/check.sh
 
 install: user
 	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit

@@ -13,7 +13,7 @@ import lab
 
 GODWIT = f'{lab.B}/godwit'
 TOOLS = f'{lab.B}/tools'
-MODULE = f'{lab.B}/kmod/godwit.ko'
+MODULE = os.environ.get('GODWIT_MODULE', f'{lab.B}/kmod/godwit.ko')
 ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
 PORT = 4433
 # Exit statuses, as user/err.h names them.

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# build.sh ROOT TO: builds the module for ROOT's kernel with ROOT's own compiler, and leaves it as TO/godwit.ko.
+set -e
+top=$(cd "$(dirname "$0")/../.." && pwd)
+root=$1
+to=$2
+image=$("$top/selftests/lab/lab" setup --root "$root")
+kver=${image##*/vmlinuz-}
+
+# The tree itself belongs to the build for 6.1.
+mkdir -p "$to"
+rm -rf "$to/src"
+mkdir -p "$to/src/kmod"
+cp "$top/Kbuild" "$to/src/"
+cp -r "$top"/kmod/*.[ch] "$top/kmod/Kbuild" "$top/kmod/uapi" "$to/src/kmod/"
+# Mounts in a namespace of their own: however this ends, none is left.
+# shellcheck disable=SC2016 # the inner shell's words
+unshare --mount sh -ec '
+	mount --bind "$2/src" "$1/mnt"
+	mount -t proc proc "$1/proc"
+	exec chroot "$1" make -s -C "/lib/modules/$3/build" M=/mnt modules' build "$root" "$to" "$kver"
+cp "$to/src/kmod/godwit.ko" "$to/godwit.ko"
