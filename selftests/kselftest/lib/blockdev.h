@@ -19,7 +19,10 @@ struct blockdev {
 enum { DEV_NULL_BLK, DEV_SCSI_DEBUG, DEV_BRD, DEV_DM_LINEAR, DEV_DM_CRYPT };
 extern const struct blockdev blockdevs[];
 
-/* Fills BLOCKDEV_BYTES of it with words that count from 1. Returns a descriptor with O_DIRECT, or -errno: the host has no such driver. */
+/*
+ * Fills BLOCKDEV_BYTES of it with words that count from 1. Returns a descriptor with O_DIRECT, or -errno: the host has
+ * no such driver.
+ */
 int blockdev_open(const struct blockdev *dev);
 void blockdev_close(const struct blockdev *dev, int fd);
 

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdnoreturn.h>
 #include <sys/types.h>
 
 #define ARRAY_LEN(a)	(sizeof(a) / sizeof((a)[0]))
@@ -13,7 +14,7 @@
 
 /* Ends the process, with errno's text. For what is not under test but has to work. */
 #define require(ok, what)	((ok) ? (void)0 : require_failed(what, __FILE__, __LINE__))
-_Noreturn void require_failed(const char *what, const char *file, int line);
+noreturn void require_failed(const char *what, const char *file, int line);
 
 /* 0 or -errno. load: GODWIT_MODULE names the file, else modprobe finds it. unload: never waits for users. */
 bool module_loaded(void);
