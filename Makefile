@@ -35,6 +35,7 @@ check-native: deps user
 	selftests/dkms.sh
 
 check-lab: deps user
+	selftests/check.sh kselftest
 	selftests/check.sh check
 
 # The module and the main migrations on other kernels with other QEMUs: Debian 12's backport, Debian unstable.

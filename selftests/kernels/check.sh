@@ -9,6 +9,7 @@ export B
 mkdir -p "$B"
 make -s -C "$top/selftests/guest"
 make -s -C "$top/selftests/tools"
+make -s -C "$top/selftests" all
 
 # Says what was done since the last time, and how long it took.
 said()
