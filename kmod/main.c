@@ -25,8 +25,11 @@ static int __init godwit_init(void)
 {
 	int r;
 
-	/* Unbound: a job may wait long for a VMM's locks and must not hold up anybody else's work. */
-	godwit_wq = alloc_workqueue("godwit", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	/*
+	 * A job runs on the caller's CPU, which is free while the caller waits, and not on a vCPU's. It may take long,
+	 * or wait long for a VMM's locks, and must not hold up anybody else's work.
+	 */
+	godwit_wq = alloc_workqueue("godwit", WQ_HIGHPRI | WQ_CPU_INTENSIVE, 0);
 	if (!godwit_wq)
 		return -ENOMEM;
 	r = godwit_netlink_init();
