@@ -37,6 +37,8 @@
 struct kvm;
 struct kvm_memory_slot;
 
+#define GODWIT_STRIPES	1024
+
 /**
  * struct godwit_ram - a RAM file
  * @session_id: whose it is, and
@@ -50,6 +52,7 @@ struct kvm_memory_slot;
  * @dirty: what the helper maps: 1 bit a page
  * @pending: what the rows that are told of writes have noted since the last harvest: 1 bit a page
  * @noted: per row, how many bits of @pending were newly set since the last harvest
+ * @stripes: 1 bit for each 1/GODWIT_STRIPES of @pending: whether there may be a bit in it
  * @node: in block.c's list
  */
 struct godwit_ram {
@@ -63,6 +66,7 @@ struct godwit_ram {
 	unsigned long *dirty;
 	unsigned long *pending;
 	atomic64_t noted[GODWIT_ROWS];
+	DECLARE_BITMAP(stripes, GODWIT_STRIPES);
 	struct list_head node;
 };
 
@@ -188,6 +192,16 @@ void godwit_sessions_drain(void);
 bool godwit_session_hurried(const struct godwit_session *s);
 void godwit_session_pause(struct godwit_session *s, unsigned int ms);
 
+/* Bitmaps and page tables are mostly empty: a cache line of them is skipped with one test. */
+#define GODWIT_LINE_WORDS	8
+
+/* What is set in any word of the line; written out, since gcc leaves it a loop, which takes four times as long. */
+static inline unsigned long godwit_line(const unsigned long *w)
+{
+	return READ_ONCE(w[0]) | READ_ONCE(w[1]) | READ_ONCE(w[2]) | READ_ONCE(w[3]) |
+	       READ_ONCE(w[4]) | READ_ONCE(w[5]) | READ_ONCE(w[6]) | READ_ONCE(w[7]);
+}
+
 /* ram.c */
 struct godwit_ram *godwit_ram_new(struct file *file);
 void godwit_ram_free(struct godwit_ram *ram);
@@ -202,7 +216,7 @@ void godwit_return_mm(struct godwit_session *s);
 
 /**
  * struct godwit_scratch - a few pages of the VM's own mm, for the arguments of an ioctl
- * @uaddr: where; private anonymous memory, there only while a job runs
+ * @uaddr: where; private anonymous memory, mapped by the first ioctl of a job and until its end; else 0
  *
  * Nothing is ever read back from it: a VMM that writes there changes what KVM does to its own VM.
  */
@@ -210,9 +224,9 @@ struct godwit_scratch {
 	unsigned long uaddr;
 };
 
-#define GODWIT_CLEAR_PAGES	(1UL << 18)	/* 4 KiB pages in one KVM_CLEAR_DIRTY_LOG: 1 GiB */
+#define GODWIT_CLEAR_PAGES	(1UL << 22)	/* 4 KiB pages in one KVM_CLEAR_DIRTY_LOG: 16 GiB */
 
-int godwit_scratch_map(struct godwit_scratch *sc);
+void godwit_scratch_init(struct godwit_scratch *sc);
 void godwit_scratch_unmap(struct godwit_scratch *sc);
 int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
 			  u32 flags, u64 npages);
@@ -230,6 +244,10 @@ unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged);
 int godwit_job_start(struct godwit_session *s, void *arg);
 int godwit_job_harvest(struct godwit_session *s, void *arg);
 int godwit_job_clear(struct godwit_session *s, void *arg);
+
+/* dirtylog.c */
+int godwit_dirtylog_harvest(struct godwit_session *s, struct godwit_scratch *sc, bool rearm, u64 *pages);
+int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_range *a);
 
 /* ledger.c */
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);

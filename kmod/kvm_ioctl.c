@@ -4,8 +4,8 @@
  *
  * KVM serves a VM descriptor only to tasks whose mm created the VM. A kernel thread that borrows that mm
  * passes, and may then use the documented, stable ABI rather than KVM's inner functions, whose exports
- * come and go. The arguments have to lie in the borrowed mm: a few anonymous pages, mapped for the time
- * of a job. They are charged to the VMM and vanish with it; a fork at that moment copies them into the
+ * come and go. The arguments have to lie in the borrowed mm: anonymous pages, mapped when a job needs them and
+ * until it ends. They are charged to the VMM and vanish with it; a fork at that moment copies them into the
  * child, where they are harmless.
  */
 #include <linux/kvm_host.h>
@@ -50,10 +50,19 @@ void godwit_return_mm(struct godwit_session *s)
 	mmput(s->mm);
 }
 
-int godwit_scratch_map(struct godwit_scratch *sc)
+void godwit_scratch_init(struct godwit_scratch *sc)
 {
-	unsigned long uaddr = vm_mmap(NULL, 0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	sc->uaddr = 0;
+}
 
+/* On first use: a harvest that changes nothing takes no lock of the VMM's for writing. */
+static int scratch_map(struct godwit_scratch *sc)
+{
+	unsigned long uaddr;
+
+	if (sc->uaddr)
+		return 0;
+	uaddr = vm_mmap(NULL, 0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
 	if (IS_ERR_VALUE(uaddr))
 		return (long)uaddr;
 	sc->uaddr = uaddr;
@@ -62,12 +71,18 @@ int godwit_scratch_map(struct godwit_scratch *sc)
 
 void godwit_scratch_unmap(struct godwit_scratch *sc)
 {
-	vm_munmap(sc->uaddr, SCRATCH_BYTES);
+	if (sc->uaddr)
+		vm_munmap(sc->uaddr, SCRATCH_BYTES);
+	sc->uaddr = 0;
 }
 
 static int vm_ioctl(struct godwit_session *s, struct godwit_scratch *sc, unsigned int cmd, const void *arg,
 		    size_t bytes)
 {
+	int r = scratch_map(sc);
+
+	if (r)
+		return r;
 	if (copy_to_user((void __user *)sc->uaddr, arg, bytes))
 		return -ENOMEM;		/* the VMM's memory cgroup is full, or it unmapped the page */
 	return s->vm_file->f_op->unlocked_ioctl(s->vm_file, cmd, sc->uaddr);
@@ -97,15 +112,17 @@ int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, c
 int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot, u64 first,
 		     u64 npages, const unsigned long *bits)
 {
-	void __user *ubits = (void __user *)(sc->uaddr + ARG_BYTES);
 	struct kvm_clear_dirty_log log = {
 		.slot = slot->as_id << 16 | slot->id,
 		.num_pages = npages,
 		.first_page = first,
-		.dirty_bitmap = ubits,
 	};
+	int r = scratch_map(sc);
 
-	if (copy_to_user(ubits, bits, BITS_TO_LONGS(npages) * sizeof(long)))
+	if (r)
+		return r;
+	log.dirty_bitmap = (void __user *)(sc->uaddr + ARG_BYTES);
+	if (copy_to_user(log.dirty_bitmap, bits, BITS_TO_LONGS(npages) * sizeof(long)))
 		return -ENOMEM;
 	return vm_ioctl(s, sc, KVM_CLEAR_DIRTY_LOG, &log, sizeof(log));
 }

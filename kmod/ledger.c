@@ -1,9 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The rows of the ledger that are told of writes note them here, from any context, until a harvest collects them. */
+/*
+ * The rows of the ledger that are told of writes note them here, from any context, until a harvest collects them.
+ *
+ * Notes are few and guests are large, so a summary says which stripes of the bitmap to look at. A note sets its bit,
+ * then the stripe's, always: another note of the same page may have set the bit and not come to the stripe yet. The
+ * harvest takes the stripe, then the bits: a note that ends before it begins has its stripe set.
+ */
 #include <linux/bitops.h>
 
 #include "internal.h"
 #include "trace.h"
+
+/* log2 of the pages in a stripe: at least a word, at most GODWIT_STRIPES stripes. */
+static unsigned int stripe_shift(const struct godwit_ram *ram)
+{
+	return max(fls64(ram->npages - 1), ilog2(GODWIT_STRIPES) + ilog2(BITS_PER_LONG)) - ilog2(GODWIT_STRIPES);
+}
+
+static void set_stripes(struct godwit_ram *ram, u64 first, u64 end)
+{
+	unsigned long stripe, last = (end - 1) >> stripe_shift(ram);
+
+	for (stripe = first >> stripe_shift(ram); stripe <= last; stripe++)
+		set_bit(stripe, ram->stripes);	/* after the bits: fetch_or was a full barrier */
+}
 
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages)
 {
@@ -22,24 +42,33 @@ void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, 
 		fresh += hweight_long(mask & ~(unsigned long)atomic_long_fetch_or(mask, (atomic_long_t *)word));
 		page += to - from;
 	}
+	set_stripes(ram, first, end);
 	trace_godwit_ledger_hit(ram, row, first, end - first, fresh);
 	if (fresh)
 		atomic64_add(fresh, &ram->noted[row]);
 }
 
+static void collect_stripe(struct godwit_ram *ram, unsigned long stripe)
+{
+	unsigned long words = 1UL << (stripe_shift(ram) - ilog2(BITS_PER_LONG));
+	unsigned long i = stripe * words, end = min(i + words, ram->words);
+
+	for (; i < end; i++)
+		if (READ_ONCE(ram->pending[i]))
+			ram->dirty[i] |= xchg(&ram->pending[i], 0);
+}
+
 /* Moves what was noted into the helper's bitmap. A note that comes later is for the next harvest. */
 void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 {
-	unsigned long i, word;
+	unsigned long stripe;
 	int row;
 
-	for (i = 0; i < ram->words; i++) {
-		if (!READ_ONCE(ram->pending[i]))
-			continue;
-		word = xchg(&ram->pending[i], 0);
-		ram->dirty[i] |= word;
-		if (!(i % 4096))
-			cond_resched();
+	for_each_set_bit(stripe, ram->stripes, GODWIT_STRIPES) {
+		/* A full barrier before the bits are read; pairs with the order of godwit_ledger_note(). */
+		if (test_and_clear_bit(stripe, ram->stripes))
+			collect_stripe(ram, stripe);
+		cond_resched();
 	}
 	for (row = 0; row < GODWIT_ROWS; row++)
 		pages[row] += atomic64_xchg(&ram->noted[row], 0);

@@ -10,8 +10,8 @@
  *	  split, collapsed or unshared under us.
  *	- The folio is marked dirty before its entry is cleaned: the entry may be the only place that knows,
  *	  and reclaim throws away what nobody calls dirty.
- *	- The entry is cleaned behind the CPUs' backs, so all TLBs are flushed before anything is reported: a
- *	  CPU that holds the translation as dirty would write on without setting the bit again.
+ *	- The entry is cleaned behind the CPUs' backs, so all TLBs are flushed, once a sweep, before anything is
+ *	  reported: a CPU that holds the translation as dirty would write on without setting the bit again.
  *	- No MMU notifier runs: KVM keeps its mappings, and the guest feels nothing.
  */
 #include <linux/hugetlb.h>
@@ -37,6 +37,7 @@ struct sweep {
 	struct godwit_session *s;
 	struct godwit_ram *ram;
 	bool discard;
+	bool cleaned;		/* a CPU may hold a translation that it believes to be marked */
 	u64 pages;
 	struct news news[NEWS_MAX];
 	unsigned int nr_news;
@@ -60,7 +61,7 @@ static void flush_cpu(void *unused)
 }
 
 /* Takes the dirty bit of one entry, of whatever size, wherever it is; the page table lock is held. */
-static bool take_dirty(unsigned long *entry, struct page *page)
+static bool take_dirty(struct sweep *sw, unsigned long *entry, struct page *page)
 {
 	struct folio *folio;
 
@@ -69,6 +70,7 @@ static bool take_dirty(unsigned long *entry, struct page *page)
 	folio = page_folio(page);
 	if (!folio_test_dirty(folio))
 		folio_mark_dirty(folio);
+	sw->cleaned = true;
 	return atomic_long_fetch_andnot(_PAGE_DIRTY_BITS, (atomic_long_t *)entry) & _PAGE_DIRTY_BITS;
 }
 
@@ -79,16 +81,30 @@ static void report(struct sweep *sw, struct vm_area_struct *vma, unsigned long a
 					     bytes >> PAGE_SHIFT);
 }
 
+/* Most entries are clean. */
+static bool line_is_clean(const pte_t *pte)
+{
+	return !(godwit_line((const unsigned long *)pte) & _PAGE_DIRTY_BITS);
+}
+
 static void sweep_ptes(struct sweep *sw, struct vm_area_struct *vma, pmd_t *pmd, unsigned long addr, unsigned long end)
 {
 	pte_t *pte = (pte_t *)pmd_page_vaddr(*pmd) + pte_index(addr);
 
 	for (; addr < end; addr += PAGE_SIZE, pte++) {
-		pte_t entry = READ_ONCE(*pte);
+		pte_t entry;
 
+		while (IS_ALIGNED(pte_index(addr), GODWIT_LINE_WORDS) &&
+		       end - addr >= GODWIT_LINE_WORDS * PAGE_SIZE && line_is_clean(pte)) {
+			addr += GODWIT_LINE_WORDS * PAGE_SIZE;
+			pte += GODWIT_LINE_WORDS;
+		}
+		if (addr == end)
+			break;
+		entry = READ_ONCE(*pte);
 		if (!pte_present(entry) || pte_special(entry))
 			continue;
-		if (take_dirty((unsigned long *)pte, pte_page(entry)))
+		if (take_dirty(sw, (unsigned long *)pte, pte_page(entry)))
 			report(sw, vma, addr, PAGE_SIZE);
 	}
 }
@@ -116,10 +132,24 @@ static void sweep_pmd(struct sweep *sw, struct vm_area_struct *vma, pmd_t *pmd, 
 	if (!pmd_none(*pmd) && pmd_present(*pmd)) {
 		if (!pmd_leaf(*pmd))
 			sweep_table(sw, vma, pmd, addr, end, ptl);
-		else if (take_dirty((unsigned long *)pmd, pmd_page(*pmd)))
+		else if (take_dirty(sw, (unsigned long *)pmd, pmd_page(*pmd)))
 			report(sw, vma, addr, end - addr);
 	}
 	spin_unlock(ptl);
+}
+
+static void sweep_pmds(struct sweep *sw, struct vm_area_struct *vma, pud_t *pud, unsigned long addr,
+		       unsigned long end)
+{
+	pmd_t *pmd = pmd_offset(pud, addr);
+	unsigned long next;
+
+	for (; addr < end; addr = next, pmd++) {
+		next = pmd_addr_end(addr, end);
+		/* No lock for what is not there: what comes now is written through after this harvest began. */
+		if (!pmd_none(READ_ONCE(*pmd)))
+			sweep_pmd(sw, vma, pmd, addr, next);
+	}
 }
 
 /* A 1 GiB hugetlbfs page. */
@@ -129,7 +159,7 @@ static void sweep_pud_leaf(struct sweep *sw, struct vm_area_struct *vma, pud_t *
 	spinlock_t *ptl = &vma->vm_mm->page_table_lock;
 
 	spin_lock(ptl);
-	if (pud_present(*pud) && pud_leaf(*pud) && take_dirty((unsigned long *)pud, pud_page(*pud)))
+	if (pud_present(*pud) && pud_leaf(*pud) && take_dirty(sw, (unsigned long *)pud, pud_page(*pud)))
 		report(sw, vma, addr, end - addr);
 	spin_unlock(ptl);
 }
@@ -156,12 +186,10 @@ static void sweep_vma(struct sweep *sw, struct vm_area_struct *vma)
 		pud = pud_offset(p4d, addr);
 		if (pud_none(*pud) || !pud_present(*pud))
 			continue;
-		if (pud_leaf(*pud)) {
+		if (pud_leaf(*pud))
 			sweep_pud_leaf(sw, vma, pud, addr, next);
-			continue;
-		}
-		next = pmd_addr_end(addr, vma->vm_end);
-		sweep_pmd(sw, vma, pmd_offset(pud, addr), addr, next);
+		else
+			sweep_pmds(sw, vma, pud, addr, next);
 	}
 }
 
@@ -236,8 +264,8 @@ static int welcome(struct sweep *sw, u64 *changed)
  * @discard: only clean them: what they say is of no interest
  * @pages: per row; MAPPING and CHANGE are added to
  *
- * Context: a job. Flushes the TLBs of all CPUs before it returns. Return: 0, -ENOMEM, -ENOSPC (more
- * mappings than can be watched); all that was found is marked in any case.
+ * Context: a job. Has flushed the TLBs of all CPUs when it returns, if any bit was taken. Return: 0, -ENOMEM, -ENOSPC
+ * (more mappings than can be watched); all that was found is marked in any case.
  */
 int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 {
@@ -258,7 +286,9 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 			r = welcome(sw, &pages[GODWIT_ROW_CHANGE]);
 		} while (!r && sw->overflow);
 	}
-	on_each_cpu(flush_cpu, NULL, 1);
+	/* Each sweep flushes what it cleaned, so nothing is left over from an earlier one. */
+	if (sw->cleaned)
+		on_each_cpu(flush_cpu, NULL, 1);
 	pages[GODWIT_ROW_MAPPING] += sw->pages;
 	kfree(sw);
 	return r;

@@ -84,16 +84,14 @@ static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 	/* The mm is borrowed for one slot at a time, so that an exiting VMM never waits for a pause. */
 	if (godwit_borrow_mm(s))
 		return;
-	r = godwit_scratch_map(&sc);
-	if (!r) {
-		for (tries = 0; tries < 100; tries++) {
-			r = godwit_slot_set_flags(s, &sc, slot, slot->flags & ~KVM_MEM_LOG_DIRTY_PAGES);
-			if (r != -EAGAIN)
-				break;
-			godwit_session_pause(s, 1);
-		}
-		godwit_scratch_unmap(&sc);
+	godwit_scratch_init(&sc);
+	for (tries = 0; tries < 100; tries++) {
+		r = godwit_slot_set_flags(s, &sc, slot, slot->flags & ~KVM_MEM_LOG_DIRTY_PAGES);
+		if (r != -EAGAIN)
+			break;
+		godwit_session_pause(s, 1);
 	}
+	godwit_scratch_unmap(&sc);
 	godwit_return_mm(s);
 	godwit_stats_spent(s, GODWIT_PHASE_RETIRE, &end);
 	trace_godwit_retire(s, slot, end - start, r);
