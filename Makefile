@@ -8,7 +8,7 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab check-kernels deps install dkms dkms-source clean
+.PHONY: all user module demo check check-native check-lab check-kernels bench-kernel deps install dkms dkms-source clean
 
 all: user module
 
@@ -42,6 +42,10 @@ check-lab: deps user
 check-kernels: deps user
 	selftests/deps.sh mmdebstrap zstd
 	selftests/kernels/check.sh
+
+# What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
+bench-kernel: deps
+	selftests/bench/run.sh $(BENCH)
 
 install: user
 	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit

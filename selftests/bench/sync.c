@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One synchronization: QEMU's way and godwit's, in turns, on the same VM and the same dirty pages.
+ *
+ *	caller		how long the caller waits
+ *	vCPU lost	what a vCPU that writes to 64 pages all the time loses meanwhile and in the 20 ms after: kicks,
+ *			TLB flushes, waits for KVM's locks, and the faults on its 64 pages
+ *	TLB flushes	how often KVM stopped all vCPUs to flush their TLBs: a number that no other tenant of this
+ *			machine can disturb
+ *	refault		what it costs the vCPU to write to all dirty pages again, beyond what that takes when none is
+ *			protected: the price of the protection itself
+ *	stopped		a synchronization that clears nothing, with the vCPU stopped; also against KVM_GET_DIRTY_LOG
+ *			alone, without QEMU's merge
+ *
+ * Sizes and densities that do not fit into this machine are said, not skipped in silence.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define ROUNDS		5
+#define MAX_ROUNDS	15
+#define HOT_PAGES	64
+#define MAX_PAGES	450000		/* an emulated vCPU takes some 20 us to write to a protected page */
+
+enum way { GODWIT, PEER, WAYS };
+
+/* Where godwit's time goes; the last one is what is left. */
+enum { SLOTS, LOG, MAPPING, COLLECT, REST, PARTS };
+static const char *const part_files[REST] = { "slots_ns", "vcpu_ns", "mapping_ns", "collect_ns" };
+
+struct cell {
+	unsigned int gib;
+	unsigned int slots;
+	unsigned int ppm;	/* dirty, of a million */
+	unsigned int run;
+	double caller_goal, lost_goal;
+	bool quick;
+};
+
+/* By VM; the sparse ones first, since pages that were touched stay. */
+static const struct cell cells[] = {
+	{ 1, 1, 10, 1, 0, 0, false },
+	{ 1, 1, 1000, 1, 0, 0, false },
+	{ 1, 1, 10000, 64, 0, 0, false },
+	{ 1, 1, 100000, 1, 1, 0, true },
+	{ 1, 512, 1000, 1, 0, 0, false },
+	{ 16, 16, 1000, 1, 0, 0, false },
+	{ 16, 16, 10000, 64, 0, 0, false },
+	{ 16, 16, 100000, 1, 1, 0, false },
+	{ 64, 64, 10, 1, 0, 0, false },
+	{ 64, 64, 1000, 64, 0, 0, false },
+	{ 64, 64, 10000, 1, 0, 0, false },
+	{ 64, 64, 100000, 1, 1, 0, false },
+	{ 256, 1, 10, 1, 0, 0, true },
+	{ 256, 1, 10, 64, 0, 0, false },
+	{ 256, 1, 1000, 64, 0, 0, false },
+	{ 256, 1, 1000, 1, 5, 2, true },
+	{ 256, 1, 10000, 1, 0, 0, false },
+	{ 256, 1, 100000, 1, 1, 0, false },
+	{ 256, 512, 1000, 64, 0, 0, false },
+	{ 256, 512, 1000, 1, 5, 2, true },
+};
+
+struct bench {
+	struct vm vm;
+	struct peer *peer;
+	struct session session;
+};
+
+struct sample {
+	uint64_t caller[WAYS][MAX_ROUNDS], lost[WAYS][MAX_ROUNDS], flushes[WAYS][MAX_ROUNDS], refault[WAYS][MAX_ROUNDS];
+	uint64_t stopped[WAYS][MAX_ROUNDS], get[MAX_ROUNDS];
+	uint64_t parts[PARTS][MAX_ROUNDS], peer_parts[PEER_PHASES][MAX_ROUNDS];
+};
+
+static void sync_once(struct bench *b, enum way way)
+{
+	if (way == GODWIT)
+		session_harvest(&b->session, true);
+	else
+		peer_sync(b->peer);
+}
+
+static uint64_t take(struct bench *b, enum way way)
+{
+	return way == GODWIT ? session_take(&b->session) : peer_take(b->peer);
+}
+
+static void read_parts(uint64_t *parts)
+{
+	for (unsigned int i = 0; i < REST; i++)
+		parts[i] = session_stat(part_files[i]);
+}
+
+/* How each part of the caller's time came about. */
+static void split_caller(struct bench *b, enum way way, const uint64_t *before, struct sample *s, unsigned int k)
+{
+	uint64_t after[REST], sum = 0;
+
+	if (way == PEER) {
+		for (unsigned int i = 0; i < PEER_PHASES; i++)
+			s->peer_parts[i][k] = peer_ns(b->peer, i);
+		return;
+	}
+	read_parts(after);
+	for (unsigned int i = 0; i < REST; i++) {
+		s->parts[i][k] = after[i] - before[i];
+		sum += s->parts[i][k];
+	}
+	s->parts[REST][k] = s->caller[GODWIT][k] > sum ? s->caller[GODWIT][k] - sum : 0;
+}
+
+static void expect(const struct pattern *p, enum way way, uint64_t found)
+{
+	if (found < p->pages || found > p->pages + HOT_PAGES)
+		die("%s found %llu dirty pages of %llu", way == GODWIT ? "godwit" : "the peer",
+		    (unsigned long long)found, (unsigned long long)p->pages);
+}
+
+static void measure_sync(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
+{
+	struct loss before, after;
+	uint64_t begin, flushes, parts[REST];
+
+	read_parts(parts);
+	flushes = vm_stat(&b->vm, "remote_tlb_flush_requests");
+	vcpu_hot(&b->vm, HOT_PAGES, 12);
+	sleep_ms(10);
+	before = vcpu_loss(&b->vm);
+	begin = now_ns();
+	sync_once(b, way);
+	s->caller[way][k] = now_ns() - begin;
+	split_caller(b, way, parts, s, k);
+	s->flushes[way][k] = vm_stat(&b->vm, "remote_tlb_flush_requests") - flushes;
+	sleep_ms(20);
+	after = vcpu_loss(&b->vm);
+	vcpu_stop(&b->vm);
+	s->lost[way][k] = after.lost_ns - before.lost_ns;
+	expect(p, way, take(b, way));
+}
+
+static uint64_t above(uint64_t value, uint64_t base)
+{
+	return value > base ? value - base : 0;
+}
+
+static void measure_stopped(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
+{
+	uint64_t begin = now_ns();
+
+	if (way == GODWIT)
+		session_harvest(&b->session, false);
+	else
+		peer_sync_stopped(b->peer);
+	s->stopped[way][k] = now_ns() - begin;
+	if (way == PEER)
+		s->get[k] = peer_ns(b->peer, PEER_GET);
+	expect(p, way, take(b, way));
+}
+
+static void run_cell(struct bench *b, const struct pattern *p, struct sample *s, unsigned int rounds)
+{
+	uint64_t free_pass;
+
+	/* The first writes allocate; the second ones meet no protection. */
+	vcpu_dirty(&b->vm, p);
+	free_pass = vcpu_dirty(&b->vm, p);
+	sync_once(b, GODWIT);
+	session_forget(&b->session);
+	for (unsigned int i = 0; i < rounds * WAYS; i++) {
+		enum way way = (i / WAYS + i) % WAYS;
+		unsigned int k = i / WAYS;
+
+		vcpu_dirty(&b->vm, p);
+		measure_sync(b, p, way, s, k);
+		s->refault[way][k] = above(vcpu_dirty(&b->vm, p), free_pass);
+		measure_stopped(b, p, way, s, k);
+	}
+	sync_once(b, GODWIT);
+	session_forget(&b->session);
+}
+
+static void name_cell(const struct cell *c, char *name, size_t size)
+{
+	snprintf(name, size, "%u GiB, %u slots, %g %% %s", c->gib, c->slots, c->ppm / 1e4,
+		 c->run == 1 ? "random" : "runs");
+}
+
+static void say_scaled(const struct cell *c, const char *what, const char *unit, double scale, const char *peer,
+		       uint64_t *godwit, uint64_t *other, unsigned int rounds, double goal)
+{
+	char cell[64], name[128];
+
+	name_cell(c, cell, sizeof(cell));
+	snprintf(name, sizeof(name), "sync %s: %s", what, cell);
+	result_add(name, unit, (double)median(godwit, rounds) / scale, peer, (double)median(other, rounds) / scale,
+		   goal);
+}
+
+static void say(const struct cell *c, const char *what, const char *peer, uint64_t *godwit, uint64_t *other,
+		unsigned int rounds, double goal)
+{
+	say_scaled(c, what, "us", 1e3, peer, godwit, other, rounds, goal);
+}
+
+/* At best: on a busy machine the median is about its other tenants. */
+static double best_us(const uint64_t *values, unsigned int n)
+{
+	uint64_t best = values[0];
+
+	for (unsigned int i = 1; i < n; i++)
+		if (values[i] < best)
+			best = values[i];
+	return (double)best / 1e3;
+}
+
+static void say_parts(struct sample *s, unsigned int rounds)
+{
+	static const char *const parts[PARTS] = { "slots", "log", "page tables", "collect", "rest" };
+	static const char *const peer_parts[PEER_PHASES] = { "GET", "merge", "CLEAR" };
+
+	printf("    caller at best, us: godwit %.0f:", best_us(s->caller[GODWIT], rounds));
+	for (unsigned int i = 0; i < PARTS; i++)
+		printf(" %s %.0f", parts[i], best_us(s->parts[i], rounds));
+	printf("; qemu %.0f:", best_us(s->caller[PEER], rounds));
+	for (unsigned int i = 0; i < PEER_PHASES; i++)
+		printf(" %s %.0f", peer_parts[i], best_us(s->peer_parts[i], rounds));
+	printf("\n");
+	printf("    vCPU lost at best, us: godwit %.0f; qemu %.0f\n", best_us(s->lost[GODWIT], rounds),
+	       best_us(s->lost[PEER], rounds));
+}
+
+static void report(const struct cell *c, struct sample *s, unsigned int rounds)
+{
+	say(c, "caller", "qemu", s->caller[GODWIT], s->caller[PEER], rounds, c->caller_goal);
+	say(c, "vCPU lost", "qemu", s->lost[GODWIT], s->lost[PEER], rounds, c->lost_goal);
+	say_parts(s, rounds);
+	say_scaled(c, "TLB flushes", "flush", 1, "qemu", s->flushes[GODWIT], s->flushes[PEER], rounds, 0);
+	say(c, "refault", "qemu", s->refault[GODWIT], s->refault[PEER], rounds, 0);
+	say(c, "stopped", "qemu", s->stopped[GODWIT], s->stopped[PEER], rounds, 0);
+	say(c, "stopped, against GET alone", "get_dirty_log", s->stopped[GODWIT], s->get, rounds, 0);
+}
+
+/* Each page in the page cache, its two page tables at worst, and some of the page cache's tree. */
+static bool fits(uint64_t pages, uint64_t vm_pages)
+{
+	uint64_t tables = 2 * (pages < vm_pages / 512 ? pages : vm_pages / 512);
+	uint64_t need = (pages + tables) * PAGE + pages * 600 + 512 * MIB;
+	uint64_t have = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * PAGE;
+
+	if (need <= have && pages <= MAX_PAGES)
+		return true;
+	printf("not measured: %llu dirty pages of %llu GiB need %llu of %llu MiB free; the limit is %u pages\n",
+	       (unsigned long long)pages, (unsigned long long)(vm_pages * PAGE / GIB), (unsigned long long)(need / MIB),
+	       (unsigned long long)(have / MIB), MAX_PAGES);
+	return false;
+}
+
+static void open_bench(struct bench *b, const struct cell *c)
+{
+	vm_open(&b->vm, c->gib * GIB, c->slots, false);
+	b->peer = peer_new(&b->vm);
+	session_open(&b->session, &b->vm);
+	/* Everything counts as written at first. */
+	session_forget(&b->session);
+	session_harvest(&b->session, true);
+	session_forget(&b->session);
+}
+
+static void close_bench(struct bench *b)
+{
+	session_close(&b->session);
+	peer_free(b->peer);
+	vm_close(&b->vm);
+}
+
+static void bench_cell(struct bench *b, const struct cell *c)
+{
+	struct pattern p = { .run = c->run, .seed = 12345 };
+	struct sample s;
+	unsigned int rounds;
+
+	p.pages = b->vm.pages * c->ppm / 1000000 / c->run * c->run;
+	if (p.pages < c->run)
+		p.pages = c->run;
+	if (!fits(p.pages, b->vm.pages))
+		return;
+	rounds = p.pages < 10000 ? MAX_ROUNDS : ROUNDS;
+	run_cell(b, &p, &s, rounds);
+	report(c, &s, rounds);
+}
+
+static bool wanted(const struct cell *c, bool quick, const char *match)
+{
+	char name[64];
+
+	name_cell(c, name, sizeof(name));
+	return match ? !!strstr(name, match) : !quick || c->quick;
+}
+
+void bench_sync(bool quick, const char *match)
+{
+	struct bench b;
+	const struct cell *open = NULL;
+
+	for (const struct cell *c = cells; c < cells + sizeof(cells) / sizeof(cells[0]); c++) {
+		if (!wanted(c, quick, match))
+			continue;
+		if (!open || open->gib != c->gib || open->slots != c->slots) {
+			if (open)
+				close_bench(&b);
+			open_bench(&b, c);
+			open = c;
+		}
+		bench_cell(&b, c);
+	}
+	if (open)
+		close_bench(&b);
+}
