@@ -23,6 +23,7 @@ said()
 LAB_QEMU=$here/qemu.sh
 export LAB_QEMU
 
+failed=
 [ $# -gt 0 ] || set -- sid bookworm-backports
 for suite; do
 	since=$(date +%s)
@@ -31,6 +32,8 @@ for suite; do
 	"$here/build.sh" "$root" "$B/kernels/$suite"
 	said 'module'
 	GODWIT_MODULE=$B/kernels/$suite/godwit.ko "$top/selftests/lab/lab" run --root "$root" \
-		--memory 8G --hugepages 2M:160,1G:2 --timeout 1200 -- "$here/inside.sh"
+		--memory 8G --hugepages 2M:160,1G:2 --timeout 1200 -- "$here/inside.sh" || failed="$failed $suite"
 	said 'tests'
 done
+[ -z "$failed" ] || echo "check-kernels: failed on$failed" >&2
+[ -z "$failed" ]
