@@ -119,8 +119,8 @@ def test_vhost_net(directory):
 
 class Writer:
     """
-    Another process that maps the RAM, as a vhost-user backend does. It writes below the guest's own pages, so that the
-    first round has sent them when it writes them again; and it is done before that round ends.
+    Another process that maps the RAM, as a vhost-user backend does. It writes 8 MiB below the guest's own pages, and
+    writes them again when the destination has them. That, and what comes then, is over before the first round ends.
     """
 
     def __init__(self, vm, cgroup=None, how=()):
@@ -128,12 +128,18 @@ class Writer:
 
     def start(self):
         self.end()
-        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', self.vm.ram[0].path, 16, 8, 6, *self.how],
-                                 self.cgroup, stdout=subprocess.PIPE, text=True)
+        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', self.vm.ram[0].path, 16, 8, *self.how],
+                                 self.cgroup, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == 'written\n'
 
-    def wait(self, run):
+    def again(self, run, then=lambda: None):
+        with open(run.dst.ram[0].path, 'rb', buffering=0) as ram:
+            while not any(os.pread(ram.fileno(), 8, (24 << 20) - 4096)):
+                time.sleep(0.05)
+        self.process.stdin.write('\n')
+        self.process.stdin.flush()
         assert self.process.stdout.readline() == 'again\n'
+        then()
         assert run.send.wait_for('round 1') and 'round 2' not in run.send.said, 'the link was too fast for this test'
 
     def end(self):
@@ -153,7 +159,7 @@ def test_other_process(directory):
     lab.net()
     lab.link('rate', 24)
     with godwit.guests(), Writer(src) as writer:
-        rows_matter(src, 'mapping', lambda name: godwit.destination(src, name), writer.wait, writer.start)
+        rows_matter(src, 'mapping', lambda name: godwit.destination(src, name), writer.again, writer.start)
 
 
 def test_write_protected(directory):
@@ -164,7 +170,7 @@ def test_write_protected(directory):
     with godwit.guests(), Writer(src, how=['protect']) as writer:
         writer.start()
         run = godwit.Run(src, godwit.destination(src))
-        writer.wait(run)
+        writer.again(run)
         assert run.wait()['verified']
 
 
@@ -175,11 +181,11 @@ def test_reclaim(directory):
         lab.net()
         lab.link('rate', 24)
         with Writer(src, cgroup) as writer:
-            def swap_out(run):
-                writer.wait(run)
+            def swap_out():
                 cgroup.reclaim(56)
                 assert cgroup.swapped_bytes() > 8 << 20
-            rows_matter(src, 'unmap', lambda name: godwit.destination(src, name), swap_out, writer.start)
+            rows_matter(src, 'unmap', lambda name: godwit.destination(src, name),
+                        lambda run: writer.again(run, swap_out), writer.start)
 
 
 def test_two_backends(directory):

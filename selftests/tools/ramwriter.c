@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ramwriter FILE OFFSET_MIB MIB DELAY_S [protect]: maps a guest's RAM file as a vhost-user backend does. Writes every
- * page of the stretch, says "written", writes all of them anew after DELAY_S seconds, says "again", and keeps the
- * mapping. With "protect" it makes the mapping read-only before it says "again".
+ * ramwriter FILE OFFSET_MIB MIB [protect]: maps a guest's RAM file as a vhost-user backend does. Writes every page of
+ * the stretch, says "written", waits for a line, writes all of them anew, says "again", and keeps the mapping. With
+ * "protect" it makes the mapping read-only before it says "again".
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -30,8 +30,8 @@ int main(int argc, char **argv)
 	uint64_t pages;
 	int fd;
 
-	if (argc != 5 && !(argc == 6 && !strcmp(argv[5], "protect"))) {
-		fprintf(stderr, "usage: ramwriter FILE OFFSET_MIB MIB DELAY_S [protect]\n");
+	if (argc != 4 && !(argc == 5 && !strcmp(argv[4], "protect"))) {
+		fprintf(stderr, "usage: ramwriter FILE OFFSET_MIB MIB [protect]\n");
 		return 2;
 	}
 	fd = open(argv[1], O_RDWR | O_CLOEXEC);
@@ -43,9 +43,9 @@ int main(int argc, char **argv)
 	}
 	write_all(ram, pages, getpid());
 	say("written");
-	sleep((unsigned int)atoi(argv[4]));
+	getchar();
 	write_all(ram, pages, getpid() + 1);
-	if (argc == 6 && mprotect((void *)ram, pages << 12, PROT_READ)) {
+	if (argc == 5 && mprotect((void *)ram, pages << 12, PROT_READ)) {
 		perror("ramwriter");
 		return 1;
 	}
