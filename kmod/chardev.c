@@ -88,7 +88,7 @@ static long ioctl_add_ram(struct godwit_session *s, void __user *uarg)
 	file = fget(a.fd);
 	if (!file)
 		return -EBADF;
-	ram = godwit_ram_new(file);
+	ram = file->f_mode & FMODE_READ ? godwit_ram_new(file) : ERR_PTR(-EBADF);
 	fput(file);
 	if (IS_ERR(ram))
 		return PTR_ERR(ram);

@@ -76,6 +76,8 @@ static int harvest_ledger(struct godwit_session *s, u64 *pages)
 	godwit_watch_in_flight(s);
 	for (i = 0; i < s->nr_rams; i++)
 		godwit_ledger_collect(s->rams[i], pages);
+	if (!r)
+		godwit_watch_prune(s);
 	godwit_stats_spent(s, GODWIT_PHASE_COLLECT, &since);
 	return r;
 }
@@ -128,6 +130,7 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 		return -EBUSY;
 	if (s->state != GODWIT_STATE_ATTACHED || !s->nr_rams)
 		return -EINVAL;
+	godwit_slots_settle(s, 0);
 	r = godwit_borrow_mm(s);
 	if (r)
 		return r;

@@ -135,6 +135,8 @@ struct godwit_stats {
  * @vm_file: keeps the VM's struct kvm
  * @mm: the VM's mm, by mmgrab: never keeps its memory
  * @changes: how often the view or the mappings changed since START
+ * @changed_jiffies: when memslots were last seen to change
+ * @sweeps: number of the mapping sweep, from 1
  */
 struct godwit_session {
 	struct kobject kobj;
@@ -158,6 +160,8 @@ struct godwit_session {
 	struct list_head watches;
 	unsigned int nr_spans;
 	u32 changes;
+	unsigned long changed_jiffies;
+	u64 sweeps;
 	u64 generation;
 	struct godwit_stats stats;
 	struct delayed_work retire;
@@ -166,7 +170,8 @@ struct godwit_session {
 /* main.c */
 extern struct workqueue_struct *godwit_wq;
 /* Test hook: bit n switches row n of the ledger off. Root only; pages will be missed. */
-bool godwit_row_on(enum godwit_row row);
+bool godwit_row_on(unsigned int row);
+#define GODWIT_ROW_FLUSH	GODWIT_ROWS	/* no row: the TLB flush of the mapping row, for the same hook */
 
 /* chardev.c */
 struct device;
@@ -228,8 +233,8 @@ struct godwit_scratch {
 
 void godwit_scratch_init(struct godwit_scratch *sc);
 void godwit_scratch_unmap(struct godwit_scratch *sc);
-int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
-			  u32 flags, u64 npages);
+int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages);
+int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc);
 int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
 		     u64 first, u64 npages, const unsigned long *bits);
 
@@ -237,6 +242,7 @@ int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const 
 int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u64 *changed_pages);
 const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const struct godwit_slot *slot);
 int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags);
+void godwit_slots_settle(struct godwit_session *s, unsigned int ms);
 void godwit_view_free(struct godwit_view *v);
 unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged);
 
@@ -262,6 +268,7 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages);
  * @start: user address
  * @end: user address, exclusive
  * @pgoff: page of the file at @start
+ * @seen: the last sweep that found it mapped
  */
 struct godwit_span {
 	struct list_head node;
@@ -269,12 +276,14 @@ struct godwit_span {
 	unsigned long start;
 	unsigned long end;
 	u64 pgoff;
+	u64 seen;
 };
 
 int godwit_watch_vm(struct godwit_session *s);
 bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
 int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
 void godwit_watch_in_flight(struct godwit_session *s);
+void godwit_watch_prune(struct godwit_session *s);
 void godwit_watch_free(struct godwit_session *s);
 
 /* block.c */

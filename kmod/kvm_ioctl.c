@@ -76,21 +76,24 @@ void godwit_scratch_unmap(struct godwit_scratch *sc)
 	sc->uaddr = 0;
 }
 
-static int vm_ioctl(struct godwit_session *s, struct godwit_scratch *sc, unsigned int cmd, const void *arg,
-		    size_t bytes)
+/* Puts an ioctl's argument where KVM will read it. */
+static int stage(struct godwit_scratch *sc, const void *arg, size_t bytes)
 {
 	int r = scratch_map(sc);
 
 	if (r)
 		return r;
-	if (copy_to_user((void __user *)sc->uaddr, arg, bytes))
-		return -ENOMEM;		/* the VMM's memory cgroup is full, or it unmapped the page */
+	/* The VMM's memory cgroup is full, or it unmapped the page. */
+	return copy_to_user((void __user *)sc->uaddr, arg, bytes) ? -ENOMEM : 0;
+}
+
+static int vm_ioctl(struct godwit_session *s, struct godwit_scratch *sc, unsigned int cmd)
+{
 	return s->vm_file->f_op->unlocked_ioctl(s->vm_file, cmd, sc->uaddr);
 }
 
-/* npages 0 deletes the slot. */
-int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
-			  u32 flags, u64 npages)
+/* Prepares godwit_kvm_set_region(). npages 0 deletes the slot. */
+int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages)
 {
 	struct kvm_userspace_memory_region region = {
 		.slot = slot->as_id << 16 | slot->id,
@@ -100,7 +103,12 @@ int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc, c
 		.userspace_addr = slot->hva,
 	};
 
-	return vm_ioctl(s, sc, KVM_SET_USER_MEMORY_REGION, &region, sizeof(region));
+	return stage(sc, &region, sizeof(region));
+}
+
+int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc)
+{
+	return vm_ioctl(s, sc, KVM_SET_USER_MEMORY_REGION);
 }
 
 /**
@@ -124,5 +132,6 @@ int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const 
 	log.dirty_bitmap = (void __user *)(sc->uaddr + ARG_BYTES);
 	if (copy_to_user(log.dirty_bitmap, bits, BITS_TO_LONGS(npages) * sizeof(long)))
 		return -ENOMEM;
-	return vm_ioctl(s, sc, KVM_CLEAR_DIRTY_LOG, &log, sizeof(log));
+	r = stage(sc, &log, sizeof(log));
+	return r ? r : vm_ioctl(s, sc, KVM_CLEAR_DIRTY_LOG);
 }

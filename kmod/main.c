@@ -14,9 +14,9 @@ struct workqueue_struct *godwit_wq;
 
 static unsigned int unsafe_rows_off;
 module_param(unsafe_rows_off, uint, 0600);
-MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off; pages WILL be missed");
+MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off (bit 5: only the TLB flush); pages WILL be missed");
 
-bool godwit_row_on(enum godwit_row row)
+bool godwit_row_on(unsigned int row)
 {
 	return !(READ_ONCE(unsafe_rows_off) & BIT(row));
 }

@@ -201,6 +201,7 @@ static void note_news(struct sweep *sw, struct vm_area_struct *vma)
 		.start = vma->vm_start,
 		.end = vma->vm_end,
 		.pgoff = vma->vm_pgoff,
+		.seen = sw->s->sweeps,
 	};
 
 	if (godwit_watch_knows(sw->s, vma->vm_mm, &span))
@@ -277,6 +278,7 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 		return -ENOMEM;
 	sw->s = s;
 	sw->discard = discard;
+	s->sweeps++;
 	for (i = 0; i < s->nr_rams && !r; i++) {
 		sw->ram = s->rams[i];
 		do {
@@ -287,7 +289,7 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 		} while (!r && sw->overflow);
 	}
 	/* Each sweep flushes what it cleaned, so nothing is left over from an earlier one. */
-	if (sw->cleaned)
+	if (sw->cleaned && godwit_row_on(GODWIT_ROW_FLUSH))
 		on_each_cpu(flush_cpu, NULL, 1);
 	pages[GODWIT_ROW_MAPPING] += sw->pages;
 	kfree(sw);

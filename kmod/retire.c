@@ -15,7 +15,7 @@
 #include "internal.h"
 #include "trace.h"
 
-#define WINDOW_MS	10	/* the shortest time over which a CPU's load says something */
+#define WINDOW_MS	20	/* a look at the CPUs' load takes so long at least: godwit_slots_settle() */
 
 struct load {
 	u64 idle_us;
@@ -47,7 +47,7 @@ static unsigned int pause_and_look(struct godwit_session *s, unsigned int ms)
 	struct load before = load_of(s->kvm), after;
 	u64 idle, wall;
 
-	godwit_session_pause(s, ms);
+	godwit_slots_settle(s, ms);
 	after = load_of(s->kvm);
 	wall = after.wall_us - before.wall_us;
 	idle = after.idle_us - before.idle_us;
@@ -63,10 +63,9 @@ static void pause_before_slot(struct godwit_session *s, unsigned int ms, unsigne
 	unsigned int limit = READ_ONCE(godwit_tunables.retire_busy_percent);
 
 	if (limit >= 100) {
-		godwit_session_pause(s, ms);
+		godwit_slots_settle(s, ms);
 		return;
 	}
-	ms = max_t(unsigned int, ms, WINDOW_MS);
 	while (pause_and_look(s, ms) > limit && *busy_ms && !godwit_session_hurried(s)) {
 		ms = min_t(unsigned int, WINDOW_MS, *busy_ms);
 		*busy_ms -= ms;

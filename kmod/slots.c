@@ -13,9 +13,16 @@
  *
  * Changing flags has a race: KVM_SET_USER_MEMORY_REGION changes a slot that exists, and creates one that
  * does not. If the VMM deletes the slot after we looked and before KVM takes slots_lock, we would create
- * it again. There is no lock that we could hold across the ioctl, so: look right before, back off when
- * slots_lock is taken, look again right after, and if the slot then is another object than before (the
- * metadata that KVM keeps through a change of flags and makes anew for a new slot), delete it at once.
+ * it again; and the VMM, which may make another one in its place now, would see that fail. There is no lock
+ * that we could hold across the ioctl, so three things keep it away, and one repairs it:
+ *
+ *	- VMMs change slots in bursts (a guest's reset): while the last change is younger than SETTLE_MS, flags
+ *	  are left alone, and what is not logged counts as written;
+ *	- the last look is under slots_lock, and nothing but a copy of the arguments, which lie ready, is between
+ *	  its unlocking and KVM's locking it: well below a microsecond;
+ *	- who finds slots_lock taken comes back later;
+ *	- after the ioctl we look again: if the slot is another object than before (the metadata that KVM keeps
+ *	  through a change of flags and makes anew for a new slot), it is deleted at once.
  */
 #include <linux/kvm_host.h>
 #include <linux/slab.h>
@@ -23,6 +30,7 @@
 #include "compat.h"
 #include "internal.h"
 
+#define SETTLE_MS	20
 #define SHOWS_WRITES(flags)	(!((flags) & (KVM_MEM_READONLY | KVM_MEMSLOT_INVALID)))
 
 void godwit_view_free(struct godwit_view *v)
@@ -100,23 +108,33 @@ int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, s
 	u32 now;
 	int r;
 
-	if (mutex_is_locked(&s->kvm->slots_lock))
-		return -EAGAIN;
-	r = look(s, slot, &before, &now);
+	r = godwit_kvm_stage_region(sc, slot, flags, slot->npages);
 	if (r)
 		return r;
-	if (before != slot->identity)
-		return -ENOENT;
-	r = godwit_kvm_set_region(s, sc, slot, flags, slot->npages);
+	if (!mutex_trylock(&s->kvm->slots_lock))
+		return -EAGAIN;
+	r = look(s, slot, &before, &now);
+	if (!r && before != slot->identity)
+		r = -ENOENT;
+	mutex_unlock(&s->kvm->slots_lock);
+	if (r)
+		return r;
+	r = godwit_kvm_set_region(s, sc);
 	/* -EINVAL, -EEXIST: the slot, or its place, was taken by something else in between. */
 	if (r)
 		return r == -EINVAL || r == -EEXIST ? -EAGAIN : r;
 	if (look(s, slot, &after, &now) || after == before) {
 		slot->flags = flags;
+		/*
+		 * Our own change, as KVM counts it, is no news. Were it counted otherwise, the next comparison
+		 * would see a change that is none; it never overlooks one.
+		 */
+		s->view.generation += kvm_arch_nr_memslot_as_ids(s->kvm);
 		return 0;
 	}
 	/* The slot was deleted in between and the ioctl made it anew; see above. */
-	godwit_kvm_set_region(s, sc, slot, 0, 0);
+	if (!godwit_kvm_stage_region(sc, slot, 0, 0))
+		godwit_kvm_set_region(s, sc);
 	return -EAGAIN;
 }
 
@@ -315,6 +333,7 @@ static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64
 	}
 	if (v.generation != s->view.generation && s->view.nr_slots) {
 		s->changes++;
+		s->changed_jiffies = jiffies;
 		if (s->kvm->manual_dirty_log_protect != 3)
 			for (i = 0; i < v.nr_slots; i++)
 				*marked += mark_slot(s, &v, i);
@@ -328,14 +347,18 @@ static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64
 
 		if (slot->flags & KVM_MEM_LOG_DIRTY_PAGES)
 			continue;
+		*marked += mark_slot(s, &s->view, i);
+		if (s->state == GODWIT_STATE_STARTED &&
+		    time_before(jiffies, s->changed_jiffies + msecs_to_jiffies(SETTLE_MS)))
+			continue;	/* a later harvest does it */
 		r = godwit_slot_set_flags(s, sc, slot, slot->flags | KVM_MEM_LOG_DIRTY_PAGES);
 		if (r)
 			return r == -ENOENT ? -EAGAIN : r;
-		*marked += mark_slot(s, &s->view, i);
 	}
 	return 0;
 }
 
+/* Sum of the generations of all address spaces: changes with every change of a slot. */
 static u64 generation_of(struct godwit_session *s)
 {
 	u64 generation = 0;
@@ -360,14 +383,26 @@ int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u6
 
 	for (tries = 0; tries < 200; tries++) {
 		r = refresh_once(s, sc, changed_pages);
-		if (!r) {
-			/* Our own changes count too: the next comparison begins behind them. */
-			s->view.generation = generation_of(s);
-			return 0;
-		}
 		if (r != -EAGAIN)
 			break;
 		godwit_session_pause(s, 5);
 	}
 	return r;
+}
+
+/**
+ * godwit_slots_settle() - pause, and go on until the VMM has left its slots alone meanwhile
+ * @ms: of one pause; at least SETTLE_MS
+ *
+ * Ends after some tries, or when somebody waits, whatever the VMM does: it only makes a race rarer.
+ */
+void godwit_slots_settle(struct godwit_session *s, unsigned int ms)
+{
+	int tries = 20;
+	u64 before;
+
+	do {
+		before = generation_of(s);
+		godwit_session_pause(s, max_t(unsigned int, ms, SETTLE_MS));
+	} while (generation_of(s) != before && --tries && !godwit_session_hurried(s));
 }

@@ -166,7 +166,7 @@ int godwit_watch_vm(struct godwit_session *s)
 	return 0;
 }
 
-/* Is all of the span watched as it is? Under session->lock; takes no lock that sleeps. */
+/* Is all of the span watched as it is? Then this sweep has seen it. Under session->lock; takes no lock that sleeps. */
 bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
 {
 	struct watch *w = find_watch(s, mm);
@@ -178,8 +178,10 @@ bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const st
 	spin_lock(&w->lock);
 	list_for_each_entry(known, &w->spans, node)
 		if (known->ram == span->ram && known->start <= span->start && known->end >= span->end &&
-		    known->pgoff + ((span->start - known->start) >> PAGE_SHIFT) == span->pgoff)
+		    known->pgoff + ((span->start - known->start) >> PAGE_SHIFT) == span->pgoff) {
+			known->seen = span->seen;
 			found = true;
+		}
 	spin_unlock(&w->lock);
 	return found;
 }
@@ -223,6 +225,48 @@ void godwit_watch_in_flight(struct godwit_session *s)
 			note_range(w, w->start, w->end);
 		spin_unlock(&w->lock);
 	}
+}
+
+/* Takes the spans that the last sweep has not seen out of the watch. Returns whether any is left. */
+static bool drop_spans(struct godwit_session *s, struct watch *w, struct list_head *dropped)
+{
+	struct godwit_span *span, *next;
+	bool left;
+
+	spin_lock(&w->lock);
+	list_for_each_entry_safe(span, next, &w->spans, node) {
+		if (w->in_flight || span->seen == s->sweeps)
+			continue;
+		list_move(&span->node, dropped);
+		s->nr_spans--;
+	}
+	left = !list_empty(&w->spans);
+	spin_unlock(&w->lock);
+	return left;
+}
+
+/**
+ * godwit_watch_prune() - forget mappings that are gone, and processes that have none left
+ *
+ * Else mappings that come and go would fill the table in time. After a sweep that found a span's VMA gone, its
+ * entries are gone too, and the invalidation that took them has been noted if it has ended; while one is in flight,
+ * the watch keeps all of its spans. Context: under session->lock, after godwit_watch_in_flight().
+ */
+void godwit_watch_prune(struct godwit_session *s)
+{
+	struct godwit_span *span, *next_span;
+	struct watch *w, *next;
+	LIST_HEAD(dropped);
+
+	list_for_each_entry_safe(w, next, &s->watches, node) {
+		if (drop_spans(s, w, &dropped) || w->mm == s->mm)
+			continue;
+		mmu_notifier_unregister(&w->mn, w->mm);
+		list_del(&w->node);
+		kfree(w);
+	}
+	list_for_each_entry_safe(span, next_span, &dropped, node)
+		kfree(span);
 }
 
 void godwit_watch_free(struct godwit_session *s)

@@ -117,6 +117,15 @@ TEST_F(mapping, row_off_is_noticed)
 	EXPECT_LT(STOPS - 2, stops_that_missed(&self->rig));
 }
 
+/* The proof that this is a test of the flush. */
+TEST_F(mapping, flush_off_is_noticed)
+{
+	if (!self->rig.ram.map)
+		return;
+	flush_off();
+	EXPECT_LT(0, stops_that_missed(&self->rig));
+}
+
 /* A write counts for its native page, and for nothing else. */
 TEST_F(mapping, one_page_each)
 {

@@ -122,7 +122,7 @@ struct godwit_add_ram {
  * @memslots:	out: memslots that are backed by the session's RAM files and logged now
  *
  * From here on every page counts as written until CLEAR or a clearing HARVEST takes it.
- * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), and
+ * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), EAGAIN and EFBIG (see HARVEST), and
  * what KVM_SET_USER_MEMORY_REGION answers.
  */
 struct godwit_start {
@@ -146,8 +146,9 @@ struct godwit_start {
  * that was set before, because the caller has not taken the page yet, is left as it is in KVM and
  * reported again later, unless CLEAR re-arms it. Without the flag, pages written by vCPUs are
  * reported again by the next call. The other rows forget a write as soon as it is reported.
- * Errors: ENODATA (not started); ENOMEM. After any error the bits found so far are set and
- * nothing is lost: calling again reports the rest.
+ * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots); ENOSPC (more
+ * mappings of the RAM files than can be watched); EFBIG (a RAM file grew since ADD_RAM). After any error the
+ * bits found so far are set and nothing is lost: calling again reports the rest.
  */
 struct godwit_harvest {
 	__u32 flags;

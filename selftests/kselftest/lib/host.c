@@ -114,6 +114,11 @@ void rows_on(unsigned int mask)
 	require(!file_write(ROWS_OFF, text), ROWS_OFF);
 }
 
+void flush_off(void)
+{
+	require(!file_write(ROWS_OFF, "32"), ROWS_OFF);
+}
+
 uint64_t now_ms(void)
 {
 	struct timespec t;

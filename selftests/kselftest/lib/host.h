@@ -33,6 +33,8 @@ void sessions_wait_none(void);
 /* Only these rows of the ledger work (bits 1 << enum godwit_row). */
 #define ALL_ROWS	0x1fU
 void rows_on(unsigned int mask);
+/* All rows work, and no TLB is flushed. */
+void flush_off(void);
 
 uint64_t now_ms(void);
 void sleep_ms(unsigned int ms);
