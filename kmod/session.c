@@ -135,21 +135,29 @@ static void job_work(struct work_struct *work)
 	module_put(THIS_MODULE);
 }
 
-/* Runs fn in the workqueue under s->lock. -EINTR: the caller was killed, the job goes on without it. */
-int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes)
+/* Takes a copy of arg. NULL: out of memory. */
+static struct job *job_new(struct godwit_session *s, godwit_job_fn fn, const void *arg, size_t bytes)
 {
 	struct job *job = kzalloc(struct_size(job, arg, bytes), GFP_KERNEL);
-	int r;
 
 	if (!job)
-		return -ENOMEM;
+		return NULL;
 	INIT_WORK(&job->work, job_work);
 	init_completion(&job->done);
-	refcount_set(&job->refs, 2);
+	refcount_set(&job->refs, 1);
 	job->session = s;
 	job->fn = fn;
 	memcpy(job->arg, arg, bytes);
-	godwit_session_get(s);
+	return job;
+}
+
+/* Allocates nothing and drops the caller's reference. -EINTR: the caller was killed, the job goes on without it. */
+static int job_run(struct job *job, void *arg, size_t bytes)
+{
+	int r;
+
+	refcount_inc(&job->refs);		/* the worker's */
+	godwit_session_get(job->session);
 	/* A job that hangs in a VMM's locks makes rmmod fail, rather than wait without end. */
 	__module_get(THIS_MODULE);
 	queue_work(godwit_wq, &job->work);
@@ -160,7 +168,15 @@ int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, si
 		memcpy(arg, job->arg, bytes);
 	}
 	job_put(job);
-	return r ? r == -ERESTARTSYS ? -EINTR : r : 0;
+	return r == -ERESTARTSYS ? -EINTR : r;
+}
+
+/* Runs fn in the workqueue under s->lock. -ENOMEM also: it did not run. */
+int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes)
+{
+	struct job *job = job_new(s, fn, arg, bytes);
+
+	return job ? job_run(job, arg, bytes) : -ENOMEM;
 }
 
 static struct godwit_session *owner_of(struct kvm *kvm)
@@ -245,6 +261,7 @@ static int job_attach(struct godwit_session *s, void *arg)
 int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, struct file *vm_file)
 {
 	struct kvm *kvm;
+	struct job *job;
 	int r, killed;
 
 	if (!godwit_is_kvm_vm(vm_file))
@@ -253,14 +270,18 @@ int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, s
 	if (kvm->dirty_ring_size || kvm_arch_has_private_mem(kvm))
 		return -EOPNOTSUPP;
 
+	/* Before the claim, which only a job that runs can undo. */
+	job = job_new(s, job_attach, arg, sizeof(*arg));
+	if (!job)
+		return -ENOMEM;
 	killed = wait_event_killable(retired_wait, (r = claim(s, kvm)) != -EAGAIN);
-	if (killed)
-		return -EINTR;
-	if (r)
-		return r;
+	if (killed || r) {
+		job_put(job);
+		return killed ? -EINTR : r;
+	}
 	/* Ours from here on: the claim lets nobody else write s->vm_file. */
 	s->vm_file = get_file(vm_file);
-	return godwit_session_run(s, job_attach, arg, sizeof(*arg));
+	return job_run(job, arg, sizeof(*arg));
 }
 
 /**
