@@ -10,11 +10,13 @@
  * a guest that is never calm gets its huge pages back all the same. Whoever waits for the VM ends all pauses.
  */
 #include <linux/cpufreq.h>
+#include <linux/delay.h>
 #include <linux/kvm_host.h>
 
 #include "internal.h"
 #include "trace.h"
 
+#define RETIRE_TRIES	100
 #define WINDOW_MS	20	/* a look at the CPUs' load takes so long at least: godwit_slots_settle() */
 
 struct load {
@@ -72,29 +74,45 @@ static void pause_before_slot(struct godwit_session *s, unsigned int ms, unsigne
 	}
 }
 
-static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
+/* The mm is borrowed for one attempt at a time, so that an exiting VMM never waits for a pause. */
+static int clear_log_flag(struct godwit_session *s, struct godwit_slot *slot)
 {
 	struct godwit_scratch sc;
+	int r;
+
+	r = godwit_borrow_mm(s);
+	if (r)
+		return r;
+	godwit_scratch_init(&sc);
+	r = godwit_slot_set_flags(s, &sc, slot, slot->flags & ~KVM_MEM_LOG_DIRTY_PAGES);
+	godwit_scratch_unmap(&sc);
+	godwit_return_mm(s);
+	return r;
+}
+
+/* The VMM changes slots, or memory is short, the VMM's or ours: both pass. Nobody but us would try again. */
+static bool passes(int r)
+{
+	return r == -EAGAIN || r == -ENOMEM || r == -EFAULT;
+}
+
+static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
+{
 	u64 start = ktime_get_ns(), end = start;
-	int tries, r = -EAGAIN;
+	int tries, r;
 
 	if (slot->given & KVM_MEM_LOG_DIRTY_PAGES)
 		return;		/* it was on before we came */
-	/* The mm is borrowed for one slot at a time, so that an exiting VMM never waits for a pause. */
-	if (godwit_borrow_mm(s))
-		return;
-	godwit_scratch_init(&sc);
-	for (tries = 0; tries < 100; tries++) {
-		r = godwit_slot_set_flags(s, &sc, slot, slot->flags & ~KVM_MEM_LOG_DIRTY_PAGES);
-		if (r != -EAGAIN)
+	for (tries = 0; tries < RETIRE_TRIES; tries++) {
+		r = clear_log_flag(s, slot);
+		if (!passes(r))
 			break;
-		godwit_session_pause(s, 1);
+		/* Even in a hurry: an attempt that follows at once fails like the last one. */
+		msleep(r == -EAGAIN ? 1 : 10);
 	}
-	godwit_scratch_unmap(&sc);
-	godwit_return_mm(s);
 	godwit_stats_spent(s, GODWIT_PHASE_RETIRE, &end);
 	trace_godwit_retire(s, slot, end - start, r);
-	if (r && r != -ENOENT)
+	if (r && r != -ENOENT && r != -EOWNERDEAD)
 		pr_warn("godwit: dirty logging stays on in memslot %u:%u (error %d); the VMM's next migration ends it\n",
 			slot->as_id, slot->id, r);
 }
