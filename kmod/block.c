@@ -118,8 +118,6 @@ int godwit_block_track(struct godwit_session *s)
 	unsigned int i;
 	int r = 0;
 
-	if (s->tracked)
-		return 0;	/* an earlier START came this far */
 	mutex_lock(&block_lock);
 	if (!sessions)
 		r = probes_on();

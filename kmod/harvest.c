@@ -144,10 +144,13 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 		return r;
 
 	r = godwit_block_track(s);
-	if (!r)
-		r = godwit_mapping_sweep(s, true, ignored);
 	if (r)
 		return r;
+	r = godwit_mapping_sweep(s, true, ignored);
+	if (r) {
+		godwit_block_untrack(s);	/* more RAM files may come before the next START */
+		return r;
+	}
 	for (i = 0; i < s->nr_rams; i++)
 		godwit_ram_mark(s->rams[i], 0, s->rams[i]->npages);
 	s->changes = 0;
