@@ -243,12 +243,12 @@ static int job_attach(struct godwit_session *s, void *arg)
 
 	s->mm = s->kvm->mm;
 	mmgrab(s->mm);
-	s->vm_pid = s->kvm->userspace_pid;
 	r = godwit_watch_vm(s);
 	if (r) {
 		release_vm(s);
 		return r;
 	}
+	WRITE_ONCE(s->vm_pid, s->kvm->userspace_pid);
 	WRITE_ONCE(s->state, GODWIT_STATE_ATTACHED);
 	a->abi = GODWIT_ABI_VERSION;
 	a->manual_protect = s->kvm->manual_dirty_log_protect;
