@@ -8,6 +8,7 @@
  * until it ends. They are charged to the VMM and vanish with it; a fork at that moment copies them into the
  * child, where they are harmless.
  */
+#include <linux/delay.h>
 #include <linux/kvm_host.h>
 #include <linux/kthread.h>
 #include <linux/magic.h>
@@ -19,6 +20,7 @@
 #include "internal.h"
 
 #define ARG_BYTES	PAGE_SIZE	/* the ioctl's struct; the bitmap of CLEAR follows */
+#define UNMAP_TRIES	100
 #define SCRATCH_BYTES	(ARG_BYTES + GODWIT_CLEAR_PAGES / BITS_PER_BYTE)
 
 /*
@@ -71,8 +73,15 @@ static int scratch_map(struct godwit_scratch *sc)
 
 void godwit_scratch_unmap(struct godwit_scratch *sc)
 {
-	if (sc->uaddr)
-		vm_munmap(sc->uaddr, SCRATCH_BYTES);
+	int tries = 0, r;
+
+	if (!sc->uaddr)
+		return;
+	/* Unmapping allocates too, and nobody but us would try again. */
+	while ((r = vm_munmap(sc->uaddr, SCRATCH_BYTES)) == -ENOMEM && ++tries < UNMAP_TRIES)
+		msleep(20);
+	if (r)
+		pr_warn_ratelimited("godwit: %lu bytes stay mapped in a VMM (error %d)\n", SCRATCH_BYTES, r);
 	sc->uaddr = 0;
 }
 

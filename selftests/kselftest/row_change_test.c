@@ -62,6 +62,17 @@ static uint64_t others(unsigned int manual)
 	return manual == 3 ? 0 : HALF;
 }
 
+/*
+ * What a harvest has just seen change is not logged yet, and counts as written, until a harvest that comes when the
+ * memslots have been left alone for a while; with that one it counts once more.
+ */
+static bool logged_when_quiet(FIXTURE_DATA(change) *self, unsigned int slot)
+{
+	sleep_ms(60);
+	return !session_harvest(&self->s, GODWIT_HARVEST_CLEAR, NULL) && vm_logged(&self->vm, slot) &&
+	       !session_clear(&self->s, 0, 0, PAGES) && (memset(self->s.ram[0].words, 0, self->s.ram[0].bytes), true);
+}
+
 TEST_F(change, nothing)
 {
 	EXPECT_TRUE(changed(&self->s, 0, 0));
@@ -73,7 +84,7 @@ TEST_F(change, slot_added)
 
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
 	EXPECT_TRUE(changed(&self->s, HALF - others(variant->manual), HALF + others(variant->manual)));
-	EXPECT_TRUE(vm_logged(&self->vm, 2));
+	EXPECT_TRUE(logged_when_quiet(self, 2));
 	/* Its log works from now on. */
 	rows_on(1 << GODWIT_ROW_VCPU);
 	vcpu_batch(&self->vm, 0, 1, 7, 1);
@@ -93,7 +104,7 @@ TEST_F(change, slot_moved)
 	/* By a VMM that knows of no log: it goes off with the flags, and has to come back. */
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA + PAGES * PAGE, HALF * PAGE, self->ram.map));
 	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(vm_logged(&self->vm, 1));
+	EXPECT_TRUE(logged_when_quiet(self, 1));
 	EXPECT_TRUE(changed(&self->s, 0, 0));
 }
 
@@ -102,7 +113,7 @@ TEST_F(change, slot_made_anew)
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
 	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(vm_logged(&self->vm, 1));
+	EXPECT_TRUE(logged_when_quiet(self, 1));
 }
 
 /* The same with the log on, as a VMM in a migration of its own does it. */
@@ -118,7 +129,7 @@ TEST_F(change, log_switched_off_by_the_vmm)
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
 	EXPECT_FALSE(vm_logged(&self->vm, 1));
 	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(vm_logged(&self->vm, 1));
+	EXPECT_TRUE(logged_when_quiet(self, 1));
 }
 
 TEST_F(change, slot_of_other_memory)
