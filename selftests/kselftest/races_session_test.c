@@ -83,6 +83,8 @@ TEST_F(gone, under_harvests)
 			rig_round(&self->rig, GODWIT_HARVEST_CLEAR);
 		writer_step_wait(&self->rig.writer);
 		rig_round(&self->rig, 0);
+		/* Punching unmaps first; a copy of what was read before the pages went is put right by the file itself. */
+		shadow_take_holes(&self->rig.shadow);
 		ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
 	}
 }

@@ -3,6 +3,7 @@
  * A round over a socket pair, with a dirty source that plays a script: what arrives is what was written and is allocated,
  * and every page was forgotten by the log before it was read.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -196,6 +197,28 @@ static void pending_counts_allocated_pages(void **state)
 	assert_int_equal(pages, 3);
 }
 
+/* A hole that is punched is no write; the last round tells of it. */
+static void punched_holes_are_holes_there(void **state)
+{
+	struct world *w = *state;
+	struct wire_header h, end = { .type = WIRE_ROUND, .arg = 2 };
+	int r;
+
+	for (uint64_t p = 10; p < 30; p++)
+		write_page(w, p, 9);
+	run_round(w, true);
+	assert_return_code(fallocate(w->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 12 * PAGE_BYTES,
+				     5 * PAGE_BYTES), 0);
+	assert_int_equal(round_send_holes(&w->src, &w->source.base, w->out, &w->e), 0);
+	assert_int_equal(channel_send(w->out, &end, NULL, &w->e), 0);
+	while (!(r = channel_recv(w->in, &h, false, &w->e)) && h.type == WIRE_RAM)
+		assert_int_equal(place_frame(&w->place, w->in, &h, &w->e), 0);
+	assert_int_equal(r, 0);
+	/* Never touched memory stays a hole there, too. */
+	assert_int_equal(lseek(w->dst.blocks[0].fd, 30 * PAGE_BYTES, SEEK_DATA), -1);
+	assert_equal_ram(w);
+}
+
 /* Alternating pages fill a frame's table of extents before its bytes. */
 static void many_extents_take_many_frames(void **state)
 {
@@ -229,6 +252,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(only_what_was_written_goes_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_page_that_becomes_zero_is_zero_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(pending_counts_allocated_pages, setup, teardown),
+		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, setup, teardown),
 	};

@@ -193,6 +193,43 @@ int round_send(const struct ram_view *v, struct dirty_source *s, struct channel 
 	return rd.frame ? channel_push(ch, rd.frame, e) : 0;
 }
 
+/* Pages [first, end) of a block, as zeros. */
+static int send_hole(struct round *rd, unsigned int block, uint64_t first, uint64_t end, struct err *e)
+{
+	while (first < end) {
+		uint32_t n = end - first < UINT32_MAX ? (uint32_t)(end - first) : UINT32_MAX;
+		int r = !rd->frame || frame_full(rd->frame) ? fresh_frame(rd, e) : 0;
+
+		if (r)
+			return r;
+		rd->frame->extents[rd->frame->nr++] = (struct wire_extent) {
+			.block = (uint16_t)block, .kind = WIRE_ZERO, .pages = n, .first = first,
+		};
+		first += n;
+	}
+	return 0;
+}
+
+int round_send_holes(const struct vm *vm, struct dirty_source *s, struct channel *ch, struct err *e)
+{
+	struct round rd = { .ch = ch };
+	int r = 0;
+
+	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
+		uint64_t from = 0, pages = vm->blocks[b].pages, first, count;
+
+		while ((r = s->ops->next_data(s, b, from, pages, &first, &count, e)) > 0) {
+			r = send_hole(&rd, b, from, first, e);
+			if (r)
+				return r;
+			from = first + count;
+		}
+		if (!r)
+			r = send_hole(&rd, b, from, pages, e);
+	}
+	return r < 0 || !rd.frame ? r : channel_push(ch, rd.frame, e);
+}
+
 int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e)
 {
 	int r = 0;

@@ -37,6 +37,12 @@ void ram_view_close(struct ram_view *v);
 int round_send(const struct ram_view *v, struct dirty_source *s, struct channel *ch, bool arm,
 	       struct round_count *count, int (*idle)(void *arg, struct err *e), void *arg, struct err *e);
 
+/*
+ * Tells the receiver of every hole. A hole that is punched (a balloon) shows in the ledger when its pages are unmapped,
+ * which is before they read as zeros: what a round has read in between would stay there. For the last round.
+ */
+int round_send_holes(const struct vm *vm, struct dirty_source *s, struct channel *ch, struct err *e);
+
 /* How many pages count as written and are allocated. */
 int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
 /* How many pages are allocated. */

@@ -147,6 +147,8 @@ static int last_round(struct sender *s, struct err *e)
 	rep->round++;
 	if (!r)
 		r = round_send(&s->view, s->source, s->ch, false, &count, s->o->pause ? sender_idle : NULL, s, e);
+	if (!r && !s->o->pause)
+		r = round_send_holes(&s->vm, s->source, s->ch, e);
 	if (!r)
 		r = sender_end_round(s, true, e);
 	rep->blackout.ram_ns = now_ns() - t;

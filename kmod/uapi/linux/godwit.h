@@ -21,6 +21,9 @@
  * first, then read the page, then send it. A write that comes later is found by the next
  * HARVEST. A page may be reported though nobody wrote it; a written page is never left out.
  *
+ * A hole that is punched into the file is no write: its pages may be reported before they read as zeros,
+ * and not again. Who keeps a copy takes the file's holes for zeros at the end.
+ *
  * Who may: opening needs CAP_SYS_ADMIN; ATTACH needs a descriptor of the VM, which only
  * the VMM has or who may ptrace it (pidfd_getfd).
  *

@@ -119,6 +119,19 @@ void shadow_take(struct shadow *sh, struct bitmap *b)
 	memset(b->words, 0, b->bytes);
 }
 
+void shadow_take_holes(struct shadow *sh)
+{
+	off_t hole = 0, data, end = sh->bytes;
+
+	while ((hole = lseek(sh->ram->fd, hole, SEEK_HOLE)) >= 0 && hole < end) {
+		data = lseek(sh->ram->fd, hole, SEEK_DATA);
+		if (data < 0 || data > end)
+			data = end;
+		memset(sh->copy + hole, 0, data - hole);
+		hole = data;
+	}
+}
+
 uint64_t shadow_differs(const struct shadow *sh)
 {
 	static uint8_t now[2 * MIB];

@@ -47,6 +47,8 @@ void shadow_free(struct shadow *sh);
 void shadow_take(struct shadow *sh, struct bitmap *b);
 /* A stretch of a first pass: all pages of it, and their bits. */
 void shadow_take_range(struct shadow *sh, struct bitmap *b, uint64_t first, uint64_t npages);
+/* Takes the holes of the file, which no bitmap names. */
+void shadow_take_holes(struct shadow *sh);
 /* How many pages differ: 0 is the proof. */
 uint64_t shadow_differs(const struct shadow *sh);
 
