@@ -8,7 +8,8 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab check-kernels bench-kernel deps install dkms dkms-source clean
+.PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench-kernel \
+	deps install dkms dkms-source clean
 
 all: user module
 
@@ -46,6 +47,16 @@ check-kernels: deps user
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps
 	selftests/bench/run.sh $(BENCH)
+
+# In a kernel of its own, with KASAN, lockdep and kmemleak, where every allocation fails once. Builds it first.
+check-debug:
+	selftests/deps.sh flex bison bc libelf-dev
+	selftests/debug/check
+
+# What can be said without running it: sparse, checkpatch, coccicheck, shellcheck.
+check-static:
+	selftests/deps.sh sparse coccinelle shellcheck
+	selftests/static/check
 
 install: user
 	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit

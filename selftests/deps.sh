@@ -8,7 +8,7 @@ PACKAGES="build-essential pkg-config linux-image-amd64 linux-headers-amd64 kmod 
 	qemu-system-x86 seabios busybox-static cpio xz-utils iproute2 dmsetup trace-cmd python3 python3-pytest $*"
 
 missing=
-for p in $PACKAGES; do
+for p in $PACKAGES "$@"; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0

@@ -21,7 +21,9 @@ ARGS = ('console=ttyS0 panic=-1 oops=panic audit=0 rcupdate.rcu_expedited=1 '
 PROBE_SECONDS = 15
 
 TROUBLE = re.compile(r'(Kernel panic|Oops|BUG: |kernel BUG|WARNING: |general protection fault|'
-                     r'INFO: (task|rcu|possible)|KASAN|Unable to handle|UBSAN|soft lockup|unreferenced object)')
+                     r'INFO: (task|rcu|possible|trying)|KASAN|Unable to handle|UBSAN|soft lockup|unreferenced object|'
+                     r'possible (circular|recursive|irq lock)|inconsistent lock state|suspicious RCU usage|ODEBUG|'
+                     r'turning off the locking correctness validator)')
 
 
 def die_with_parent():
