@@ -47,11 +47,15 @@ static int add_and_start(struct rig *r)
 	return rig_add_ram(r) ?: rig_start(r);
 }
 
-static int map_again(struct rig *r)
+/* munmap() allocates too, and is not the call that is meant. */
+static void unmap(struct rig *r)
 {
-	munmap(r->s.ram[0].words, r->s.ram[0].bytes);
-	r->s.ram[0].words = NULL;
-	return rig_map(r);
+	unsigned int i;
+
+	for (i = 0; i < r->s.nr_rams; i++) {
+		require(!munmap(r->s.ram[i].words, r->s.ram[i].bytes), "munmap of a bitmap");
+		r->s.ram[i].words = NULL;
+	}
 }
 
 static int harvest(struct rig *r)
@@ -110,7 +114,7 @@ const struct call calls[] = {
 	{ "ATTACH", IN_CALLER, OPENED, ATTACHED, .run = rig_attach, .allocates = true },
 	{ "ATTACH", IN_WORKER, OPENED, ATTACHED, .run = rig_attach, .allocates = true },
 	{ "ADD_RAM", IN_CALLER, ATTACHED, ADDED, .run = rig_add_ram, .allocates = true },
-	{ "mmap", IN_CALLER, STARTED, STARTED, .run = map_again, .again = rig_map, .allocates = true },
+	{ "mmap", IN_CALLER, STARTED, STARTED, unmap, rig_map, .allocates = true },
 	{ "START", IN_CALLER, ADDED, STARTED, .run = rig_start, .again = add_and_start, .allocates = true },
 	{ "START", IN_WORKER, ADDED, STARTED, .run = rig_start, .again = add_and_start, .allocates = true },
 	{ "HARVEST", IN_CALLER, STARTED, STARTED, write_news, harvest, .allocates = true, .reports = true },
@@ -125,8 +129,8 @@ const struct call calls[] = {
 	{ "netlink get", IN_CALLER, STARTED, STARTED, look_up, get_session, .allocates = true },
 	{ "netlink dump", IN_CALLER, STARTED, STARTED, .run = dump_sessions, .allocates = true },
 	{ "sysfs", IN_CALLER, STARTED, STARTED, look_up, read_counter, .allocates = true },
-	{ "close", IN_CALLER, STARTED, NOTHING, .run = rig_close },
-	{ "close", IN_WORKER, STARTED, NOTHING, .run = rig_close, .allocates = true },
+	{ "close", IN_CALLER, STARTED, NOTHING, unmap, .run = rig_close },
+	{ "close", IN_WORKER, STARTED, NOTHING, unmap, .run = rig_close, .allocates = true },
 };
 
 const unsigned int nr_calls = sizeof(calls) / sizeof(calls[0]);

@@ -48,9 +48,7 @@ static const char *finish(struct rig *r, const struct call *c)
 	return wrong ?: rig_restored(r);
 }
 
-/*
- * NULL, or what is wrong. done: there was no n-th allocation.
- */
+/* NULL, or what is wrong. done: there was no n-th allocation. */
 static const char *one(struct rig *r, const struct call *c, unsigned int nth, struct tally *t, bool *done)
 {
 	struct fault f;
@@ -101,7 +99,8 @@ static void test(struct rig *r, const struct call *c)
 	if (wrong) {
 		ksft_print_msg("allocation %u: %s (errno %d)\n", nth, wrong, errno);
 		ksft_test_result_fail("%s, %s\n", c->name, where_name(c));
-		ksft_exit_fail();
+		rig_reset(r);
+		return;
 	}
 	ksft_test_result_pass("%s, %s: %u allocations, the call failed with %u and survived %u\n", c->name,
 			      where_name(c), nth - 1, t.failed, t.survived);

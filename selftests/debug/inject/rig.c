@@ -46,6 +46,12 @@ static void unmap_others(struct rig *r)
 	memset(r->other, 0, sizeof(r->other));
 }
 
+static void set_slot(struct rig *r, unsigned int i)
+{
+	require(!vm_slot(&r->vm, SLOT(i), i ? KVM_MEM_LOG_DIRTY_PAGES : 0, GPA(i), r->ram[i].bytes, r->ram[i].map),
+		"a memslot");
+}
+
 void rig_init(struct rig *r, const char *disk)
 {
 	unsigned int i;
@@ -55,8 +61,7 @@ void rig_init(struct rig *r, const char *disk)
 	for (i = 0; i < RAMS; i++) {
 		require(!ram_create(&r->ram[i], RAM_TMPFS, RAM_PAGES * PAGE), "a RAM file");
 		memset(r->ram[i].map, 1, r->ram[i].bytes);
-		require(!vm_slot(&r->vm, SLOT(i), i ? KVM_MEM_LOG_DIRTY_PAGES : 0, GPA(i), r->ram[i].bytes,
-				 r->ram[i].map), "a memslot");
+		set_slot(r, i);
 		vm_table_add(&r->vm, GPA(i) + PAGE_VCPU * PAGE, 1);
 	}
 	r->disk = open(disk, O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -126,7 +131,10 @@ int rig_close(struct rig *r)
 	unsigned int i;
 
 	r->stage = NOTHING;
-	session_close(&r->s);
+	for (i = 0; i < r->s.nr_rams; i++)
+		if (r->s.ram[i].words)
+			munmap(r->s.ram[i].words, r->s.ram[i].bytes);
+	close(r->s.fd);
 	for (i = 0; i < 1000 && !all_retired(); i++)
 		sleep_ms(10);
 	return i < 1000 ? 0 : -ETIMEDOUT;
@@ -226,4 +234,14 @@ const char *rig_restored(struct rig *r)
 	if (!wrong && file_number("/proc/self/statm") != r->before)
 		wrong = "the VMM's mappings are not what they were";
 	return wrong;
+}
+
+void rig_reset(struct rig *r)
+{
+	unsigned int i;
+
+	rig_restored(r);
+	for (i = 0; i < RAMS; i++)
+		set_slot(r, i);
+	r->before = file_number("/proc/self/statm");
 }

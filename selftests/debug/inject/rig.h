@@ -61,5 +61,7 @@ void rig_change(struct rig *r);
 const char *rig_missed(struct rig *r);
 /* Ends the session. NULL, or what the VM has not got back. */
 const char *rig_restored(struct rig *r);
+/* After a failure: the VM as it is before a session, whatever the last one has left. */
+void rig_reset(struct rig *r);
 
 #endif /* INJECT_RIG_H */
