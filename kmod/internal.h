@@ -76,7 +76,7 @@ struct godwit_ram {
  * @id: slot number in it
  * @flags: what KVM has now
  * @given: @flags as found first: what retirement gives back
- * @identity: distinguishes the slot from a later one with the same numbers (see slots.c)
+ * @identity: distinguishes the slot from a later one with the same numbers (see slot_flags.c)
  */
 struct godwit_slot {
 	u32 as_id;
@@ -240,11 +240,16 @@ int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const 
 
 /* slots.c */
 int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u64 *changed_pages);
-const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const struct godwit_slot *slot);
-int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags);
-void godwit_slots_settle(struct godwit_session *s, unsigned int ms);
 void godwit_view_free(struct godwit_view *v);
 unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged);
+
+/* slot_flags.c */
+#define GODWIT_SETTLE_MS	20
+#define GODWIT_SHOWS_WRITES(flags)	(!((flags) & (KVM_MEM_READONLY | KVM_MEMSLOT_INVALID)))
+const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const struct godwit_slot *slot);
+const void *godwit_slot_identity(const struct kvm_memory_slot *ks);
+int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags);
+void godwit_slots_settle(struct godwit_session *s, unsigned int ms);
 
 /* harvest.c: jobs, run under session->lock */
 int godwit_job_start(struct godwit_session *s, void *arg);
