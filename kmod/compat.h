@@ -51,6 +51,11 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 #define _PAGE_DIRTY_BITS	_PAGE_DIRTY
 #endif
 
+/* 6.17 wants to be told which workqueues are per CPU; before, all were that are not unbound. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
+#define WQ_PERCPU	0
+#endif
+
 /* 6.6 gave dumps the same struct genl_info as requests. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
 #define godwit_dump_attrs(cb)	(genl_dumpit_info(cb)->attrs)

@@ -8,6 +8,7 @@
  */
 #include <linux/module.h>
 
+#include "compat.h"
 #include "internal.h"
 
 struct workqueue_struct *godwit_wq;
@@ -29,7 +30,7 @@ static int __init godwit_init(void)
 	 * A job runs on the caller's CPU, which is free while the caller waits, and not on a vCPU's. It may take long,
 	 * or wait long for a VMM's locks, and must not hold up anybody else's work.
 	 */
-	godwit_wq = alloc_workqueue("godwit", WQ_HIGHPRI | WQ_CPU_INTENSIVE, 0);
+	godwit_wq = alloc_workqueue("godwit", WQ_PERCPU | WQ_HIGHPRI | WQ_CPU_INTENSIVE, 0);
 	if (!godwit_wq)
 		return -ENOMEM;
 	r = godwit_netlink_init();
