@@ -35,7 +35,10 @@ unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged)
 
 	idx = srcu_read_lock(&kvm->srcu);
 	for (as = 0; as < kvm_arch_nr_memslot_as_ids(kvm); as++) {
-		kvm_for_each_memslot(slot, bkt, __kvm_memslots(kvm, as)) {
+		/* Once: the macro evaluates it again and again, and KVM may swap the sets in between. */
+		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
+
+		kvm_for_each_memslot(slot, bkt, slots) {
 			n++;
 			on += !!(slot->flags & KVM_MEM_LOG_DIRTY_PAGES);
 		}
