@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+import godwit
 import lab
 import pytest
 
@@ -36,6 +37,14 @@ def around(request):
             lab.link('clear')
         log.check()
         log.close()
+
+
+@pytest.fixture
+def module():
+    """The module is loaded, and unloads afterwards."""
+    godwit.load()
+    yield
+    godwit.unload()
 
 
 @pytest.fixture

@@ -14,15 +14,7 @@ import pytest
 #   stream     QEMU's private RAM (a large flash) to send, while the guest runs
 #   paused     much RAM left for the last round, by a downtime limit that allows it
 PHASES = ['round', 'stream', 'paused']
-
-
-@pytest.fixture(autouse=True)
-def module():
-    godwit.load()
-    yield
-    godwit.unload()
-
-
+pytestmark = pytest.mark.usefixtures('module')
 BIOS = '/usr/share/seabios/bios-256k.bin'
 
 

@@ -9,12 +9,7 @@ import godwit
 import lab
 import pytest
 
-
-@pytest.fixture(autouse=True)
-def module():
-    godwit.load()
-    yield
-    godwit.unload()
+pytestmark = pytest.mark.usefixtures('module')
 
 
 def source(directory, append, **more):

@@ -13,13 +13,7 @@ import pytest
 
 SESSIONS = '/sys/class/misc/godwit/sessions'
 EVENTS = '/sys/kernel/tracing/events/godwit'
-
-
-@pytest.fixture(autouse=True)
-def module():
-    godwit.load()
-    yield
-    godwit.unload()
+pytestmark = pytest.mark.usefixtures('module')
 
 
 @pytest.fixture

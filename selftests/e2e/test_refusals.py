@@ -14,13 +14,7 @@ import pytest
 MAGIC, VERSION = 0x54575447, 1
 HELLO, BLOCKS, READY, PONG, RAM, ACK = 1, 2, 3, 5, 6, 8
 APPEND = 'start=16 size=16 touch=8 rate=50'
-
-
-@pytest.fixture(autouse=True)
-def module():
-    godwit.load()
-    yield
-    godwit.unload()
+pytestmark = pytest.mark.usefixtures('module')
 
 
 @pytest.fixture

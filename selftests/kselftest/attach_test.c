@@ -132,23 +132,9 @@ TEST_F(attach, dirty_ring)
 /* A descriptor that pidfd_getfd() took from another process, as `godwit send` does. */
 TEST_F(attach, a_vm_of_another_process)
 {
-	int pipes[2], vm_fd = -1, pidfd;
-	pid_t pid;
+	int vm_fd;
+	pid_t pid = vm_elsewhere(NULL, NULL, &vm_fd);
 
-	ASSERT_EQ(0, pipe(pipes));
-	pid = fork_child();
-	if (!pid) {
-		struct vm vm;
-
-		vm_create(&vm, 1, 3);
-		if (write(pipes[1], &vm.fd, sizeof(vm.fd)) > 0)
-			pause();
-		_exit(1);
-	}
-	ASSERT_EQ((ssize_t)sizeof(vm_fd), read(pipes[0], &vm_fd, sizeof(vm_fd)));
-	pidfd = syscall(SYS_pidfd_open, pid, 0);
-	vm_fd = syscall(SYS_pidfd_getfd, pidfd, vm_fd, 0);
-	ASSERT_LE(0, vm_fd);
 	EXPECT_EQ(0, session_attach(&self->s, vm_fd));
 	kill_process(pid);
 	/* The VM's struct kvm lives as long as our descriptor, its memory does not. */

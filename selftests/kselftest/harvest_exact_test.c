@@ -12,17 +12,12 @@
 #define ROUNDS	24
 
 FIXTURE(exact) {
-	struct layout layout;
-	struct vm vm;
-	struct ram ram[LAYOUT_RAMS_MAX];
-	struct session s;
-	struct entry *entries;
+	struct stage stage;
 	struct model model;
-	uint32_t seed;
 };
 
 FIXTURE_VARIANT(exact) {
-	int layout;		/* LAYOUTS: random */
+	unsigned int layout;	/* LAYOUTS: random */
 	unsigned int manual;	/* KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 */
 	unsigned int vcpus;
 };
@@ -46,64 +41,44 @@ FIXTURE_VARIANT_ADD(exact, random_manual0_vcpus1) { .layout = LAYOUTS, .manual =
 
 FIXTURE_SETUP(exact)
 {
-	int fds[LAYOUT_RAMS_MAX];
-	unsigned int i;
+	struct stage *st = &self->stage;
 
-	self->seed = random_seed();
-	if (variant->layout == LAYOUTS)
-		layout_random(&self->layout, self->seed);
-	else
-		self->layout = layouts[variant->layout];
-	vm_create(&self->vm, variant->vcpus, variant->manual);
-	for (i = 0; i < self->layout.nr_rams; i++) {
-		ASSERT_EQ(0, ram_create(&self->ram[i], RAM_TMPFS, self->layout.ram_pages * PAGE));
-		fds[i] = self->ram[i].fd;
-	}
-	self->entries = calloc(layout_entries(&self->layout), sizeof(*self->entries));
-	ASSERT_NE(NULL, self->entries);
-	layout_apply(&self->layout, &self->vm, self->ram, self->entries);
-	model_init(&self->model, self->entries, layout_entries(&self->layout));
+	stage_open(st, variant->layout, variant->manual, variant->vcpus);
+	model_init(&self->model, st->entries, layout_entries(&st->layout));
 	rows_on(1 << GODWIT_ROW_VCPU);
-	session_begin(&self->s, self->vm.fd, fds, self->layout.nr_rams);
+	stage_begin(st);
 }
 
 FIXTURE_TEARDOWN(exact)
 {
-	unsigned int i;
-
-	rows_on(ALL_ROWS);
-	session_close(&self->s);
-	for (i = 0; i < self->layout.nr_rams; i++)
-		ram_destroy(&self->ram[i]);
+	stage_close(&self->stage);
 	model_free(&self->model);
-	free(self->entries);
-	vm_destroy(&self->vm);
 }
 
 static uint32_t pick(struct _test_data_exact *self, uint32_t below)
 {
-	return guest_pick(&self->seed, below);
+	return guest_pick(&self->stage.seed, below);
 }
 
 static void write_round(struct _test_data_exact *self, uint32_t round)
 {
 	unsigned int n;
 
-	for (n = 0; n < self->vm.nr_vcpus; n++) {
+	for (n = 0; n < self->stage.vm.nr_vcpus; n++) {
 		uint32_t seed = pick(self, UINT32_MAX), count = 1 + pick(self, 100);
 
-		vcpu_batch(&self->vm, n, seed, round, count);
+		vcpu_batch(&self->stage.vm, n, seed, round, count);
 		model_batch(&self->model, seed, count);
 	}
 }
 
 static void clear_some(struct _test_data_exact *self)
 {
-	unsigned int ram = pick(self, self->layout.nr_rams);
-	uint64_t first = pick(self, self->layout.ram_pages);
-	uint64_t npages = pick(self, self->layout.ram_pages - first + 1);
+	unsigned int ram = pick(self, self->stage.layout.nr_rams);
+	uint64_t first = pick(self, self->stage.layout.ram_pages);
+	uint64_t npages = pick(self, self->stage.layout.ram_pages - first + 1);
 
-	require(!session_clear(&self->s, ram, first, npages), "GODWIT_CLEAR");
+	require(!session_clear(&self->stage.s, ram, first, npages), "GODWIT_CLEAR");
 	model_clear(&self->model, ram, first, npages);
 }
 
@@ -113,11 +88,11 @@ static void take(struct _test_data_exact *self, uint32_t how_many)
 	unsigned int ram;
 	uint64_t page;
 
-	for (ram = 0; ram < self->layout.nr_rams; ram++) {
-		for (page = 0; page < self->layout.ram_pages; page++) {
-			if (!bit_set(&self->s.ram[ram], page) || (how_many && !pick(self, how_many)))
+	for (ram = 0; ram < self->stage.layout.nr_rams; ram++) {
+		for (page = 0; page < self->stage.layout.ram_pages; page++) {
+			if (!bit_set(&self->stage.s.ram[ram], page) || (how_many && !pick(self, how_many)))
 				continue;
-			bit_take(&self->s.ram[ram], page);
+			bit_take(&self->stage.s.ram[ram], page);
 			model_take(&self->model, ram, page);
 		}
 	}
@@ -129,7 +104,7 @@ TEST_F(exact, none_missed_none_invented)
 	struct godwit_harvest h;
 	uint32_t round;
 
-	session_settle(&self->s);
+	session_settle(&self->stage.s);
 	for (round = 1; round <= ROUNDS; round++) {
 		bool clear = pick(self, 3);
 
@@ -137,8 +112,8 @@ TEST_F(exact, none_missed_none_invented)
 		if (!pick(self, 3))
 			clear_some(self);
 		least = model_harvest(&self->model, clear, &most);
-		ASSERT_EQ(0, session_harvest(&self->s, clear ? GODWIT_HARVEST_CLEAR : 0, &h));
-		model_compare(&self->model, &self->s, &missed, &invented);
+		ASSERT_EQ(0, session_harvest(&self->stage.s, clear ? GODWIT_HARVEST_CLEAR : 0, &h));
+		model_compare(&self->model, &self->stage.s, &missed, &invented);
 		ASSERT_EQ(0, missed);
 		ASSERT_EQ(0, invented);
 		EXPECT_LE(least, h.pages[GODWIT_ROW_VCPU]);
@@ -154,8 +129,8 @@ TEST_F(exact, all_at_start)
 {
 	unsigned int ram;
 
-	for (ram = 0; ram < self->layout.nr_rams; ram++)
-		EXPECT_EQ(self->layout.ram_pages, bits_count(&self->s.ram[ram]));
+	for (ram = 0; ram < self->stage.layout.nr_rams; ram++)
+		EXPECT_EQ(self->stage.layout.ram_pages, bits_count(&self->stage.s.ram[ram]));
 }
 
 KST_MAIN

@@ -10,17 +10,12 @@
 #define STOPS		2
 
 FIXTURE(running) {
-	struct layout layout;
-	struct vm vm;
-	struct ram ram[LAYOUT_RAMS_MAX];
+	struct stage stage;
 	struct shadow shadow[LAYOUT_RAMS_MAX];
-	struct session s;
-	struct entry *entries;
-	uint32_t seed;
 };
 
 FIXTURE_VARIANT(running) {
-	int layout;		/* LAYOUTS: random */
+	unsigned int layout;	/* LAYOUTS: random */
 	unsigned int manual;
 	unsigned int vcpus;
 };
@@ -34,54 +29,38 @@ FIXTURE_VARIANT_ADD(running, random_manual3_vcpus4) { .layout = LAYOUTS, .manual
 
 FIXTURE_SETUP(running)
 {
-	int fds[LAYOUT_RAMS_MAX];
+	struct stage *st = &self->stage;
 	unsigned int i;
 
-	self->seed = random_seed();
-	if (variant->layout == LAYOUTS)
-		layout_random(&self->layout, self->seed);
-	else
-		self->layout = layouts[variant->layout];
-	vm_create(&self->vm, variant->vcpus, variant->manual);
-	for (i = 0; i < self->layout.nr_rams; i++) {
-		ASSERT_EQ(0, ram_create(&self->ram[i], RAM_TMPFS, self->layout.ram_pages * PAGE));
-		shadow_init(&self->shadow[i], &self->ram[i], self->ram[i].bytes);
-		fds[i] = self->ram[i].fd;
-	}
-	self->entries = calloc(layout_entries(&self->layout), sizeof(*self->entries));
-	ASSERT_NE(NULL, self->entries);
-	layout_apply(&self->layout, &self->vm, self->ram, self->entries);
-	session_begin(&self->s, self->vm.fd, fds, self->layout.nr_rams);
+	stage_open(st, variant->layout, variant->manual, variant->vcpus);
+	for (i = 0; i < st->layout.nr_rams; i++)
+		shadow_init(&self->shadow[i], &st->ram[i], st->ram[i].bytes);
+	stage_begin(st);
 }
 
 FIXTURE_TEARDOWN(running)
 {
 	unsigned int i;
 
-	rows_on(ALL_ROWS);
-	session_close(&self->s);
-	for (i = 0; i < self->layout.nr_rams; i++) {
+	for (i = 0; i < self->stage.layout.nr_rams; i++)
 		shadow_free(&self->shadow[i]);
-		ram_destroy(&self->ram[i]);
-	}
-	free(self->entries);
-	vm_destroy(&self->vm);
+	stage_close(&self->stage);
 }
 
 static void start_vcpus(struct _test_data_running *self)
 {
 	unsigned int n;
 
-	for (n = 0; n < self->vm.nr_vcpus; n++)
-		vcpu_start(&self->vm, n, guest_pick(&self->seed, UINT32_MAX));
+	for (n = 0; n < self->stage.vm.nr_vcpus; n++)
+		vcpu_start(&self->stage.vm, n, guest_pick(&self->stage.seed, UINT32_MAX));
 }
 
 static void stop_vcpus(struct _test_data_running *self)
 {
 	unsigned int n;
 
-	for (n = 0; n < self->vm.nr_vcpus; n++)
-		vcpu_stop(&self->vm, n);
+	for (n = 0; n < self->stage.vm.nr_vcpus; n++)
+		vcpu_stop(&self->stage.vm, n);
 }
 
 static void first_pass(struct _test_data_running *self)
@@ -89,13 +68,13 @@ static void first_pass(struct _test_data_running *self)
 	uint64_t at, npages;
 	unsigned int i;
 
-	for (i = 0; i < self->layout.nr_rams; i++) {
-		for (at = 0; at < self->layout.ram_pages; at += npages) {
-			npages = 1 + guest_pick(&self->seed, 500);
-			if (npages > self->layout.ram_pages - at)
-				npages = self->layout.ram_pages - at;
-			require(!session_clear(&self->s, i, at, npages), "GODWIT_CLEAR");
-			shadow_take_range(&self->shadow[i], &self->s.ram[i], at, npages);
+	for (i = 0; i < self->stage.layout.nr_rams; i++) {
+		for (at = 0; at < self->stage.layout.ram_pages; at += npages) {
+			npages = 1 + guest_pick(&self->stage.seed, 500);
+			if (npages > self->stage.layout.ram_pages - at)
+				npages = self->stage.layout.ram_pages - at;
+			require(!session_clear(&self->stage.s, i, at, npages), "GODWIT_CLEAR");
+			shadow_take_range(&self->shadow[i], &self->stage.s.ram[i], at, npages);
 		}
 	}
 }
@@ -104,9 +83,9 @@ static void harvest(struct _test_data_running *self, unsigned int flags)
 {
 	unsigned int i;
 
-	require(!session_harvest(&self->s, flags, NULL), "GODWIT_HARVEST");
-	for (i = 0; i < self->layout.nr_rams; i++)
-		shadow_take(&self->shadow[i], &self->s.ram[i]);
+	require(!session_harvest(&self->stage.s, flags, NULL), "GODWIT_HARVEST");
+	for (i = 0; i < self->stage.layout.nr_rams; i++)
+		shadow_take(&self->shadow[i], &self->stage.s.ram[i]);
 }
 
 static uint64_t differs(struct _test_data_running *self)
@@ -114,7 +93,7 @@ static uint64_t differs(struct _test_data_running *self)
 	uint64_t n = 0;
 	unsigned int i;
 
-	for (i = 0; i < self->layout.nr_rams; i++)
+	for (i = 0; i < self->stage.layout.nr_rams; i++)
 		n += shadow_differs(&self->shadow[i]);
 	return n;
 }

@@ -59,23 +59,18 @@ TEST_F(module, goes_at_once_after_a_session)
 	EXPECT_EQ(0, module_load());
 }
 
+static void hold_session(void *arg)
+{
+	FIXTURE_DATA(module) *self = arg;
+	struct session s;
+
+	session_begin(&s, self->vm.fd, &self->ram.fd, 1);
+}
+
 TEST_F(module, goes_at_once_after_a_killed_session)
 {
-	int pipes[2];
-	char byte;
-	pid_t pid;
+	pid_t pid = fork_ready(hold_session, self);
 
-	ASSERT_EQ(0, pipe(pipes));
-	pid = fork_child();
-	if (!pid) {
-		struct session s;
-
-		session_begin(&s, self->vm.fd, &self->ram.fd, 1);
-		if (write(pipes[1], "", 1) == 1)
-			pause();
-		_exit(1);
-	}
-	ASSERT_EQ(1, read(pipes[0], &byte, 1));
 	EXPECT_TRUE(vm_logged(&self->vm, 1));
 	EXPECT_EQ(-EWOULDBLOCK, module_unload());
 	kill_process(pid);

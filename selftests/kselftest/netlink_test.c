@@ -244,7 +244,7 @@ TEST_F(netlink, dump_of_many)
 
 TEST_F(netlink, events)
 {
-	int fd = genl_listen(), pipes[2], r, vm_fd;
+	int fd = genl_listen(), vm_fd;
 	pid_t pid;
 
 	ASSERT_LE(0, fd);
@@ -260,18 +260,7 @@ TEST_F(netlink, events)
 	session_close(&self->s);
 	EXPECT_EQ(GODWIT_CMD_RETIRED, genl_event(fd, self->id, 10000));
 
-	ASSERT_EQ(0, pipe(pipes));
-	pid = fork_child();
-	if (!pid) {
-		struct vm vm;
-
-		vm_create(&vm, 1, 3);
-		r = write(pipes[1], &vm.fd, sizeof(vm.fd));
-		pause();
-		_exit(r);
-	}
-	ASSERT_EQ((ssize_t)sizeof(vm_fd), read(pipes[0], &vm_fd, sizeof(vm_fd)));
-	vm_fd = syscall(SYS_pidfd_getfd, syscall(SYS_pidfd_open, pid, 0), vm_fd, 0);
+	pid = vm_elsewhere(NULL, NULL, &vm_fd);
 	session_open(&self->s);
 	self->id++;
 	ASSERT_EQ(0, session_attach(&self->s, vm_fd));

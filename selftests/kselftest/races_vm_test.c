@@ -145,17 +145,14 @@ TEST_F(races, the_vmm_forks)
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
-/* A VMM with a vCPU that runs; its descriptors come over a pipe. */
-static void be_a_vmm(int pipe_fd, struct ram *ram)
+/* A VMM with a vCPU that runs. */
+static void be_a_vmm(struct vm *vm, void *arg)
 {
-	struct vm vm;
+	struct ram *ram = arg;
 
-	vm_create(&vm, 1, 3);
-	require(!vm_slot(&vm, 1, 0, RAM_GPA, ram->bytes, ram->map), "a slot");
-	vm_table_add(&vm, RAM_GPA, ram->bytes / PAGE);
-	vcpu_start(&vm, 0, 1);
-	require(write(pipe_fd, &vm.fd, sizeof(vm.fd)) == sizeof(vm.fd), "write");
-	pause();
+	require(!vm_slot(vm, 1, 0, RAM_GPA, ram->bytes, ram->map), "a slot");
+	vm_table_add(vm, RAM_GPA, ram->bytes / PAGE);
+	vcpu_start(vm, 0, 1);
 }
 
 static void *kill_later(void *arg)
@@ -170,19 +167,11 @@ static void *kill_later(void *arg)
 /* One VMM that is killed in the middle of something. */
 static void killed_once(struct ram *ram)
 {
-	int pipes[2], vm_fd, pidfd, r;
+	int vm_fd, r;
+	pid_t pid = vm_elsewhere(be_a_vmm, ram, &vm_fd);
 	pthread_t thread;
 	struct session s;
-	pid_t pid;
 
-	require(!pipe(pipes), "pipe");
-	pid = fork_child();
-	if (!pid)
-		be_a_vmm(pipes[1], ram);
-	require(read(pipes[0], &vm_fd, sizeof(vm_fd)) == sizeof(vm_fd), "read");
-	pidfd = syscall(SYS_pidfd_open, pid, 0);
-	vm_fd = syscall(SYS_pidfd_getfd, pidfd, vm_fd, 0);
-	require(vm_fd >= 0, "pidfd_getfd");
 	require(!pthread_create(&thread, NULL, kill_later, &pid), "pthread_create");
 
 	session_open(&s);
@@ -199,9 +188,6 @@ static void killed_once(struct ram *ram)
 	session_close(&s);
 	pthread_join(thread, NULL);
 	wait_process(pid);
-	close(pidfd);
-	close(pipes[0]);
-	close(pipes[1]);
 }
 
 TEST(the_vmm_is_killed)

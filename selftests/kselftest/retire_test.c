@@ -253,28 +253,22 @@ TEST_F(retire, unload_ends_the_pauses)
 	EXPECT_EQ(0, module_load());
 }
 
+static void show_ram(struct vm *vm, void *arg)
+{
+	struct ram *ram = arg;
+
+	require(!vm_slot(vm, 1, 0, RAM_GPA, BYTES, ram->map), "a slot");
+}
+
 /* A VM of another process, whose session is ours. Its RAM file's descriptor too. */
-static pid_t vm_elsewhere(struct session *s)
+static pid_t watched_elsewhere(struct session *s)
 {
 	struct ram ram;
-	int pipes[2], vm_fd, pidfd;
+	int vm_fd;
 	pid_t pid;
 
-	require(!pipe(pipes), "pipe");
 	require(!ram_create(&ram, RAM_TMPFS, BYTES), "a RAM file");
-	pid = fork_child();
-	if (!pid) {
-		struct vm vm;
-
-		vm_create(&vm, 1, 3);
-		if (!vm_slot(&vm, 1, 0, RAM_GPA, BYTES, ram.map) && write(pipes[1], &vm.fd, sizeof(vm.fd)) > 0)
-			pause();
-		_exit(1);
-	}
-	require(read(pipes[0], &vm_fd, sizeof(vm_fd)) == sizeof(vm_fd), "read");
-	pidfd = syscall(SYS_pidfd_open, pid, 0);
-	vm_fd = syscall(SYS_pidfd_getfd, pidfd, vm_fd, 0);
-	require(vm_fd >= 0, "pidfd_getfd");
+	pid = vm_elsewhere(show_ram, &ram, &vm_fd);
 	session_begin(s, vm_fd, &ram.fd, 1);
 	close(vm_fd);
 	ram_destroy(&ram);
@@ -284,7 +278,7 @@ static pid_t vm_elsewhere(struct session *s)
 TEST_F(retire, vm_exits_under_a_session)
 {
 	struct session other;
-	pid_t pid = vm_elsewhere(&other);
+	pid_t pid = watched_elsewhere(&other);
 
 	kill_process(pid);
 	EXPECT_EQ(-EOWNERDEAD, session_harvest(&other, 0, NULL));
@@ -297,7 +291,7 @@ TEST_F(retire, vm_exits_under_a_session)
 TEST_F(retire, vm_exits_while_retiring)
 {
 	struct session other;
-	pid_t pid = vm_elsewhere(&other);
+	pid_t pid = watched_elsewhere(&other);
 	uint64_t start;
 
 	tune("60000", "60000");

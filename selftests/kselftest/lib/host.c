@@ -160,6 +160,26 @@ pid_t fork_child(void)
 	return pid;
 }
 
+pid_t fork_ready(void (*run)(void *arg), void *arg)
+{
+	int pipes[2];
+	char byte;
+	pid_t pid;
+
+	require(!pipe(pipes), "pipe");
+	pid = fork_child();
+	if (!pid) {
+		run(arg);
+		if (write(pipes[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	require(read(pipes[0], &byte, 1) == 1, "a process");
+	close(pipes[0]);
+	close(pipes[1]);
+	return pid;
+}
+
 void drop_sys_admin(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };

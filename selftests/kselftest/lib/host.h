@@ -43,6 +43,8 @@ int wait_process(pid_t pid);
 void kill_process(pid_t pid);
 /* A child that dies with its parent. */
 pid_t fork_child(void);
+/* One that has run run() when this returns, and waits to be killed. */
+pid_t fork_ready(void (*run)(void *arg), void *arg);
 /* For the rest of this process. */
 void drop_sys_admin(void);
 void pin_to_cpu(unsigned int cpu);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <stdlib.h>
+
 #include "host.h"
 #include "layout.h"
 
@@ -62,4 +64,43 @@ void layout_apply(const struct layout *l, struct vm *vm, const struct ram *rams,
 		for (page = 0; page < p->npages; page++)
 			*entries++ = (struct entry){ p->ram, p->pgoff + page };
 	}
+}
+
+void stage_open(struct stage *st, unsigned int layout, unsigned int manual, unsigned int vcpus)
+{
+	unsigned int i;
+
+	st->seed = random_seed();
+	if (layout == LAYOUTS)
+		layout_random(&st->layout, st->seed);
+	else
+		st->layout = layouts[layout];
+	vm_create(&st->vm, vcpus, manual);
+	for (i = 0; i < st->layout.nr_rams; i++)
+		require(!ram_create(&st->ram[i], RAM_TMPFS, st->layout.ram_pages * PAGE), "a RAM file");
+	st->entries = calloc(layout_entries(&st->layout), sizeof(*st->entries));
+	require(st->entries, "calloc");
+	layout_apply(&st->layout, &st->vm, st->ram, st->entries);
+}
+
+void stage_begin(struct stage *st)
+{
+	int fds[LAYOUT_RAMS_MAX];
+	unsigned int i;
+
+	for (i = 0; i < st->layout.nr_rams; i++)
+		fds[i] = st->ram[i].fd;
+	session_begin(&st->s, st->vm.fd, fds, st->layout.nr_rams);
+}
+
+void stage_close(struct stage *st)
+{
+	unsigned int i;
+
+	rows_on(ALL_ROWS);
+	session_close(&st->s);
+	for (i = 0; i < st->layout.nr_rams; i++)
+		ram_destroy(&st->ram[i]);
+	free(st->entries);
+	vm_destroy(&st->vm);
 }

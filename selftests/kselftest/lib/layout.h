@@ -4,6 +4,7 @@
 #define KST_LAYOUT_H
 
 #include "ram.h"
+#include "session.h"
 #include "vm.h"
 
 #define PLACES_MAX	16
@@ -41,5 +42,26 @@ struct entry {
 /* Makes the slots and fills the table; entries[] gets one for each entry of it (room: layout_entries()). */
 void layout_apply(const struct layout *l, struct vm *vm, const struct ram *rams, struct entry *entries);
 uint64_t layout_entries(const struct layout *l);
+
+/**
+ * struct stage - a VM that shows RAM files by a layout, and a session for it
+ * @entries: by entry of the guest's table
+ * @seed: printed; advances as tests draw from it
+ */
+struct stage {
+	struct layout layout;
+	struct vm vm;
+	struct ram ram[LAYOUT_RAMS_MAX];
+	struct session s;
+	struct entry *entries;
+	uint32_t seed;
+};
+
+/* All but the session. layout: LAYOUTS for a random one; manual: as in vm_create(). */
+void stage_open(struct stage *st, unsigned int layout, unsigned int manual, unsigned int vcpus);
+/* The session, started. */
+void stage_begin(struct stage *st);
+/* All rows work again. */
+void stage_close(struct stage *st);
 
 #endif /* KST_LAYOUT_H */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "host.h"
@@ -167,4 +168,31 @@ uint32_t guest_pick(uint32_t *seed, uint32_t pages)
 {
 	*seed = *seed * 1664525 + 1013904223;
 	return (uint64_t)*seed * pages >> 32;
+}
+
+pid_t vm_elsewhere(void (*furnish)(struct vm *vm, void *arg), void *arg, int *vm_fd)
+{
+	int pipes[2], fd, pidfd;
+	pid_t pid;
+
+	require(!pipe(pipes), "pipe");
+	pid = fork_child();
+	if (!pid) {
+		struct vm vm;
+
+		vm_create(&vm, 1, 3);
+		if (furnish)
+			furnish(&vm, arg);
+		if (write(pipes[1], &vm.fd, sizeof(vm.fd)) > 0)
+			pause();
+		_exit(1);
+	}
+	require(read(pipes[0], &fd, sizeof(fd)) == sizeof(fd), "a VMM");
+	close(pipes[0]);
+	close(pipes[1]);
+	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	*vm_fd = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	require(*vm_fd >= 0, "pidfd_getfd");
+	close(pidfd);
+	return pid;
 }

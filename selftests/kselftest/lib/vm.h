@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define PAGE		4096UL
 #define VCPUS_MAX	4
@@ -51,6 +52,11 @@ struct vm {
 /* manual: KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2's argument: 0, 1 or 3. */
 void vm_create(struct vm *vm, unsigned int nr_vcpus, unsigned int manual);
 void vm_destroy(struct vm *vm);
+/*
+ * A VMM in a process of its own, which waits to be killed. furnish() adds to its VM, and may be NULL. *vm_fd: the VM's
+ * descriptor, taken by pidfd_getfd() as `godwit send` does.
+ */
+pid_t vm_elsewhere(void (*furnish)(struct vm *vm, void *arg), void *arg, int *vm_fd);
 /* 0 or -errno. bytes 0 deletes the slot. */
 int vm_slot(struct vm *vm, unsigned int id, unsigned int flags, uint64_t gpa, uint64_t bytes, const void *hva);
 /* Is the slot's dirty log on? From KVM, not from godwit. */
