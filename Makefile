@@ -36,6 +36,7 @@ check-native: deps user
 	selftests/dkms.sh
 
 check-lab: deps user
+	selftests/deps.sh mmdebstrap zstd
 	selftests/check.sh kselftest
 	selftests/check.sh check
 

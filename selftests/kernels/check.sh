@@ -19,7 +19,7 @@ said()
 	since=$now
 }
 
-# QEMU 8.1 or newer, as the emulator, has no trouble with kernels that patch their own text (see lab/inside.sh).
+# Debian 12's own, as the emulator, has trouble with kernels that patch their own text (see lab/inside.sh).
 LAB_QEMU=$here/qemu.sh
 export LAB_QEMU
 

@@ -9,21 +9,22 @@ mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 roots=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/roots
 root=$roots/$suite
 
-packages="make kmod iproute2 dmsetup mount procps qemu-system-x86 seabios python3 python3-pytest
+packages="make kmod iproute2 dmsetup mount procps python3 python3-pytest
 	liburing2 libjansson4 libxxhash0 libnl-3-200 libnl-genl-3-200"
 case $suite in
 bookworm-backports)
 	base=bookworm
-	kernel="linux-image-amd64/$suite linux-headers-amd64/$suite" ;;
+	newest="linux-image-amd64/$suite linux-headers-amd64/$suite qemu-system-x86/$suite
+		qemu-system-common/$suite qemu-system-data/$suite seabios/$suite" ;;
 sid)
 	base=sid
-	kernel="linux-image-amd64 linux-headers-amd64" ;;
+	newest="linux-image-amd64 linux-headers-amd64 qemu-system-x86 seabios" ;;
 *)
 	echo "root.sh: bookworm-backports or sid" >&2
 	exit 2 ;;
 esac
 # shellcheck disable=SC2086 # lists of words
-include=$(echo $packages $kernel | tr ' ' ,)
+include=$(echo $packages $newest | tr ' ' ,)
 
 mkdir -p "$roots"
 exec 9>"$roots/$suite.lock"
