@@ -51,7 +51,7 @@ bench-kernel: deps
 
 # In a kernel of its own, with KASAN, lockdep and kmemleak, where every allocation fails once. Builds it first.
 check-debug:
-	selftests/deps.sh flex bison bc libelf-dev
+	selftests/deps.sh flex bison bc libelf-dev mmdebstrap zstd
 	selftests/debug/check
 
 # What can be said without running it: sparse, checkpatch, coccicheck, shellcheck.
@@ -62,12 +62,13 @@ check-static:
 install: user
 	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit
 
-# The module's source, and nothing that was built from it, where dkms looks for it.
+# The module's source, and nothing that was built from it, in TO: where dkms looks for it by default.
+dkms-source: TO ?= $(DESTDIR)/usr/src/godwit-$(VERSION)
 dkms-source:
-	install -d $(DESTDIR)/usr/src/godwit-$(VERSION)/kmod/uapi/linux
-	install -m 644 Kbuild dkms.conf LICENSE $(DESTDIR)/usr/src/godwit-$(VERSION)/
-	install -m 644 kmod/Kbuild $(filter-out %.mod.c,$(wildcard kmod/*.[ch])) $(DESTDIR)/usr/src/godwit-$(VERSION)/kmod/
-	install -m 644 kmod/uapi/linux/*.h $(DESTDIR)/usr/src/godwit-$(VERSION)/kmod/uapi/linux/
+	install -d $(TO)/kmod/uapi/linux
+	install -m 644 Kbuild dkms.conf LICENSE $(TO)/
+	install -m 644 kmod/Kbuild $(filter-out %.mod.c,$(wildcard kmod/*.[ch])) $(TO)/kmod/
+	install -m 644 kmod/uapi/linux/*.h $(TO)/kmod/uapi/linux/
 
 dkms: dkms-source
 	dkms install -m godwit -v $(VERSION) -k $(KVER)

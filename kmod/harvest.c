@@ -43,13 +43,12 @@
 static int refresh_and_harvest(struct godwit_session *s, bool rearm, u64 *pages)
 {
 	u64 since = ktime_get_ns();
-	struct godwit_scratch sc;
+	struct godwit_scratch sc = {};
 	int tries, r;
 
 	r = godwit_borrow_mm(s);
 	if (r)
 		return r;
-	godwit_scratch_init(&sc);
 	for (tries = 0; tries < 20; tries++) {
 		r = godwit_slots_refresh(s, &sc, &pages[GODWIT_ROW_CHANGE]);
 		godwit_stats_spent(s, GODWIT_PHASE_SLOTS, &since);
@@ -122,7 +121,7 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 {
 	struct godwit_start *a = arg;
 	u64 ignored[GODWIT_ROWS] = {};
-	struct godwit_scratch sc;
+	struct godwit_scratch sc = {};
 	unsigned int i;
 	int r;
 
@@ -134,7 +133,6 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 	r = godwit_borrow_mm(s);
 	if (r)
 		return r;
-	godwit_scratch_init(&sc);
 	r = godwit_slots_refresh(s, &sc, &ignored[0]);
 	godwit_scratch_unmap(&sc);
 	godwit_return_mm(s);
@@ -162,15 +160,14 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 int godwit_job_clear(struct godwit_session *s, void *arg)
 {
 	u64 since = ktime_get_ns();
-	struct godwit_scratch sc;
+	struct godwit_scratch sc = {};
 	int r;
 
 	if (s->state != GODWIT_STATE_STARTED)
 		return -ENODATA;
 	r = godwit_borrow_mm(s);
 	if (!r) {
-		godwit_scratch_init(&sc);
-		r = godwit_dirtylog_clear(s, &sc, arg);
+			r = godwit_dirtylog_clear(s, &sc, arg);
 		godwit_scratch_unmap(&sc);
 		godwit_return_mm(s);
 	}

@@ -221,7 +221,7 @@ void godwit_return_mm(struct godwit_session *s);
 
 /**
  * struct godwit_scratch - a few pages of the VM's own mm, for the arguments of an ioctl
- * @uaddr: where; private anonymous memory, mapped by the first ioctl of a job and until its end; else 0
+ * @uaddr: where; private anonymous memory, mapped by the first ioctl of a job and until its end; else 0, as at first
  *
  * Nothing is ever read back from it: a VMM that writes there changes what KVM does to its own VM.
  */
@@ -231,7 +231,6 @@ struct godwit_scratch {
 
 #define GODWIT_CLEAR_PAGES	(1UL << 22)	/* 4 KiB pages in one KVM_CLEAR_DIRTY_LOG: 16 GiB */
 
-void godwit_scratch_init(struct godwit_scratch *sc);
 void godwit_scratch_unmap(struct godwit_scratch *sc);
 int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages);
 int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc);
@@ -316,7 +315,6 @@ int godwit_stats_init(struct device *dev);
 void godwit_stats_exit(void);
 int godwit_stats_publish(struct godwit_session *s);
 void godwit_stats_spent(struct godwit_session *s, enum godwit_phase phase, u64 *since_ns);
-extern const char *const godwit_state_names[GODWIT_STATES];
 
 /* netlink.c */
 int godwit_netlink_init(void);

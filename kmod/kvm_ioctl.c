@@ -52,11 +52,6 @@ void godwit_return_mm(struct godwit_session *s)
 	mmput(s->mm);
 }
 
-void godwit_scratch_init(struct godwit_scratch *sc)
-{
-	sc->uaddr = 0;
-}
-
 /* On first use: a harvest that changes nothing takes no lock of the VMM's for writing. */
 static int scratch_map(struct godwit_scratch *sc)
 {

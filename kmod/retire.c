@@ -17,7 +17,6 @@
 #include "trace.h"
 
 #define RETIRE_TRIES	100
-#define WINDOW_MS	20	/* a look at the CPUs' load takes so long at least: godwit_slots_settle() */
 
 struct load {
 	u64 idle_us;
@@ -64,12 +63,8 @@ static void pause_before_slot(struct godwit_session *s, unsigned int ms, unsigne
 {
 	unsigned int limit = READ_ONCE(godwit_tunables.retire_busy_percent);
 
-	if (limit >= 100) {
-		godwit_slots_settle(s, ms);
-		return;
-	}
 	while (pause_and_look(s, ms) > limit && *busy_ms && !godwit_session_hurried(s)) {
-		ms = min_t(unsigned int, WINDOW_MS, *busy_ms);
+		ms = min_t(unsigned int, GODWIT_SETTLE_MS, *busy_ms);
 		*busy_ms -= ms;
 	}
 }
@@ -77,13 +72,12 @@ static void pause_before_slot(struct godwit_session *s, unsigned int ms, unsigne
 /* The mm is borrowed for one attempt at a time, so that an exiting VMM never waits for a pause. */
 static int clear_log_flag(struct godwit_session *s, struct godwit_slot *slot)
 {
-	struct godwit_scratch sc;
+	struct godwit_scratch sc = {};
 	int r;
 
 	r = godwit_borrow_mm(s);
 	if (r)
 		return r;
-	godwit_scratch_init(&sc);
 	r = godwit_slot_set_flags(s, &sc, slot, slot->flags & ~KVM_MEM_LOG_DIRTY_PAGES);
 	godwit_scratch_unmap(&sc);
 	godwit_return_mm(s);

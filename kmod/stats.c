@@ -15,7 +15,7 @@
 
 static struct kobject *directory;
 
-const char *const godwit_state_names[GODWIT_STATES] = {
+static const char *const state_names[GODWIT_STATES] = {
 	[GODWIT_STATE_NEW] = "new",
 	[GODWIT_STATE_ATTACHED] = "attached",
 	[GODWIT_STATE_STARTED] = "started",
@@ -66,7 +66,7 @@ COUNTER(retire_ns, ns[GODWIT_PHASE_RETIRE]);
 
 static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%s\n", godwit_state_names[godwit_session_state(session_of(kobj))]);
+	return sysfs_emit(buf, "%s\n", state_names[godwit_session_state(session_of(kobj))]);
 }
 
 static ssize_t owner_pid_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)

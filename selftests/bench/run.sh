@@ -11,7 +11,10 @@ mkdir -p "$B/kmod"
 make -s -C "/lib/modules/${kernel#/boot/vmlinuz-}/build" M="$top" modules
 cp "$top/kmod/godwit.ko" "$B/kmod/godwit.ko"
 make -s -C "$top/selftests/bench"
+make -s -C "$top/selftests" "$B/kselftest/kvm/dirty_log_perf_test"
 # shellcheck disable=SC2016 # expanded in the lab
 exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:520 --timeout 1500 -- /bin/sh -c '
-	"$LAB_INSIDE" modules kvm && insmod "$B/kmod/godwit.ko" && exec "$B/bench/kernel-bench" "$@" "$B/bench.json"' \
-	bench "$@"
+	"$LAB_INSIDE" modules kvm && insmod "$B/kmod/godwit.ko" && "$B/bench/kernel-bench" "$@" "$B/bench.json" || exit
+	case "$*" in
+	""|--quick) exec "$0" "$B/kselftest/kvm/dirty_log_perf_test" "$B/bench.json" ;;
+	esac' "$top/selftests/bench/kvm_perf" "$@"

@@ -11,9 +11,7 @@ kver=${image##*/vmlinuz-}
 # The tree itself belongs to the build for 6.1.
 mkdir -p "$to"
 rm -rf "$to/src"
-mkdir -p "$to/src/kmod"
-cp "$top/Kbuild" "$to/src/"
-cp -r "$top"/kmod/*.[ch] "$top/kmod/Kbuild" "$top/kmod/uapi" "$to/src/kmod/"
+make -s -C "$top" dkms-source TO="$to/src"
 # Mounts in a namespace of their own: however this ends, none is left.
 # shellcheck disable=SC2016 # the inner shell's words
 unshare --mount sh -ec '
