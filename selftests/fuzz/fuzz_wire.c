@@ -161,6 +161,15 @@ static void check_header(const struct wire_header *h)
 	case WIRE_RESUMED:
 		CHECK(h->length == 8);
 		break;
+	case WIRE_READY:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_STREAMS_MAX && h->length == WIRE_SECRET);
+		break;
+	case WIRE_STREAMS:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_STREAMS_MAX && h->length == 0);
+		break;
+	case WIRE_JOIN:
+		CHECK(h->arg < WIRE_STREAMS_MAX && h->length == WIRE_SECRET);
+		break;
 	default:
 		CHECK(h->length == 0);
 	}

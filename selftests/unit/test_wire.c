@@ -58,9 +58,9 @@ static const struct {
 	uint32_t arg_min, arg_max;
 	uint32_t base, per, more, more_per;
 } spec[] = {
-	{ "HELLO", 1, 0, 1, 1, 0, 0, 0, 0 },
+	{ "HELLO", 1, 0, 2, 2, 0, 0, 0, 0 },
 	{ "BLOCKS", 2, 0, 1, 64, 0, 17, 0, 254 },
-	{ "READY", 3, 0, 0, 0, 0, 0, 0, 0 },
+	{ "READY", 3, 0, 1, 16, 16, 0, 0, 0 },
 	{ "PING", 4, 0, 0, ANY, 8, 0, 0, 0 },
 	{ "PONG", 5, 0, 0, ANY, 8, 0, 0, 0 },
 	{ "RAM", 6, 0, 1, 512, 0, 16, 1 << 20, 0 },
@@ -74,6 +74,8 @@ static const struct {
 	{ "DEVICE_END", 14, 0, 0, 0, 0, 0, 0, 0 },
 	{ "RESUMED", 15, 0, 0, 0, 8, 0, 0, 0 },
 	{ "ABORT", 16, 0, 1, 255, 0, 0, 1000, 0 },
+	{ "STREAMS", 17, 0, 1, 16, 0, 0, 0, 0 },
+	{ "JOIN", 18, 0, 0, 15, 16, 0, 0, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -16,4 +16,7 @@ int cmd_fail(const struct err *e);
 /* A number in [min, max], or -EINVAL with *e set. what: the option's name. */
 int cmd_number(const char *what, const char *text, unsigned int min, unsigned int max, unsigned int *out, struct err *e);
 
+/* One stream for each CPU, up to the protocol's limit. */
+unsigned int cmd_default_streams(void);
+
 #endif

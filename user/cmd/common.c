@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "wire/wire.h"
 
 int cmd_fail(const struct err *e)
 {
@@ -22,4 +24,13 @@ int cmd_number(const char *what, const char *text, unsigned int min, unsigned in
 		return err_set(e, GW_USAGE, EINVAL, "%s takes a whole number from %u to %u, not \"%s\"", what, min, max, text);
 	*out = (unsigned int)v;
 	return 0;
+}
+
+unsigned int cmd_default_streams(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (cpus < 1)
+		return 1;
+	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
 }

@@ -6,6 +6,7 @@
 #include "cmd/cmd.h"
 #include "io/stop.h"
 #include "migrate/receiver.h"
+#include "wire/wire.h"
 
 static const char usage[] =
 	"usage: godwit receive --qmp SOCKET --listen ADDR:PORT [options]\n"
@@ -17,15 +18,19 @@ static const char usage[] =
 	"  --listen ADDR:PORT     where to listen; loopback only, unless --insecure\n"
 	"  --insecure             listen on any address: the stream is not encrypted, anybody may connect\n"
 	"  --pid PID              the QEMU process, if another process made the socket\n"
+	"  --streams N            let the sender open at most N connections for RAM (16)\n"
+	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
 	"  --timeout S            give up when the sender or QEMU is silent for S seconds (30)\n";
 
-enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_TIMEOUT, OPT_HELP };
+enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_STREAMS, OPT_IO, OPT_TIMEOUT, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
 	{ "insecure", no_argument, NULL, OPT_INSECURE },
 	{ "pid", required_argument, NULL, OPT_PID },
+	{ "streams", required_argument, NULL, OPT_STREAMS },
+	{ "io", required_argument, NULL, OPT_IO },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 }
@@ -33,6 +38,7 @@ static const struct option options[] = {
 
 static int parse(struct receiver_options *o, bool *help, int argc, char **argv, struct err *e)
 {
+	const char *io = NULL;
 	unsigned int n;
 	int opt, r = 0;
 
@@ -51,6 +57,12 @@ static int parse(struct receiver_options *o, bool *help, int argc, char **argv, 
 			r = cmd_number("--pid", optarg, 1, 1u << 22, &n, e);
 			o->pid = r ? 0 : (pid_t)n;
 			break;
+		case OPT_STREAMS:
+			r = cmd_number("--streams", optarg, 1, WIRE_STREAMS_MAX, &o->streams, e);
+			break;
+		case OPT_IO:
+			io = optarg;
+			break;
 		case OPT_TIMEOUT:
 			r = cmd_number("--timeout", optarg, 1, 3600, &n, e);
 			o->timeout_ms = r ? 0 : n * 1000;
@@ -64,12 +76,12 @@ static int parse(struct receiver_options *o, bool *help, int argc, char **argv, 
 	}
 	if (!r && (!o->qmp_path || !o->listen || optind != argc))
 		r = err_set(e, GW_USAGE, EINVAL, "receive needs --qmp SOCKET and --listen ADDR:PORT: see \"godwit receive --help\"");
-	return r;
+	return r ? r : engine_choose(io, &o->engine, e);
 }
 
 int cmd_receive(int argc, char **argv)
 {
-	struct receiver_options o = { .timeout_ms = 30000 };
+	struct receiver_options o = { .timeout_ms = 30000, .streams = WIRE_STREAMS_MAX };
 	struct receiver_result res = { 0 };
 	struct err e = { 0 };
 	bool help = false;

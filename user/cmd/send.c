@@ -7,6 +7,7 @@
 #include "cmd/progress.h"
 #include "io/stop.h"
 #include "migrate/sender.h"
+#include "wire/wire.h"
 
 static const char usage[] =
 	"usage: godwit send --qmp SOCKET [options] ADDR:PORT\n"
@@ -18,11 +19,15 @@ static const char usage[] =
 	"  --downtime-limit MS    switch over when the guest will stand still no longer than this (300)\n"
 	"  --max-rounds N         give up when that is not reached after N rounds (30)\n"
 	"  --timeout S            give up when the peer or QEMU is silent for S seconds (30)\n"
+	"  --streams N            connections for RAM, with a thread each (one for each CPU, at most 16)\n"
+	"  --bandwidth MIB        send at most MIB MiB/s until the switchover; the downtime is predicted with that\n"
+	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --json FILE            write the report to FILE as well\n";
 
-enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_VERIFY, OPT_PAUSE, OPT_JSON, OPT_HELP };
+enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
+	OPT_PAUSE, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -30,6 +35,9 @@ static const struct option options[] = {
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
 	{ "max-rounds", required_argument, NULL, OPT_ROUNDS },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "streams", required_argument, NULL, OPT_STREAMS },
+	{ "bandwidth", required_argument, NULL, OPT_BANDWIDTH },
+	{ "io", required_argument, NULL, OPT_IO },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "json", required_argument, NULL, OPT_JSON },
@@ -40,6 +48,7 @@ static const struct option options[] = {
 struct send_args {
 	struct sender_options o;
 	const char *json;
+	const char *io;
 	bool help;
 };
 
@@ -66,6 +75,16 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 		if (!r)
 			a->o.timeout_ms = n * 1000;
 		return r;
+	case OPT_STREAMS:
+		return cmd_number("--streams", optarg, 1, WIRE_STREAMS_MAX, &a->o.streams, e);
+	case OPT_BANDWIDTH:
+		r = cmd_number("--bandwidth", optarg, 1, 1000000, &n, e);
+		if (!r)
+			a->o.bandwidth = (uint64_t)n << 20;
+		return r;
+	case OPT_IO:
+		a->io = optarg;
+		return 0;
 	case OPT_VERIFY:
 		a->o.verify = true;
 		return 0;
@@ -95,12 +114,13 @@ static int parse(struct send_args *a, int argc, char **argv, struct err *e)
 	if (!a->o.qmp_path || optind + 1 != argc)
 		return err_set(e, GW_USAGE, EINVAL, "send needs --qmp SOCKET and one ADDR:PORT: see \"godwit send --help\"");
 	a->o.addr = argv[optind];
-	return 0;
+	return engine_choose(a->io, &a->o.engine, e);
 }
 
 int cmd_send(int argc, char **argv)
 {
-	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000 } };
+	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000,
+				      .streams = cmd_default_streams() } };
 	struct err e = { 0 }, json_err = { 0 };
 	struct report report = { 0 };
 	struct progress progress;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One io_uring, at most one send and one receive under way. TCP needs its bytes in order, so the frames
- * queue up here and the completion of one starts the next; the queue keeps the socket busy while the
- * caller scans the pages of a later frame. Receiving is in channel_recv.c.
+ * At most one send and one receive under way. TCP needs its bytes in order, so the frames queue up here and the
+ * end of one starts the next; the queue keeps the socket busy while the caller reads the pages of a later frame.
+ * Receiving is in channel_recv.c.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +15,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 
-static int ring_init(struct io_uring *ring)
-{
-	/* Completions are reaped by the one thread there is; kernels before 6.1 do not know the flags. */
-	int r = io_uring_queue_init(16, ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
-
-	return r == -EINVAL ? io_uring_queue_init(16, ring, 0) : r;
-}
-
-int channel_new(int fd, unsigned int timeout_ms, struct channel **out, struct err *e)
+int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out, struct err *e)
 {
 	struct channel *ch = calloc(1, sizeof(*ch));
 	int r;
@@ -34,15 +24,13 @@ int channel_new(int fd, unsigned int timeout_ms, struct channel **out, struct er
 		close(fd);
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	}
-	r = ring_init(&ch->ring);
+	r = engine->open(fd, &ch->engine);
 	if (r < 0) {
 		close(fd);
 		free(ch);
-		return err_set(e, GW_INTERNAL, -r, "io_uring is not to be had here: %s (sysctl kernel.io_uring_disabled, seccomp, memlock limit?)",
-			       strerror(-r));
+		return err_set(e, GW_INTERNAL, -r, "%s cannot be set up for another connection: %s; use fewer --streams, or --io poll",
+			       engine->name, strerror(-r));
 	}
-	/* io_uring waits by itself; on a non-blocking descriptor it would not. */
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	ch->fd = fd;
 	ch->timeout_ns = timeout_ms * 1000000ull;
 	*out = ch;
@@ -53,12 +41,11 @@ void channel_free(struct channel *ch)
 {
 	if (!ch)
 		return;
-	/* Cancels what is under way and waits for it: only then may the buffers go. */
 	shutdown(ch->fd, SHUT_RDWR);
-	io_uring_queue_exit(&ch->ring);
+	ch->engine->ops->close(ch->engine);
 	close(ch->fd);
 	for (unsigned int i = 0; i < CHANNEL_FRAMES; i++)
-		free(ch->slots[i].frame.bounce);
+		free(ch->slots[i].frame.buf);
 	free(ch);
 }
 
@@ -72,7 +59,11 @@ uint64_t channel_sent(const struct channel *ch)
 	return ch->sent;
 }
 
-/* Drops len bytes from the front of a vector. */
+void channel_interrupt(struct channel *ch, const atomic_bool *flag)
+{
+	ch->interrupt = flag;
+}
+
 void channel_iov_advance(struct msghdr *msg, size_t len)
 {
 	while (msg->msg_iovlen && len >= msg->msg_iov->iov_len) {
@@ -88,27 +79,26 @@ void channel_iov_advance(struct msghdr *msg, size_t len)
 
 static void start_send(struct channel *ch)
 {
-	struct io_uring_sqe *sqe;
-
 	if (ch->sending || !ch->queued)
 		return;
-	sqe = io_uring_get_sqe(&ch->ring);
-	io_uring_prep_sendmsg(sqe, ch->fd, &ch->queue[0]->msg, MSG_WAITALL | MSG_NOSIGNAL);
-	io_uring_sqe_set_data64(sqe, TAG_SEND);
+	ch->engine->ops->send(ch->engine, &ch->queue[0]->msg);
 	ch->sending = true;
 }
 
-static int sent(struct channel *ch, int result, struct err *e)
+int channel_reap(struct channel *ch, struct err *e)
 {
 	struct slot *slot = ch->queue[0];
+	ssize_t n = ch->engine->sent;
 
+	if (!ch->sending || ch->engine->sending)
+		return 0;
 	ch->sending = false;
-	if (result == -EINTR || result == -EAGAIN)
-		result = 0;
-	else if (result <= 0)
-		return channel_lost(ch, result ? -result : EPIPE, e);
-	ch->sent += (uint64_t)result;
-	channel_iov_advance(&slot->msg, (size_t)result);
+	if (n == -EINTR || n == -EAGAIN)
+		n = 0;
+	else if (n <= 0)
+		return channel_lost(ch, n ? (int)-n : EPIPE, e);
+	ch->sent += (uint64_t)n;
+	channel_iov_advance(&slot->msg, (size_t)n);
 	if (!slot->msg.msg_iovlen) {
 		slot->busy = false;
 		ch->queued--;
@@ -118,41 +108,37 @@ static int sent(struct channel *ch, int result, struct err *e)
 	return 0;
 }
 
-/* Takes the completions that are there. */
-int channel_reap(struct channel *ch, struct err *e)
+static int engine_wait(struct channel *ch, uint64_t ns, struct err *e)
 {
-	struct io_uring_cqe *cqe;
-	int r = 0;
+	int r = ch->engine->ops->wait(ch->engine, ns);
 
-	while (!io_uring_peek_cqe(&ch->ring, &cqe)) {
-		uint64_t tag = io_uring_cqe_get_data64(cqe);
-		int result = cqe->res;
-
-		io_uring_cqe_seen(&ch->ring, cqe);
-		if (tag == TAG_RECV) {
-			ch->receiving = false;
-			ch->recv_result = result;
-		} else if (tag == TAG_SEND && !r) {
-			r = sent(ch, result, e);
-		}
-	}
-	return r;
+	return r ? err_set(e, GW_INTERNAL, -r, "waiting for the connection (%s): %s", ch->engine->ops->name, strerror(-r)) : 0;
 }
 
-/* Submits, waits for one completion at least, takes all that are there. */
+/* Is there a reason to wait no more? */
+static int given_up(struct channel *ch, struct err *e)
+{
+	if (ch->interrupt && atomic_load(ch->interrupt))
+		return -ECANCELED;
+	if (stop_requested())
+		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+	return 0;
+}
+
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 {
-	for (;;) {
-		struct __kernel_timespec ts = { .tv_nsec = STOP_SLICE_NS };
-		struct io_uring_cqe *cqe;
-		int r = io_uring_submit_and_wait_timeout(&ch->ring, &cqe, 1, &ts, NULL);
+	const bool receiving = ch->engine->receiving;
+	int r;
 
-		if (r >= 0 && io_uring_cq_ready(&ch->ring))
+	for (;;) {
+		r = engine_wait(ch, STOP_SLICE_NS, e);
+		if (r)
+			return r;
+		if ((ch->sending && !ch->engine->sending) || (receiving && !ch->engine->receiving))
 			return channel_reap(ch, e);
-		if (r < 0 && r != -ETIME && r != -EINTR && r != -EAGAIN)
-			return err_set(e, GW_INTERNAL, -r, "io_uring: %s", strerror(-r));
-		if (stop_requested())
-			return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		r = given_up(ch, e);
+		if (r)
+			return r;
 		if (deadline && now_ns() > deadline) {
 			ch->broken = true;
 			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other host has stopped talking (nothing for %llu s)",
@@ -166,28 +152,67 @@ uint64_t channel_patience(const struct channel *ch)
 	return now_ns() + ch->timeout_ns;
 }
 
-int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
+int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e)
 {
-	uint64_t deadline = channel_patience(ch);
+	uint64_t now;
+	int r = 0;
+
+	while (!r && (now = now_ns()) < until_ns) {
+		r = engine_wait(ch, until_ns - now < STOP_SLICE_NS ? until_ns - now : STOP_SLICE_NS, e);
+		if (!r)
+			r = channel_reap(ch, e);
+		if (!r)
+			r = given_up(ch, e);
+	}
+	return r;
+}
+
+/* Waits for one to become free. */
+static int get_slot(struct channel *ch, struct slot **out, struct err *e)
+{
+	uint64_t deadline = channel_patience(ch), before = ch->sent;
 	int r;
 
 	for (;;) {
 		for (unsigned int i = 0; i < CHANNEL_FRAMES; i++) {
-			struct slot *slot = &ch->slots[i];
-
-			if (slot->busy)
+			if (ch->slots[i].busy)
 				continue;
-			if (!slot->frame.bounce && posix_memalign((void **)&slot->frame.bounce, 4096, WIRE_RAM_MAX))
-				return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-			slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = 0;
-			slot->busy = true;
-			*out = &slot->frame;
+			ch->slots[i].busy = true;
+			*out = &ch->slots[i];
 			return 0;
 		}
 		r = channel_wait(ch, deadline, e);
 		if (r)
 			return r;
+		if (ch->sent != before)
+			deadline = channel_patience(ch);
+		before = ch->sent;
 	}
+}
+
+/* The vector of the slot is filled in: it is the next to be sent. */
+static void enqueue(struct channel *ch, struct slot *slot, size_t nr_iov)
+{
+	slot->msg = (struct msghdr) { .msg_iov = slot->iov, .msg_iovlen = nr_iov };
+	ch->queue[ch->queued++] = slot;
+	start_send(ch);
+}
+
+int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
+{
+	struct slot *slot;
+	int r = get_slot(ch, &slot, e);
+
+	if (r)
+		return r;
+	if (!slot->frame.buf && posix_memalign((void **)&slot->frame.buf, WIRE_PAGE, FRAME_BYTES)) {
+		slot->frame.buf = NULL;
+		slot->busy = false;
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = slot->frame.used = 0;
+	*out = &slot->frame;
+	return 0;
 }
 
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
@@ -196,6 +221,8 @@ int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 	struct wire_header h = {
 		.type = WIRE_RAM, .arg = f->nr, .length = f->nr * WIRE_EXTENT + f->bytes,
 	};
+	uint64_t before;
+	int r;
 
 	if (!f->nr) {
 		slot->busy = false;
@@ -206,48 +233,48 @@ int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 		wire_put_extent(slot->head + WIRE_HEADER + i * WIRE_EXTENT, &f->extents[i]);
 	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER + f->nr * WIRE_EXTENT };
 	memcpy(&slot->iov[1], f->iov, f->nr_iov * sizeof(f->iov[0]));
-	slot->msg = (struct msghdr) { .msg_iov = slot->iov, .msg_iovlen = f->nr_iov + 1 };
-	ch->queue[ch->queued++] = slot;
-	start_send(ch);
-	io_uring_submit(&ch->ring);
-	return channel_reap(ch, e);
+	enqueue(ch, slot, f->nr_iov + 1);
+	/* As far as it goes without waiting. */
+	do {
+		before = ch->sent;
+		r = engine_wait(ch, 0, e);
+		if (!r)
+			r = channel_reap(ch, e);
+	} while (!r && ch->sent != before && ch->queued);
+	return r;
 }
 
 int channel_flush(struct channel *ch, struct err *e)
 {
 	uint64_t deadline = channel_patience(ch);
-	unsigned int before = ch->queued;
+	uint64_t before = ch->sent;
 	int r;
 
 	while (ch->queued) {
 		r = channel_wait(ch, deadline, e);
 		if (r)
 			return r;
-		if (ch->queued < before)
+		if (ch->sent != before)
 			deadline = channel_patience(ch);
-		before = ch->queued;
+		before = ch->sent;
 	}
 	return 0;
 }
 
 int channel_send(struct channel *ch, const struct wire_header *h, const void *body, struct err *e)
 {
-	struct ram_frame *f;
 	struct slot *slot;
 	int r;
 
 	r = channel_flush(ch, e);
 	if (!r)
-		r = channel_frame(ch, &f, e);
+		r = get_slot(ch, &slot, e);
 	if (r)
 		return r;
-	slot = (struct slot *)f;
 	wire_put_header(slot->head, h);
 	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER };
 	slot->iov[1] = (struct iovec) { (void *)body, h->length };
-	slot->msg = (struct msghdr) { .msg_iov = slot->iov, .msg_iovlen = h->length ? 2 : 1 };
-	ch->queue[ch->queued++] = slot;
-	start_send(ch);
+	enqueue(ch, slot, h->length ? 2 : 1);
 	return channel_flush(ch, e);	/* body is the caller's */
 }
 
@@ -261,14 +288,9 @@ void channel_abort(struct channel *ch, const struct err *why)
 	char drain[4096];
 
 	/* In the middle of a frame the text would be taken for its body: end it first, if the peer still reads. */
-	while (!ch->broken && ch->queued && now_ns() < deadline) {
-		struct __kernel_timespec ts = { .tv_nsec = STOP_SLICE_NS };
-		struct io_uring_cqe *cqe;
-
-		io_uring_submit_and_wait_timeout(&ch->ring, &cqe, 1, &ts, NULL);
-		if (channel_reap(ch, &ignored))
+	while (!ch->broken && ch->queued && now_ns() < deadline)
+		if (engine_wait(ch, STOP_SLICE_NS, &ignored) || channel_reap(ch, &ignored))
 			break;
-	}
 	if (ch->broken || ch->queued)
 		return;
 	wire_put_header(buf, &h);

@@ -1,53 +1,68 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames over one TCP connection, by io_uring. Page bytes go straight between the socket and guest RAM.
+ * Frames over one TCP connection, by an engine (engine.h). A channel belongs to the thread that made it.
  *
  * Sending RAM is asynchronous: up to CHANNEL_FRAMES frames wait or are under way while the next is
  * prepared; all other frames go out after them, in order. Every wait ends at the channel's timeout
- * (GW_TIMEOUT), when the peer closes (GW_LINK_LOST) or on a signal (GW_CANCELLED); after any error the
- * channel only serves channel_abort() and channel_free().
+ * (GW_TIMEOUT), when the peer closes (GW_LINK_LOST), on a signal (GW_CANCELLED), or when it is interrupted
+ * (-ECANCELED, and *e is left alone: who interrupts knows why); after any error the channel only serves
+ * channel_last_words(), channel_abort() and channel_free().
  */
 #ifndef GODWIT_CHANNEL_H
 #define GODWIT_CHANNEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 #include "err.h"
+#include "io/engine.h"
 #include "wire/wire.h"
 
 #define CHANNEL_FRAMES	4
+/*
+ * Page bytes of a frame, less than the protocol allows: what pread() has put there should still be in the CPU's cache
+ * when the socket takes it.
+ */
+#define FRAME_BYTES	(256u << 10)
+#define FRAME_PAGES	(FRAME_BYTES / WIRE_PAGE)
 
 struct channel;
 
 /**
  * struct ram_frame - a RAM frame under construction
  * @extents: described so far
- * @iov: the page bytes of the WIRE_DATA extents; stays valid until the frame is sent
+ * @iov: the page bytes of the WIRE_DATA extents, in @buf
  * @bytes: sum of iov
- * @bounce: WIRE_RAM_MAX bytes that live as long as the frame, for pages that must not be sent in place
+ * @used: bytes of @buf that hold them, and what lies between them
+ * @buf: FRAME_BYTES that live as long as the frame
  */
 struct ram_frame {
 	unsigned int nr;
 	unsigned int nr_iov;
 	uint32_t bytes;
+	uint32_t used;
 	struct wire_extent extents[WIRE_EXTENTS_MAX];
-	struct iovec iov[WIRE_EXTENTS_MAX];
-	uint8_t *bounce;
+	struct iovec iov[FRAME_PAGES];
+	uint8_t *buf;
 };
 
 /* Takes fd over. timeout_ms: how long the peer may be silent when it should speak, or refuse to listen. */
-int channel_new(int fd, unsigned int timeout_ms, struct channel **out, struct err *e);
+int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out, struct err *e);
 void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
 int channel_fd(const struct channel *ch);	/* for poll */
 uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */
+/* Waits end when *flag is true, within STOP_SLICE_NS. NULL: no more. */
+void channel_interrupt(struct channel *ch, const atomic_bool *flag);
 
 /* An empty frame; waits for one to become free. */
 int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
 /* Sends a frame that channel_frame() gave. An empty one is dropped. */
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);
+/* Waits until then, in CLOCK_MONOTONIC; what is under way goes on. */
+int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e);
 /* Waits until all frames are with the kernel. */
 int channel_flush(struct channel *ch, struct err *e);
 /* One other frame; h->length bytes of body. */
@@ -66,6 +81,11 @@ int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct 
 /* Has the peer said something, or closed? Does not wait. */
 bool channel_readable(const struct channel *ch);
 
+/*
+ * Something else failed, and the peer may be saying why: waits so long for its ABORT, or for its end, and sets *e. Other
+ * frames are dropped.
+ */
+void channel_last_words(struct channel *ch, unsigned int ms, struct err *e);
 /* Tells the peer why we give up, if that is possible, and lets it read that before the connection goes. */
 void channel_abort(struct channel *ch, const struct err *why);
 

@@ -3,37 +3,40 @@
 #ifndef GODWIT_CHANNEL_INTERNAL_H
 #define GODWIT_CHANNEL_INTERNAL_H
 
-#include <liburing.h>
 #include <sys/socket.h>
 
 #include "io/channel.h"
 
-enum { TAG_SEND = 1, TAG_RECV = 2 };
-
 struct slot {
 	struct ram_frame frame;
 	uint8_t head[WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT];
-	struct iovec iov[WIRE_EXTENTS_MAX + 1];
+	struct iovec iov[FRAME_PAGES + 1];
 	struct msghdr msg;
 	bool busy;
 };
 
+/**
+ * struct channel
+ * @queue: frames to be sent; the first one is under way if @sending
+ * @sending: the engine has been given one, and its result was not taken yet
+ * @broken: nothing more can be said to the peer
+ */
 struct channel {
 	int fd;
+	struct engine *engine;
 	uint64_t timeout_ns;
-	struct io_uring ring;
+	const atomic_bool *interrupt;
 	struct slot slots[CHANNEL_FRAMES];
-	struct slot *queue[CHANNEL_FRAMES];	/* the first one is under way */
+	struct slot *queue[CHANNEL_FRAMES];
 	unsigned int queued;
 	struct msghdr recv_msg;
-	bool sending, receiving, broken;
-	int recv_result;
+	bool sending, broken;
 	uint64_t sent;
 };
 
-/* Takes the completions that are there. */
+/* Takes the result of a send that has ended, and starts the next. */
 int channel_reap(struct channel *ch, struct err *e);
-/* Submits, waits for one completion at least, takes all that are there. deadline 0: none. */
+/* Waits until a send or a receive has ended, and takes the former's result. deadline 0: none. */
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e);
 /* The deadline of a wait that begins now. */
 uint64_t channel_patience(const struct channel *ch);

@@ -31,56 +31,36 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	struct wire_header h;
 
 	ch->broken = true;
-	if (!ch->receiving && recv(ch->fd, head, sizeof(head), MSG_DONTWAIT) == sizeof(head) &&
+	if (!ch->engine->receiving && recv(ch->fd, head, sizeof(head), MSG_DONTWAIT) == sizeof(head) &&
 	    !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
 	    recv(ch->fd, text, h.length, MSG_DONTWAIT) == (ssize_t)h.length)
 		return gave_up(ch, &h, text, e);
 	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
 }
 
-static void start_recv(struct channel *ch)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&ch->ring);
-
-	io_uring_prep_recvmsg(sqe, ch->fd, &ch->recv_msg, MSG_WAITALL);
-	io_uring_sqe_set_data64(sqe, TAG_RECV);
-	ch->receiving = true;
-}
-
-/* A receive that is given up must not write into buffers that are the caller's again. */
-static void cancel_recv(struct channel *ch)
-{
-	struct err ignored = { 0 };
-
-	if (!ch->receiving)
-		return;
-	io_uring_prep_cancel64(io_uring_get_sqe(&ch->ring), TAG_RECV, 0);
-	while (ch->receiving && io_uring_submit_and_wait(&ch->ring, 1) >= 0)
-		channel_reap(ch, &ignored);
-}
-
 static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool patient, struct err *e)
 {
 	uint64_t deadline = patient ? 0 : channel_patience(ch);
+	struct engine *en = ch->engine;
 	int r;
 
 	ch->recv_msg = (struct msghdr) { .msg_iov = iov, .msg_iovlen = n };
 	while (ch->recv_msg.msg_iovlen) {
-		if (!ch->receiving)
-			start_recv(ch);
+		if (!en->receiving)
+			en->ops->recv(en, &ch->recv_msg);
 		r = channel_wait(ch, deadline, e);
 		if (r) {
-			cancel_recv(ch);
+			/* One that is given up must not write into buffers that are the caller's again. */
+			en->ops->cancel_recv(en);
 			return r;
 		}
-		if (ch->receiving)
+		if (en->receiving)
 			continue;	/* that was a send */
-		r = ch->recv_result;
-		if (r == -EINTR || r == -EAGAIN)
+		if (en->received == -EINTR || en->received == -EAGAIN)
 			continue;
-		if (r <= 0)
-			return channel_lost(ch, r ? -r : ECONNRESET, e);
-		channel_iov_advance(&ch->recv_msg, (size_t)r);
+		if (en->received <= 0)
+			return channel_lost(ch, en->received ? (int)-en->received : ECONNRESET, e);
+		channel_iov_advance(&ch->recv_msg, (size_t)en->received);
 		if (deadline)
 			deadline = channel_patience(ch);
 	}
@@ -144,4 +124,33 @@ bool channel_readable(const struct channel *ch)
 	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
 
 	return poll(&p, 1, 0) > 0;
+}
+
+/* Drops the body of a frame that nobody wants. */
+static int drop_body(struct channel *ch, uint32_t len, struct err *e)
+{
+	uint8_t buf[4096];
+	int r = 0;
+
+	while (len && !r) {
+		uint32_t n = len < sizeof(buf) ? len : (uint32_t)sizeof(buf);
+
+		r = channel_body(ch, buf, n, e);
+		len -= n;
+	}
+	return r;
+}
+
+void channel_last_words(struct channel *ch, unsigned int ms, struct err *e)
+{
+	uint64_t deadline = deadline_ms(ms);
+	struct wire_header h;
+	int r = 0;
+
+	ch->interrupt = NULL;
+	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, deadline)) {
+		r = channel_recv(ch, &h, false, e);
+		if (!r)
+			r = drop_body(ch, h.length, e);
+	}
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "io/stop.h"
 
-static volatile sig_atomic_t stop;	/* a signal handler has nowhere else to leave its word */
-static bool ignored;
+/* A signal handler has nowhere else to leave its word; every thread looks here. Lock-free, so handlers may. */
+static atomic_bool stop;
+static atomic_bool ignored;
 
 static void on_signal(int sig)
 {
 	(void)sig;
-	stop = 1;
+	stop = true;
 }
 
 void stop_install(void)

@@ -14,7 +14,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 
-#define BACKLOG		4	/* one sender is served; the others should hear something, too */
+#define BACKLOG		64	/* all streams of one sender at once, and some strangers */
 #define NONBLOCK	(SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 /**

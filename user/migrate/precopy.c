@@ -12,20 +12,14 @@
 static int one_round(struct sender *s, bool first, uint64_t *ns, struct err *e)
 {
 	struct report *rep = s->report;
-	struct round_count count = { 0, 0 };
 	uint64_t bytes;
 	int r;
 
-	s->round_bytes = channel_sent(s->ch);
+	s->round_bytes = sender_bytes(s);
 	s->round_ns = now_ns();
-	rep->round++;
-	r = round_send(&s->view, s->source, s->ch, first, &count, sender_idle, s, e);
-	if (!r)
-		r = sender_end_round(s, false, e);
+	r = sender_round(s, first ? ROUND_FIRST : ROUND_AGAIN, e);
 	*ns = now_ns() - s->round_ns;
-	rep->data_pages += count.data_pages;
-	rep->zero_pages += count.zero_pages;
-	bytes = channel_sent(s->ch) - s->round_bytes;
+	bytes = sender_bytes(s) - s->round_bytes;
 	/* A short round measures round trips, not the link. */
 	if (!r && *ns && (bytes > (4u << 20) || !rep->rate))
 		rep->rate = (uint64_t)((double)bytes * 1e9 / (double)*ns);

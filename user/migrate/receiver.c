@@ -6,32 +6,13 @@
  * migration that breaks before that is ended by closing its stream: QEMU then gives up by itself.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "io/channel.h"
 #include "io/sock.h"
 #include "io/stop.h"
-#include "migrate/place.h"
-#include "migrate/receiver.h"
-#include "migrate/verify.h"
-#include "vmm/migration.h"
-
-struct receiver {
-	const struct receiver_options *o;
-	struct receiver_result *res;
-	struct qmp *qmp;
-	struct vm vm;
-	struct migration migration;
-	struct placement place;
-	struct verify_result verify;
-	struct channel *ch;
-	bool committed;		/* no RAM is written any more */
-	bool handed_over;	/* QEMU has been given all */
-};
+#include "migrate/receiver_internal.h"
 
 static int refuse_device_state(struct receiver *r, struct err *e)
 {
@@ -43,124 +24,14 @@ static int refuse_device_state(struct receiver *r, struct err *e)
 		       "the destination QEMU refused the device state: it must have the same machine type and devices as the source (its log says what it did not like)");
 }
 
-static int send_simple(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e)
+int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e)
 {
 	struct wire_header h = { .type = (uint16_t)type, .arg = arg };
 
 	return channel_send(r->ch, &h, NULL, e);
 }
 
-static int accept_sender(struct receiver *r, struct err *e)
-{
-	int loopback = sock_is_loopback(r->o->listen), lfd, fd = -EAGAIN;
-
-	if (loopback < 0)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
-	if (!loopback && !r->o->insecure)
-		return err_set(e, GW_USAGE, EPERM,
-			       "%s can be reached by others, and the stream is neither encrypted nor authenticated: listen on loopback and tunnel (ssh -L), or say --insecure on a network that you trust",
-			       r->o->listen);
-	lfd = sock_tcp_listen(r->o->listen);
-	if (lfd < 0)
-		return err_set(e, GW_UNREACHABLE, -lfd, "cannot listen on %s: %s", r->o->listen, strerror(-lfd));
-	printf("godwit: listening on %s\n", r->o->listen);
-	fflush(stdout);
-	while (fd == -EAGAIN) {
-		struct pollfd p[] = { { .fd = lfd, .events = POLLIN }, { .fd = r->vm.pidfd, .events = POLLIN } };
-
-		poll(p, 2, STOP_SLICE_NS / 1000000);
-		if (stop_requested())
-			fd = err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
-		else if (p[1].revents)
-			fd = err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
-		else if (p[0].revents)
-			fd = sock_accept(lfd);
-	}
-	close(lfd);
-	if (fd < 0)
-		return err_set(e, GW_UNREACHABLE, -fd, "accept: %s", strerror(-fd));
-	sock_tune(fd, r->o->timeout_ms);
-	return channel_new(fd, r->o->timeout_ms, &r->ch, e);
-}
-
-static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
-{
-	if (n != vm->nblocks)
-		return err_set(e, GW_RAM_DIFFERS, EINVAL, "the source has %u RAM blocks and the destination %u: give both QEMUs the same -object memory-backend-file and -numa or -device pc-dimm options",
-			       n, vm->nblocks);
-	for (unsigned int i = 0; i < n; i++) {
-		const struct ram_block *b = NULL;
-
-		for (unsigned int j = 0; j < n && !b; j++)
-			if (!strcmp(vm->blocks[j].name, theirs[i].name))
-				b = &vm->blocks[j];
-		if (!b)
-			return err_set(e, GW_RAM_DIFFERS, EINVAL, "the source has a RAM block \"%s\" and the destination has none of that name: use the same id= at both ends",
-				       theirs[i].name);
-		if (b->pages != theirs[i].pages)
-			return err_set(e, GW_RAM_DIFFERS, EINVAL, "RAM block \"%s\" has %llu MiB at the source and %llu MiB at the destination: use the same size= at both ends",
-				       b->name, (unsigned long long)(theirs[i].pages >> 8), (unsigned long long)(b->pages >> 8));
-	}
-	return 0;
-}
-
-/* The wire numbers blocks as the sender does: so do we from here on. */
-static void sort_like(struct vm *vm, const struct wire_block *theirs)
-{
-	for (unsigned int i = 0; i < vm->nblocks; i++)
-		for (unsigned int j = i; j < vm->nblocks; j++)
-			if (!strcmp(vm->blocks[j].name, theirs[i].name)) {
-				struct ram_block b = vm->blocks[i];
-
-				vm->blocks[i] = vm->blocks[j];
-				vm->blocks[j] = b;
-			}
-}
-
-static int agree_on_ram(struct receiver *r, struct err *e)
-{
-	struct wire_block *theirs = calloc(WIRE_BLOCKS_MAX, sizeof(*theirs));
-	struct wire_header h;
-	uint8_t *body = NULL;
-	int ret;
-
-	ret = channel_expect(r->ch, WIRE_BLOCKS, &h, e);
-	if (!ret) {
-		body = malloc(h.length);
-		ret = body && theirs ? channel_body(r->ch, body, h.length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	}
-	if (!ret && wire_get_blocks(body, h.length, theirs, h.arg))
-		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender's list of RAM blocks makes no sense");
-	if (!ret)
-		ret = same_ram(&r->vm, theirs, h.arg, e);
-	if (!ret)
-		sort_like(&r->vm, theirs);
-	free(body);
-	free(theirs);
-	return ret;
-}
-
-static int greet(struct receiver *r, struct err *e)
-{
-	struct wire_header h;
-	int ret;
-
-	/* Ours first: a sender of another version can then say what it thinks of it. */
-	ret = send_simple(r, WIRE_HELLO, WIRE_VERSION, e);
-	if (!ret)
-		ret = channel_expect(r->ch, WIRE_HELLO, &h, e);
-	if (!ret)
-		ret = agree_on_ram(r, e);
-	if (!ret)
-		ret = place_open(&r->place, &r->vm, e);
-	if (!ret)
-		ret = migration_configure(&r->migration, e);
-	if (!ret)
-		ret = migration_start(&r->migration, true, e);
-	return ret ? ret : send_simple(r, WIRE_READY, 0, e);
-}
-
-static int on_ping(struct receiver *r, const struct wire_header *h, struct err *e)
+int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct wire_header pong = { .type = WIRE_PONG, .arg = h->arg, .length = 8 };
 	uint8_t body[8];
@@ -191,7 +62,22 @@ static int on_round(struct receiver *r, const struct wire_header *h, struct err 
 	while ((ret = qmp_event(r->qmp, 0, &ev, e)) > 0)
 		;
 	r->res->rounds = h->arg;
-	return ret ? ret : send_simple(r, WIRE_ACK, h->arg, e);
+	if (!ret && r->last)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND after the last one");
+	if (!ret)
+		ret = lanes_wait_round(r->lanes, h->arg, h->flags & WIRE_ROUND_LAST, e);
+	r->last = h->flags & WIRE_ROUND_LAST;
+	return ret ? ret : receiver_send(r, WIRE_ACK, h->arg, e);
+}
+
+static int on_commit(struct receiver *r, struct err *e)
+{
+	if (!r->last)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent COMMIT before the last round");
+	/* They have ended with that round; this makes sure of it. */
+	lanes_stop(r->lanes);
+	r->committed = true;
+	return 0;
 }
 
 /* One frame. 1: that was DEVICE_END. */
@@ -200,12 +86,10 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 	if (r->committed && h->type != WIRE_DEVICE && h->type != WIRE_DEVICE_END && h->type != WIRE_PING)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after COMMIT", wire_type_name(h->type));
 	switch (h->type) {
-	case WIRE_RAM:
-		return place_frame(&r->place, r->ch, h, e);
 	case WIRE_ROUND:
 		return on_round(r, h, e);
 	case WIRE_PING:
-		return on_ping(r, h, e);
+		return receiver_pong(r, h, e);
 	case WIRE_DEVICE:
 		return on_device(r, h, e);
 	case WIRE_VERIFY:
@@ -213,8 +97,7 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 	case WIRE_VERIFY_END:
 		return verify_answer(r->ch, &r->verify, e);
 	case WIRE_COMMIT:
-		r->committed = true;
-		return 0;
+		return on_commit(r, e);
 	case WIRE_DEVICE_END:
 		if (!r->committed)
 			return err_set(e, GW_BAD_PEER, EPROTO, "the sender ended the device state without COMMIT");
@@ -273,22 +156,41 @@ static int finish(struct receiver *r, struct err *e)
 	return 0;
 }
 
+/* A stream has failed. When it just broke, the sender may have said more. */
+static int stream_failed(struct receiver *r, struct err *e)
+{
+	struct err said = { 0 };
+
+	lanes_error(r->lanes, e);
+	if (e->exit != GW_LINK_LOST)
+		return -EIO;
+	channel_last_words(r->ch, 1000, &said);
+	if (said.exit)
+		*e = said;
+	return -EIO;
+}
+
 static int serve(struct receiver *r, struct err *e)
 {
 	struct wire_header h;
-	int ret = greet(r, e);
+	int ret = admit_streams(r, e);
 
 	while (!ret) {
 		ret = channel_recv(r->ch, &h, false, e);
 		if (!ret)
 			ret = on_frame(r, &h, e);
 	}
+	if (ret < 0 && r->lanes && atomic_load(lanes_failed(r->lanes)) && (!e->exit || e->exit == GW_LINK_LOST))
+		ret = stream_failed(r, e);
 	return ret == 1 ? finish(r, e) : ret;
 }
 
 int receiver_run(const struct receiver_options *o, struct receiver_result *res, struct err *e)
 {
-	struct receiver r = { .o = o, .res = res, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 } };
+	struct receiver r = {
+		.o = o, .res = res, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 },
+	};
+	struct place_count count = { 0, 0 };
 	int ret;
 
 	ret = qmp_open(o->qmp_path, o->timeout_ms, &r.qmp, e);
@@ -297,16 +199,23 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	if (!ret)
 		ret = vm_find(r.qmp, o->pid, VM_WRITE, &r.vm, e);
 	if (!ret)
-		ret = accept_sender(&r, e);
+		ret = admit_sender(&r, e);
 	if (!ret)
 		ret = serve(&r, e);
-	res->data_pages = r.place.data_pages;
-	res->zero_pages = r.place.zero_pages;
+	if (r.lanes) {
+		lanes_stop(r.lanes);
+		count = lanes_count(r.lanes);
+	}
+	res->data_pages = count.data_pages;
+	res->zero_pages = count.zero_pages;
 	/* First QEMU's stream, so that it gives up; then the sender may hear that it did. */
 	migration_hang_up(&r.migration);
 	if (ret && r.ch && e->exit != GW_UNKNOWN)
 		channel_abort(r.ch, e);
 	channel_free(r.ch);
+	lanes_free(r.lanes);
+	if (r.lfd >= 0)
+		close(r.lfd);
 	if (!ret || !r.handed_over)
 		migration_restore(&r.migration);
 	place_close(&r.place);

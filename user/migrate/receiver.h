@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "io/engine.h"
 
 /**
  * struct receiver_options - what the user asked for
@@ -16,6 +17,7 @@
  * @listen: ADDR:PORT
  * @insecure: listen on an address that others can reach, in the clear and without a password
  * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
+ * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
  */
 struct receiver_options {
 	const char *qmp_path;
@@ -23,6 +25,8 @@ struct receiver_options {
 	const char *listen;
 	bool insecure;
 	unsigned int timeout_ms;
+	unsigned int streams;
+	const struct engine_ops *engine;
 };
 
 /**

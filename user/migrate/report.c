@@ -32,7 +32,7 @@ void report_print(const struct report *r, const struct err *e)
 	printf("    stop %.1f, harvest %.1f, RAM %.1f, verify %.1f, device state and resume %.1f ms\n",
 	       ms(r->blackout.stop_ns), ms(r->blackout.harvest_ns), ms(r->blackout.ram_ns), ms(r->blackout.verify_ns),
 	       ms(r->blackout.device_ns));
-	printf("  rounds          %10u\n", r->round);
+	printf("  rounds          %10u  (%u streams)\n", r->round, r->streams);
 	printf("  RAM             %10.1f MiB in %llu pages\n", mib(r->total_pages * PAGE_BYTES),
 	       (unsigned long long)r->total_pages);
 	printf("  pages sent      %10llu\n", (unsigned long long)r->data_pages);
@@ -44,9 +44,9 @@ void report_print(const struct report *r, const struct err *e)
 
 int report_write_json(const char *path, const struct report *r, const struct err *outcome, struct err *e)
 {
-	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}",
+	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}",
 			      "status", gw_exit_name(outcome->exit), "exit", (int)outcome->exit, "message", outcome->text,
-			      "phase", r->phase, "rounds", (int)r->round, "total-ms", ms(r->total_ns),
+			      "phase", r->phase, "streams", (int)r->streams, "rounds", (int)r->round, "total-ms", ms(r->total_ns),
 			      "downtime-ms", ms(r->downtime_ns), "clock-error-ms", ms(r->clock_error_ns),
 			      "predicted-downtime-ms", ms(r->predicted_ns), "pages", (json_int_t)r->total_pages,
 			      "pages-sent", (json_int_t)r->data_pages, "pages-zero", (json_int_t)r->zero_pages,

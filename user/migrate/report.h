@@ -11,6 +11,7 @@
 /**
  * struct report - counted by the sender
  * @phase: "connect", "pre-copy", "switchover", "device state", "done"
+ * @streams: connections that carry RAM
  * @round: the round under way, from 1
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
@@ -29,6 +30,7 @@
  */
 struct report {
 	const char *phase;
+	unsigned int streams;
 	unsigned int round;
 	uint64_t total_pages;
 	uint64_t data_pages;

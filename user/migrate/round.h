@@ -1,47 +1,67 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One round: every page that counts as written and is allocated, through the zero filter, into RAM frames. */
+/* One round: every page that counts as written and is allocated, shared out in pieces to whoever asks. */
 #ifndef GODWIT_ROUND_H
 #define GODWIT_ROUND_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "err.h"
-#include "io/channel.h"
+#include "page/page.h"
 #include "source/source.h"
 
+#define PIECE_RUNS	64u
+
 /**
- * struct ram_view - the source's RAM, mapped for reading
- * @base: per block; NULL: must be read with pread(), because the mapping of a hole would allocate it
+ * struct piece - pages of one block that are the taker's to send
+ * @hole: they are not allocated: zeros, and not to be read
  */
-struct ram_view {
+struct piece {
+	unsigned int block;
+	bool hole;
+	unsigned int nr;
+	struct run runs[PIECE_RUNS];
+};
+
+/**
+ * enum round_kind - what kind of round
+ * ROUND_FIRST: the source's clear() is called for what is to be read: its log does not know yet that we read
+ * ROUND_AGAIN: what was harvested
+ * ROUND_LAST: the same, in small pieces, so that no stream idles while another one is busy; then all holes. A hole that
+ * is punched (a balloon) shows in the ledger when its pages are unmapped, which is before they read as zeros: what a
+ * round has read in between would stay there.
+ */
+enum round_kind { ROUND_FIRST, ROUND_AGAIN, ROUND_LAST };
+
+/**
+ * struct round - opaque to all but round.c
+ * @lock: protects all that follows, the source's maps and its calls
+ * @holes: the written pages are all taken
+ * @at: in @block, nothing below is left
+ * @data: the last run of allocated pages that was found
+ * @cleared_end: in @block, the source has been told of what lies below
+ */
+struct round {
 	const struct vm *vm;
-	const uint8_t *base[WIRE_BLOCKS_MAX];
+	struct dirty_source *source;
+	enum round_kind kind;
+	pthread_mutex_t lock;
+	bool holes;
+	unsigned int block;
+	uint64_t at;
+	struct run data;
+	uint64_t cleared_end;
 };
 
-struct round_count {
-	uint64_t data_pages;
-	uint64_t zero_pages;
-};
-
-/* by_read: the source cannot tell holes on hugetlbfs. */
-int ram_view_open(struct ram_view *v, const struct vm *vm, bool by_read, struct err *e);
-void ram_view_close(struct ram_view *v);
-
+void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind);
+void round_end(struct round *rd);
 /**
- * round_send() - send what is pending
- * @arm: call the source's clear() for each run first: its log does not know yet that we read (first round)
- * @idle: called every few MiB with its argument, to look for the peer's ABORT and to show progress; may be NULL
- * Context: frames may still be under way on return; the ROUND frame flushes them.
+ * round_take() - the next piece, for any thread. No page is in two of them.
+ * Return: 1, 0 when nothing is left, or -errno. The source has forgotten the pages and their bits are gone: they may be
+ * read from now on, not before.
  */
-int round_send(const struct ram_view *v, struct dirty_source *s, struct channel *ch, bool arm,
-	       struct round_count *count, int (*idle)(void *arg, struct err *e), void *arg, struct err *e);
-
-/*
- * Tells the receiver of every hole. A hole that is punched (a balloon) shows in the ledger when its pages are unmapped,
- * which is before they read as zeros: what a round has read in between would stay there. For the last round.
- */
-int round_send_holes(const struct vm *vm, struct dirty_source *s, struct channel *ch, struct err *e);
+int round_take(struct round *rd, struct piece *p, struct err *e);
 
 /* How many pages count as written and are allocated. */
 int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The order of things at the source, and what a failure leaves behind. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "io/sock.h"
+#include "io/stop.h"
 #include "migrate/sender_internal.h"
 
-#define PINGS 5
+#define PING_NS 1000000000ull
+
+uint64_t sender_bytes(const struct sender *s)
+{
+	return channel_sent(s->ch) + streams_sent(s->streams);
+}
 
 void sender_progress(struct sender *s)
 {
 	uint64_t now = now_ns();
 
 	s->report->total_ns = now - s->started_ns;
-	s->report->bytes = channel_sent(s->ch);
+	s->report->bytes = sender_bytes(s);
 	/* Until a whole round has been measured, what this one has shown so far is the best guess. */
 	if (s->report->round == 1 && now > s->round_ns)
 		s->report->rate = (uint64_t)((double)(s->report->bytes - s->round_bytes) * 1e9 / (double)(now - s->round_ns));
@@ -41,7 +46,8 @@ int sender_recv(struct sender *s, struct wire_header *h, struct err *e)
 	return r;
 }
 
-int sender_end_round(struct sender *s, bool last, struct err *e)
+/* ROUND, when all streams have said it, and its ACK. */
+static int end_round(struct sender *s, bool last, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ROUND, .flags = last ? WIRE_ROUND_LAST : 0, .arg = s->report->round };
 	int r;
@@ -52,6 +58,37 @@ int sender_end_round(struct sender *s, bool last, struct err *e)
 	if (!r && (h.type != WIRE_ACK || h.arg != s->report->round))
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s %u where ACK %u was due", wire_type_name(h.type), h.arg,
 			    s->report->round);
+	return r;
+}
+
+/* When a stream just broke, the receiver may have said why on the control connection. */
+static void ask_why(struct sender *s, struct err *e)
+{
+	struct err said = { 0 };
+
+	if (e->exit != GW_LINK_LOST)
+		return;
+	channel_last_words(s->ch, 1000, &said);
+	if (said.exit)
+		*e = said;
+}
+
+int sender_round(struct sender *s, enum round_kind kind, struct err *e)
+{
+	struct round_count count = { 0, 0 };
+	struct round rd;
+	int r;
+
+	s->report->round++;
+	round_begin(&rd, &s->vm, s->source, kind);
+	r = streams_round(s->streams, &rd, s->report->round, &count, sender_idle, s, e);
+	round_end(&rd);
+	s->report->data_pages += count.data_pages;
+	s->report->zero_pages += count.zero_pages;
+	if (!r)
+		r = end_round(s, kind == ROUND_LAST, e);
+	else
+		ask_why(s, e);
 	return r;
 }
 
@@ -72,90 +109,28 @@ int sender_ping(struct sender *s, struct err *e)
 	struct wire_header h = { .type = WIRE_PING, .arg = ++s->ping_serial, .length = 8 };
 	uint8_t body[8];
 
+	s->next_ping_ns = now_ns() + PING_NS;
 	wire_put_u64(body, realtime_ns());
 	return channel_send(s->ch, &h, body, e);
+}
+
+int sender_keep_alive(struct sender *s, struct err *e)
+{
+	return now_ns() > s->next_ping_ns ? sender_ping(s, e) : 0;
 }
 
 int sender_idle(void *arg, struct err *e)
 {
 	struct sender *s = arg;
-
-	sender_progress(s);
-	return channel_readable(s->ch) ? sender_listen(s, e) : 0;
-}
-
-/* The ping with the shortest way tells most about the other clock. */
-static int compare_clocks(struct sender *s, struct err *e)
-{
 	int r = 0;
 
-	s->rtt_ns = UINT64_MAX;
-	for (int i = 0; i < PINGS && !r; i++) {
-		uint64_t mono = now_ns(), real = realtime_ns(), rtt;
-		struct wire_header h;
-		uint8_t body[8];
-
-		r = sender_ping(s, e);
-		if (!r)
-			r = channel_expect(s->ch, WIRE_PONG, &h, e);
-		if (!r)
-			r = channel_body(s->ch, body, sizeof(body), e);
-		rtt = now_ns() - mono;
-		if (!r && rtt < s->rtt_ns) {
-			s->rtt_ns = rtt;
-			s->clock_offset_ns = (int64_t)(wire_get_u64(body) - real - rtt / 2);
-		}
-	}
-	return r;
-}
-
-static int describe_ram(struct sender *s, struct err *e)
-{
-	struct wire_block *b = calloc(s->vm.nblocks, sizeof(*b));
-	struct wire_header h = { .type = WIRE_BLOCKS, .arg = s->vm.nblocks };
-	uint8_t *body;
-	int r;
-
-	if (!b)
-		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	for (unsigned int i = 0; i < s->vm.nblocks; i++) {
-		b[i].pages = s->vm.blocks[i].pages;
-		b[i].page_size = s->vm.blocks[i].page_size;
-		memcpy(b[i].name, s->vm.blocks[i].name, sizeof(b[i].name));
-		s->report->total_pages += b[i].pages;
-	}
-	h.length = (uint32_t)wire_blocks_size(b, s->vm.nblocks);
-	body = malloc(h.length);
-	if (body)
-		wire_put_blocks(body, b, s->vm.nblocks);
-	r = body ? channel_send(s->ch, &h, body, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	free(body);
-	free(b);
-	return r;
-}
-
-static int connect_peer(struct sender *s, struct err *e)
-{
-	struct wire_header h = { .type = WIRE_HELLO, .arg = WIRE_VERSION };
-	int fd = sock_tcp_connect(s->o->addr, deadline_ms(s->o->timeout_ms));
-	int r;
-
-	if (fd == -EINVAL)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", s->o->addr);
-	if (fd < 0)
-		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; is \"godwit receive --listen\" running there?",
-			       s->o->addr, strerror(-fd));
-	sock_tune(fd, s->o->timeout_ms);
-	r = channel_new(fd, s->o->timeout_ms, &s->ch, e);
-	if (!r)
-		r = channel_send(s->ch, &h, NULL, e);
-	if (!r)
-		r = channel_expect(s->ch, WIRE_HELLO, &h, e);
-	if (!r)
-		r = describe_ram(s, e);
-	if (!r)
-		r = channel_expect(s->ch, WIRE_READY, &h, e);
-	return r ? r : compare_clocks(s, e);
+	sender_progress(s);
+	if (stop_requested())
+		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+	if (channel_readable(s->ch))
+		r = sender_listen(s, e);
+	/* The streams are busy; the receiver must not take that for a dead control connection. */
+	return r ? r : sender_keep_alive(s, e);
 }
 
 /* Everything that can be refused is refused here, before anything is changed anywhere. */
@@ -180,8 +155,6 @@ static int migrate(struct sender *s, struct err *e)
 	r = guardian_start(&s->guardian, s->o->qmp_path, s->o->timeout_ms, &s->migration, e);
 	if (!r)
 		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
-	if (!r)
-		r = ram_view_open(&s->view, &s->vm, s->o->pause, e);
 	if (!r)
 		r = connect_peer(s, e);
 	if (!r)
@@ -212,9 +185,11 @@ static void put_back(struct sender *s, struct err *e)
 	}
 	if (s->ch)
 		channel_abort(s->ch, e);
-	/* The connection ends for good before the source runs: what the receiver did not get, it never will. */
+	/* The connections end for good before the source runs: what the receiver did not get, it never will. */
 	channel_free(s->ch);
 	s->ch = NULL;
+	streams_free(s->streams);
+	s->streams = NULL;
 	if (s->qmp && s->migration.old_caps && e->exit != GW_VM_GONE && migration_rollback(&s->migration, &back))
 		fprintf(stderr, "godwit: the source VM could not be put back: %s\n", back.text);
 }
@@ -228,14 +203,14 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	uint64_t allocated;
 	int r;
 
-	s.view.vm = &s.vm;
+	pace_init(&s.pace, o->bandwidth);
 	report->phase = "connect";
 	r = look(&s, e);
 	if (!r)
 		r = migrate(&s, e);
 	report->total_ns = now_ns() - s.started_ns;
 	if (s.ch)
-		report->bytes = channel_sent(s.ch);
+		report->bytes = sender_bytes(&s);
 	if (!r) {
 		report->phase = "done";
 		report->guest_was_paused = !s.migration.was_running;
@@ -248,7 +223,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	guardian_dismiss(&s.guardian);
 	/* Closing the dirty source ends the module's session; the log goes off in the background. */
 	channel_free(s.ch);
-	ram_view_close(&s.view);
+	streams_free(s.streams);
 	if (s.source)
 		s.source->ops->close(s.source);
 	migration_free(&s.migration);

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "io/engine.h"
 #include "migrate/report.h"
 
 /**
@@ -18,6 +19,9 @@
  * @max_rounds: give up after so many
  * @timeout_ms: longest silence of the peer or of QEMU
  * @verify: compare hashes of all RAM before the point of no return
+ * @streams: connections for RAM; the receiver may allow fewer
+ * @bandwidth: bytes per second that they may send until the switchover, 0: no limit
+ * @engine: how sockets are waited for
  * @pause: no module: stop the guest first, send everything once
  * @progress: called now and then, may be NULL
  */
@@ -28,6 +32,9 @@ struct sender_options {
 	unsigned int downtime_limit_ms;
 	unsigned int max_rounds;
 	unsigned int timeout_ms;
+	unsigned int streams;
+	uint64_t bandwidth;
+	const struct engine_ops *engine;
 	bool verify;
 	bool pause;
 	report_fn progress;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The sender's state, shared by its three parts: sender.c (order), precopy.c (rounds), switchover.c (the blackout). */
+/* The sender's state, shared by its parts: sender.c (order), connect.c, precopy.c (rounds), switchover.c (the blackout). */
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
 
 #include "io/channel.h"
 #include "migrate/converge.h"
 #include "migrate/guardian.h"
+#include "migrate/pace.h"
 #include "migrate/report.h"
 #include "migrate/round.h"
 #include "migrate/sender.h"
+#include "migrate/streams.h"
 #include "source/source.h"
 #include "vmm/migration.h"
 #include "vmm/vm.h"
@@ -27,8 +29,9 @@ struct sender {
 	struct migration migration;
 	struct guardian guardian;
 	struct dirty_source *source;
-	struct ram_view view;
-	struct channel *ch;
+	struct pace pace;
+	struct channel *ch;		/* the control connection */
+	struct streams *streams;
 	enum stage stage;
 	uint64_t started_ns;		/* CLOCK_MONOTONIC */
 	uint64_t round_ns, round_bytes;	/* when the round began, and what had been sent by then */
@@ -36,16 +39,23 @@ struct sender {
 	uint64_t rtt_ns;
 	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */
 	uint32_t ping_serial;
+	uint64_t next_ping_ns;
 };
 
-/* Sends ROUND and waits for its ACK. */
-int sender_end_round(struct sender *s, bool last, struct err *e);
+/* Connects, agrees, opens the streams, compares clocks. */
+int connect_peer(struct sender *s, struct err *e);
+/* The next round, on all streams, until it is acknowledged. */
+int sender_round(struct sender *s, enum round_kind kind, struct err *e);
+/* Sent so far, over all connections. */
+uint64_t sender_bytes(const struct sender *s);
 /* The next header that is no PONG; its body is the caller's. */
 int sender_recv(struct sender *s, struct wire_header *h, struct err *e);
 /* What a frame that arrives unasked means: PONG is dropped, ABORT is an error, as is all else. */
 int sender_listen(struct sender *s, struct err *e);
 int sender_ping(struct sender *s, struct err *e);
-/* Between frames: peer, signals, progress. */
+/* The same when the last one was a second ago. */
+int sender_keep_alive(struct sender *s, struct err *e);
+/* While the streams work: peer, signals, progress. */
 int sender_idle(void *arg, struct err *e);
 void sender_progress(struct sender *s);
 

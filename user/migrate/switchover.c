@@ -79,7 +79,7 @@ static int qemu_failed(const char *status, struct err *e)
 }
 
 /* Waits for something to do: QEMU's stream, its events, the peer. */
-static int wait_any(struct sender *s, uint64_t *next_ping, struct err *e)
+static int wait_any(struct sender *s, bool keep_alive, struct err *e)
 {
 	struct pollfd p[] = {
 		{ .fd = s->migration.stream, .events = POLLIN },
@@ -93,23 +93,20 @@ static int wait_any(struct sender *s, uint64_t *next_ping, struct err *e)
 		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
 	if (p[3].revents)
 		return err_set(e, GW_VM_GONE, ESRCH, "the source QEMU has exited");
-	if (now_ns() > *next_ping) {
-		/* QEMU may be silent for long; the receiver must not take that for a dead link. */
-		*next_ping = now_ns() + 1000000000ull;
-		return sender_ping(s, e);
-	}
-	return p[2].revents ? sender_listen(s, e) : 0;
+	if (p[2].revents)
+		return sender_listen(s, e);
+	/* QEMU may be silent for long; the receiver must not take that for a dead link. */
+	return keep_alive ? sender_keep_alive(s, e) : 0;
 }
 
 static int until_pre_switchover(struct sender *s, struct err *e)
 {
-	uint64_t deadline = deadline_ms(s->o->timeout_ms), next_ping = deadline_ms(1000);
-	uint64_t before = 0;
+	uint64_t deadline = deadline_ms(s->o->timeout_ms), before = 0;
 	char status[64] = "";
 	int r;
 
 	for (;;) {
-		r = wait_any(s, &next_ping, e);
+		r = wait_any(s, true, e);
 		if (!r)
 			r = pump(s, e);
 		if (r == 1)
@@ -134,7 +131,6 @@ static int until_pre_switchover(struct sender *s, struct err *e)
 static int last_round(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
-	struct round_count count = { 0, 0 };
 	uint64_t t = now_ns();
 	int r;
 
@@ -144,16 +140,9 @@ static int last_round(struct sender *s, struct err *e)
 		r = s->source->ops->harvest(s->source, false, e);
 	rep->blackout.harvest_ns = now_ns() - t;
 	t = now_ns();
-	rep->round++;
 	if (!r)
-		r = round_send(&s->view, s->source, s->ch, false, &count, s->o->pause ? sender_idle : NULL, s, e);
-	if (!r && !s->o->pause)
-		r = round_send_holes(&s->vm, s->source, s->ch, e);
-	if (!r)
-		r = sender_end_round(s, true, e);
+		r = sender_round(s, ROUND_LAST, e);
 	rep->blackout.ram_ns = now_ns() - t;
-	rep->data_pages += count.data_pages;
-	rep->zero_pages += count.zero_pages;
 	if (r || !s->o->verify)
 		return r;
 	t = now_ns();
@@ -173,13 +162,13 @@ static int last_round(struct sender *s, struct err *e)
 
 static int hold_device_state(struct sender *s, uint8_t *held, size_t *len, struct err *e)
 {
-	uint64_t deadline = deadline_ms(s->o->timeout_ms), next_ping = UINT64_MAX;
+	uint64_t deadline = deadline_ms(s->o->timeout_ms);
 	char status[64] = "";
 	ssize_t n;
 	int r;
 
 	for (;;) {
-		r = wait_any(s, &next_ping, e);
+		r = wait_any(s, false, e);
 		if (!r)
 			r = hear_events(s, status, sizeof(status), e);
 		if (r < 0)

@@ -39,7 +39,7 @@ static const struct frame_limits limits[] = {
 	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION },
 	[WIRE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
 			  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_READY] = { 0 },
+	[WIRE_READY] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 	[WIRE_PING] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_PONG] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_RAM] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_RAM_MAX,
@@ -57,6 +57,8 @@ static const struct frame_limits limits[] = {
 	[WIRE_RESUMED] = { .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	/* Any exit status but 0: a newer peer may know more of them, and its text must not be lost. */
 	[WIRE_ABORT] = { .arg_min = 1, .arg_max = 255, .body_max = WIRE_TEXT_MAX },
+	[WIRE_STREAMS] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX },
+	[WIRE_JOIN] = { .arg_max = WIRE_STREAMS_MAX - 1, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 };
 static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
 
@@ -78,6 +80,8 @@ static const char *const type_names[] = {
 	[WIRE_DEVICE_END] = "DEVICE_END",
 	[WIRE_RESUMED] = "RESUMED",
 	[WIRE_ABORT] = "ABORT",
+	[WIRE_STREAMS] = "STREAMS",
+	[WIRE_JOIN] = "JOIN",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

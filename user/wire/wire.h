@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wire protocol, version 1. This header is its specification.
+ * The wire protocol, version 2. This header is its specification.
  *
- * One TCP connection, sender to receiver, carries frames in both directions. A frame is a
- * 24-byte header and a body of `length` bytes. All numbers are little-endian. A page is
- * 4 KiB, whatever page size either host maps the RAM with. RAM is addressed by block (the
- * index in the sender's BLOCKS table) and page within the block; guest physical addresses and
- * host addresses never travel.
+ * One TCP connection, the control connection, carries frames in both directions. One to WIRE_STREAMS_MAX more, the
+ * streams, carry guest RAM from the sender to the receiver, and nothing else: the device state never queues
+ * behind RAM. A frame is a 24-byte header and a body of `length` bytes. All numbers are little-endian. A page
+ * is 4 KiB, whatever page size either host maps the RAM with. RAM is addressed by block (the index in the sender's
+ * BLOCKS table) and page within the block; guest physical addresses and host addresses never travel.
  *
  *	sender                                   receiver
  *	HELLO ---------------------------------> version and magic are compared first
  *	      <--------------------------------- HELLO
  *	BLOCKS --------------------------------> names and sizes must match its own
- *	      <--------------------------------- READY   its RAM is empty, QEMU is waiting
- *	PING  ---------------------------------> clock comparison, several times
+ *	      <--------------------------------- READY   its RAM is empty, QEMU is waiting; a secret, how many streams
+ *	STREAMS -------------------------------> so many connections to the same address will come
+ *	      <--------------------------------- STREAMS all of them have joined
+ *	PING  ---------------------------------> clock comparison, several times; later, a sign of life
  *	      <--------------------------------- PONG
- *	RAM, RAM, ... ROUND -------------------> one round of pre-copy
+ *	ROUND ---------------------------------> one round of pre-copy has been sent
  *	      <--------------------------------- ACK     all of the round is in place
  *	...
  *	DEVICE, DEVICE, ... -------------------> QEMU's private RAM, until the VM is stopped
- *	RAM, ... ROUND (GW_ROUND_LAST) --------> the VM is stopped, this is the rest
+ *	ROUND (WIRE_ROUND_LAST) ---------------> the VM is stopped, this was the rest
  *	      <--------------------------------- ACK
  *	VERIFY, ... VERIFY_END ----------------> with --verify only
  *	      <--------------------------------- VERIFIED
@@ -27,7 +29,19 @@
  *	DEVICE, ... DEVICE_END ----------------> the device state
  *	      <--------------------------------- RESUMED the guest runs at the destination
  *
- * Either side may send ABORT at any time and close; the text says why. Every frame that is
+ * On each stream:
+ *
+ *	JOIN ----------------------------------> the secret of READY: whoever does not know it is hung up on
+ *	RAM, RAM, ... ROUND -------------------> this stream's share of a round, and its end
+ *	...
+ *	RAM, ... ROUND (WIRE_ROUND_LAST) ------> nothing comes after it
+ *
+ * The receiver acknowledges a round when its ROUND has come on the control connection and on every stream, and the
+ * sender begins the next one after that. The streams know nothing of each other: if a page went out on one stream in this
+ * round and on another in the next, without that wait, the older bytes could be the last to be placed. Within
+ * a round no page is sent twice.
+ *
+ * Either side may send ABORT at any time on the control connection and close; the text says why. Every frame that is
  * not expected in the receiver's state is a protocol error (GW_BAD_PEER).
  *
  * Encode and decode are pure: bytes in, values out, no I/O. Decode trusts nothing: lengths,
@@ -42,7 +56,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC	0x54575447u	/* "GTWT" */
-#define WIRE_VERSION	1
+#define WIRE_VERSION	2
 #define WIRE_PAGE	4096u
 
 #define WIRE_HEADER	24	/* bytes */
@@ -56,11 +70,13 @@
 #define WIRE_TEXT_MAX	1000	/* bytes of an ABORT's text */
 #define WIRE_DEVICE_MAX	(256u << 10)	/* bytes in one DEVICE frame */
 #define WIRE_BAD_MAX	64	/* page numbers in one VERIFIED frame */
+#define WIRE_STREAMS_MAX 16
+#define WIRE_SECRET	16	/* bytes */
 
 enum wire_type {
 	WIRE_HELLO = 1,		/* arg = version; no body */
 	WIRE_BLOCKS,		/* arg = count; body: count block records */
-	WIRE_READY,		/* no body */
+	WIRE_READY,		/* arg = streams, at most; body: WIRE_SECRET random bytes */
 	WIRE_PING,		/* arg = serial; body: 8 bytes sender's CLOCK_REALTIME, ns */
 	WIRE_PONG,		/* arg = serial; body: 8 bytes receiver's CLOCK_REALTIME, ns */
 	WIRE_RAM,		/* arg = extents; body: the extents, then the pages of WIRE_DATA ones */
@@ -74,6 +90,8 @@ enum wire_type {
 	WIRE_DEVICE_END,	/* no body: QEMU closed its end */
 	WIRE_RESUMED,		/* body: 8 bytes CLOCK_REALTIME of the destination's RESUME, ns */
 	WIRE_ABORT,		/* arg = enum gw_exit; body: text, no NUL */
+	WIRE_STREAMS,		/* arg = count, at most what READY allowed, both ways; no body */
+	WIRE_JOIN,		/* arg = number of the stream, from 0; body: the secret */
 	WIRE_TYPES
 };
 

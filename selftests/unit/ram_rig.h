@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Two VMs that are nothing but a RAM file, and a dirty source that plays a script. Every page was forgotten by the log
+ * before its bit went, or clear() fails the test. Include after cmocka.h.
+ */
+#ifndef GODWIT_RAM_RIG_H
+#define GODWIT_RAM_RIG_H
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "migrate/lanes.h"
+#include "migrate/streams.h"
+
+#define PAGES	4096u
+
+/**
+ * struct rig
+ * @cleared: pages in calls of clear()
+ * @ram: the source's, to write to; @there: the destination's, to look at
+ */
+struct rig {
+	struct vm src, dst;
+	struct dirty_source source;
+	uint64_t cleared;
+	uint8_t *ram, *there;
+	struct placement place;
+	struct pace pace;
+	struct streams *streams;
+	struct lanes *lanes;
+	struct round_count count;
+	uint32_t rounds;
+	struct err e;
+};
+
+static int rig_clear(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e)
+{
+	struct rig *rig = (struct rig *)((char *)s - offsetof(struct rig, source));
+
+	(void)block, (void)e;
+	for (uint64_t p = first; p < first + count; p++)
+		assert_true(s->map[0][p / 64] >> p % 64 & 1);
+	rig->cleared += count;
+	return 0;
+}
+
+static int rig_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, uint64_t *run_first,
+			 uint64_t *run_count, struct err *e)
+{
+	return file_next_data(s->vm->blocks[block].fd, first, end, run_first, run_count, e);
+}
+
+static const struct dirty_ops rig_ops = { .name = "scripted", .clear = rig_clear, .next_data = rig_next_data };
+
+static inline uint8_t *rig_vm(struct vm *vm)
+{
+	void *ram;
+
+	vm->nblocks = 1;
+	strcpy(vm->blocks[0].name, "ram0");
+	vm->blocks[0].pages = PAGES;
+	vm->blocks[0].page_size = PAGE_BYTES;
+	vm->blocks[0].fd = memfd_create("ram", 0);
+	assert_return_code(ftruncate(vm->blocks[0].fd, (off_t)PAGES * PAGE_BYTES), 0);
+	ram = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, vm->blocks[0].fd, 0);
+	assert_ptr_not_equal(ram, MAP_FAILED);
+	return ram;
+}
+
+static inline struct rig *rig_new(void)
+{
+	struct rig *rig = calloc(1, sizeof(*rig));
+
+	rig->ram = rig_vm(&rig->src);
+	rig->there = rig_vm(&rig->dst);
+	rig->source.ops = &rig_ops;
+	rig->source.vm = &rig->src;
+	rig->source.map[0] = calloc(PAGES / 64, 8);
+	pace_init(&rig->pace, 0);
+	assert_int_equal(place_open(&rig->place, &rig->dst, &rig->e), 0);
+	return rig;
+}
+
+/* n streams, with a thread at each end. sndbuf 0: as it is. */
+static inline void rig_connect(struct rig *rig, const struct engine_ops *out_engine, const struct engine_ops *in_engine,
+			       unsigned int n, int sndbuf)
+{
+	struct streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		if (sndbuf)
+			setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf));
+		out[i] = pair[0];
+		in[i] = pair[1];
+	}
+	assert_int_equal(streams_start(&o, out, n, &rig->streams, &rig->e), 0);
+	assert_int_equal(lanes_start(&rig->place, in_engine, 5000, in, n, &rig->lanes, &rig->e), 0);
+}
+
+static inline void rig_free(struct rig *rig)
+{
+	streams_free(rig->streams);
+	lanes_free(rig->lanes);
+	place_close(&rig->place);
+	munmap(rig->ram, PAGES * PAGE_BYTES);
+	munmap(rig->there, PAGES * PAGE_BYTES);
+	close(rig->src.blocks[0].fd);
+	close(rig->dst.blocks[0].fd);
+	free(rig->source.map[0]);
+	free(rig);
+}
+
+static inline int rig_send(struct rig *rig, enum round_kind kind)
+{
+	struct round rd;
+	int r;
+
+	round_begin(&rd, &rig->src, &rig->source, kind);
+	r = streams_round(rig->streams, &rd, ++rig->rounds, &rig->count, NULL, NULL, &rig->e);
+	round_end(&rd);
+	return r;
+}
+
+static inline void rig_round(struct rig *rig, enum round_kind kind)
+{
+	assert_int_equal(rig_send(rig, kind), 0);
+	assert_int_equal(lanes_wait_round(rig->lanes, rig->rounds, kind == ROUND_LAST, &rig->e), 0);
+}
+
+static inline void rig_assert_equal(struct rig *rig)
+{
+	assert_memory_equal(rig->ram, rig->there, PAGES * PAGE_BYTES);
+}
+
+static inline void rig_write(struct rig *rig, uint64_t page, int value)
+{
+	memset(rig->ram + page * PAGE_BYTES, value, PAGE_BYTES);
+	bitmap_set(rig->source.map[0], page, 1);
+}
+
+#endif

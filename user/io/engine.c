@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which engine? */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/engine.h"
+
+const struct engine_ops *const engines[] = { &engine_uring, &engine_poll };
+const unsigned int engines_count = sizeof(engines) / sizeof(engines[0]);
+
+#define WHY "(sysctl kernel.io_uring_disabled, seccomp, memlock limit?)"
+
+static int choose_any(const struct engine_ops **out)
+{
+	unsigned int i = 0;
+	int r;
+
+	while ((r = engines[i]->supported()) && i + 1 < engines_count) {
+		fprintf(stderr, "godwit: %s is not to be had here: %s %s; using %s, which costs more CPU time\n", engines[i]->name,
+			strerror(-r), WHY, engines[i + 1]->name);
+		i++;
+	}
+	*out = engines[i];
+	return 0;
+}
+
+int engine_choose(const char *name, const struct engine_ops **out, struct err *e)
+{
+	int r;
+
+	if (!name || !strcmp(name, "auto"))
+		return choose_any(out);
+	for (unsigned int i = 0; i < engines_count; i++) {
+		if (strcmp(engines[i]->name, name))
+			continue;
+		r = engines[i]->supported();
+		if (r)
+			return err_set(e, GW_INTERNAL, -r, "%s is not to be had here: %s %s: use --io auto", name, strerror(-r), WHY);
+		*out = engines[i];
+		return 0;
+	}
+	return err_set(e, GW_USAGE, EINVAL, "--io takes auto, uring or poll, not \"%s\"", name);
+}

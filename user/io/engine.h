@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Two ways to wait for one socket: io_uring, and poll() where io_uring is not to be had. At most one send and one
+ * receive are under way. An engine belongs to the thread that opened it, all calls are made there.
+ */
+#ifndef GODWIT_ENGINE_H
+#define GODWIT_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "err.h"
+
+struct engine;
+
+/**
+ * struct engine_ops - a kind of engine
+ * @supported: 0, or -errno: what this kernel, or who confines us, has to say
+ * @open: takes no ownership of fd
+ * @close: ends what is under way: after it the kernel touches no buffer
+ * @send: begins to send what msg holds; msg and its buffers stay until ->sending is false
+ * @recv: the same for receiving. Both may do less than was asked for.
+ * @cancel_recv: ends a receive under way and waits for that
+ * @wait: until something is done, at most ns nanoseconds; 0: only look. Returns 0 or -errno; a signal ends it early
+ */
+struct engine_ops {
+	const char *name;
+	int (*supported)(void);
+	int (*open)(int fd, struct engine **out);
+	void (*close)(struct engine *en);
+	void (*send)(struct engine *en, struct msghdr *msg);
+	void (*recv)(struct engine *en, struct msghdr *msg);
+	void (*cancel_recv)(struct engine *en);
+	int (*wait)(struct engine *en, uint64_t ns);
+};
+
+/**
+ * struct engine - embedded in each implementation
+ * @sending: @receiving: under way
+ * @sent: @received: the results of the last ones: bytes or -errno
+ */
+struct engine {
+	const struct engine_ops *ops;
+	int fd;
+	bool sending, receiving;
+	ssize_t sent, received;
+};
+
+/* Sorted by preference; the last one runs everywhere. */
+extern const struct engine_ops *const engines[];
+extern const unsigned int engines_count;
+extern const struct engine_ops engine_uring, engine_poll;
+
+/**
+ * engine_choose() - the engine of this name
+ * @name: NULL or "auto": the first one that is supported; one line on stderr says so when that is not the first
+ * Errors: GW_USAGE (no such engine), GW_INTERNAL (not to be had here)
+ */
+int engine_choose(const char *name, const struct engine_ops **out, struct err *e);
+
+#endif

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Who may send: the first one that connects, over the connections that know the secret. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/sock.h"
+#include "io/stop.h"
+#include "migrate/receiver_internal.h"
+
+int admit_sender(struct receiver *r, struct err *e)
+{
+	int loopback = sock_is_loopback(r->o->listen), fd = -EAGAIN;
+
+	if (loopback < 0)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
+	if (!loopback && !r->o->insecure)
+		return err_set(e, GW_USAGE, EPERM,
+			       "%s can be reached by others, and the stream is neither encrypted nor authenticated: listen on loopback and tunnel (ssh -L), or say --insecure on a network that you trust",
+			       r->o->listen);
+	r->lfd = sock_tcp_listen(r->o->listen);
+	if (r->lfd < 0)
+		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen, strerror(-r->lfd));
+	printf("godwit: listening on %s\n", r->o->listen);
+	fflush(stdout);
+	while (fd == -EAGAIN) {
+		struct pollfd p[] = { { .fd = r->lfd, .events = POLLIN }, { .fd = r->vm.pidfd, .events = POLLIN } };
+
+		poll(p, 2, STOP_SLICE_NS / 1000000);
+		if (stop_requested())
+			fd = err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		else if (p[1].revents)
+			fd = err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
+		else if (p[0].revents)
+			fd = sock_accept(r->lfd);
+	}
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "accept: %s", strerror(-fd));
+	sock_tune(fd, r->o->timeout_ms);
+	return channel_new(fd, r->o->engine, r->o->timeout_ms, &r->ch, e);
+}
+
+static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
+{
+	if (n != vm->nblocks)
+		return err_set(e, GW_RAM_DIFFERS, EINVAL, "the source has %u RAM blocks and the destination %u: give both QEMUs the same -object memory-backend-file and -numa or -device pc-dimm options",
+			       n, vm->nblocks);
+	for (unsigned int i = 0; i < n; i++) {
+		const struct ram_block *b = NULL;
+
+		for (unsigned int j = 0; j < n && !b; j++)
+			if (!strcmp(vm->blocks[j].name, theirs[i].name))
+				b = &vm->blocks[j];
+		if (!b)
+			return err_set(e, GW_RAM_DIFFERS, EINVAL, "the source has a RAM block \"%s\" and the destination has none of that name: use the same id= at both ends",
+				       theirs[i].name);
+		if (b->pages != theirs[i].pages)
+			return err_set(e, GW_RAM_DIFFERS, EINVAL, "RAM block \"%s\" has %llu MiB at the source and %llu MiB at the destination: use the same size= at both ends",
+				       b->name, (unsigned long long)(theirs[i].pages >> 8), (unsigned long long)(b->pages >> 8));
+	}
+	return 0;
+}
+
+/* The wire numbers blocks as the sender does: so do we from here on. */
+static void sort_like(struct vm *vm, const struct wire_block *theirs)
+{
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		for (unsigned int j = i; j < vm->nblocks; j++)
+			if (!strcmp(vm->blocks[j].name, theirs[i].name)) {
+				struct ram_block b = vm->blocks[i];
+
+				vm->blocks[i] = vm->blocks[j];
+				vm->blocks[j] = b;
+			}
+}
+
+static int agree_on_ram(struct receiver *r, struct err *e)
+{
+	struct wire_block *theirs = calloc(WIRE_BLOCKS_MAX, sizeof(*theirs));
+	struct wire_header h;
+	uint8_t *body = NULL;
+	int ret;
+
+	ret = channel_expect(r->ch, WIRE_BLOCKS, &h, e);
+	if (!ret) {
+		body = malloc(h.length);
+		ret = body && theirs ? channel_body(r->ch, body, h.length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	if (!ret && wire_get_blocks(body, h.length, theirs, h.arg))
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender's list of RAM blocks makes no sense");
+	if (!ret)
+		ret = same_ram(&r->vm, theirs, h.arg, e);
+	if (!ret)
+		sort_like(&r->vm, theirs);
+	free(body);
+	free(theirs);
+	return ret;
+}
+
+/* What may come on the control connection before the streams have joined. */
+static int while_joining(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	int ret = channel_recv(r->ch, &h, false, e);
+
+	if (ret)
+		return ret;
+	if (h.type != WIRE_PING)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s before its streams had joined", wire_type_name(h.type));
+	return receiver_pong(r, &h, e);
+}
+
+static int wait_streams(struct receiver *r, struct door *d, struct err *e)
+{
+	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	int here;
+
+	while (!(here = door_step(d, channel_fd(r->ch), STOP_SLICE_NS / 1000000))) {
+		int ret = channel_readable(r->ch) ? while_joining(r, e) : 0;
+
+		if (ret)
+			return ret;
+		if (stop_requested())
+			return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+				       "the sender's %u streams did not all come within %u s: does every connection to %s reach this receiver?",
+				       d->want, r->o->timeout_ms / 1000, r->o->listen);
+	}
+	return here < 0 ? err_set(e, GW_UNREACHABLE, -here, "accept: %s", strerror(-here)) : 0;
+}
+
+static int let_streams_in(struct receiver *r, struct door *d, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_READY, .arg = r->o->streams, .length = WIRE_SECRET };
+	int fds[WIRE_STREAMS_MAX];
+	int ret;
+
+	ret = channel_send(r->ch, &h, d->secret, e);
+	if (!ret)
+		ret = channel_expect(r->ch, WIRE_STREAMS, &h, e);
+	if (!ret && h.arg > r->o->streams)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender wants %u streams, at most %u were offered", h.arg, r->o->streams);
+	if (ret)
+		return ret;
+	d->want = h.arg;
+	ret = wait_streams(r, d, e);
+	if (ret)
+		return ret;
+	door_take(d, fds);
+	for (unsigned int i = 0; i < d->want; i++)
+		sock_tune(fds[i], r->o->timeout_ms);
+	ret = lanes_start(&r->place, r->o->engine, r->o->timeout_ms, fds, d->want, &r->lanes, e);
+	if (ret)
+		return ret;
+	channel_interrupt(r->ch, lanes_failed(r->lanes));
+	return receiver_send(r, WIRE_STREAMS, d->want, e);
+}
+
+int admit_streams(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	struct door d;
+	int ret;
+
+	/* Ours first: a sender of another version can then say what it thinks of it. */
+	ret = receiver_send(r, WIRE_HELLO, WIRE_VERSION, e);
+	if (!ret)
+		ret = channel_expect(r->ch, WIRE_HELLO, &h, e);
+	if (!ret)
+		ret = agree_on_ram(r, e);
+	if (!ret)
+		ret = place_open(&r->place, &r->vm, e);
+	if (!ret)
+		ret = migration_configure(&r->migration, e);
+	if (!ret)
+		ret = migration_start(&r->migration, true, e);
+	if (ret)
+		return ret;
+	ret = door_init(&d, r->lfd);
+	if (ret)
+		return err_set(e, GW_INTERNAL, -ret, "no random numbers: %s", strerror(-ret));
+	ret = let_streams_in(r, &d, e);
+	door_close(&d);
+	/* Who comes later hears that nobody listens. */
+	close(r->lfd);
+	r->lfd = -1;
+	return ret;
+}

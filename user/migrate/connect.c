@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* From an address to a receiver that is ready, with all connections that a migration needs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/sock.h"
+#include "migrate/sender_internal.h"
+
+#define PINGS 5
+
+/* The ping with the shortest way tells most about the other clock. */
+static int compare_clocks(struct sender *s, struct err *e)
+{
+	int r = 0;
+
+	s->rtt_ns = UINT64_MAX;
+	for (int i = 0; i < PINGS && !r; i++) {
+		uint64_t mono = now_ns(), real = realtime_ns(), rtt;
+		struct wire_header h;
+		uint8_t body[8];
+
+		r = sender_ping(s, e);
+		if (!r)
+			r = channel_expect(s->ch, WIRE_PONG, &h, e);
+		if (!r)
+			r = channel_body(s->ch, body, sizeof(body), e);
+		rtt = now_ns() - mono;
+		if (!r && rtt < s->rtt_ns) {
+			s->rtt_ns = rtt;
+			s->clock_offset_ns = (int64_t)(wire_get_u64(body) - real - rtt / 2);
+		}
+	}
+	return r;
+}
+
+static int describe_ram(struct sender *s, struct err *e)
+{
+	struct wire_block *b = calloc(s->vm.nblocks, sizeof(*b));
+	struct wire_header h = { .type = WIRE_BLOCKS, .arg = s->vm.nblocks };
+	uint8_t *body;
+	int r;
+
+	if (!b)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	for (unsigned int i = 0; i < s->vm.nblocks; i++) {
+		b[i].pages = s->vm.blocks[i].pages;
+		b[i].page_size = s->vm.blocks[i].page_size;
+		memcpy(b[i].name, s->vm.blocks[i].name, sizeof(b[i].name));
+		s->report->total_pages += b[i].pages;
+	}
+	h.length = (uint32_t)wire_blocks_size(b, s->vm.nblocks);
+	body = malloc(h.length);
+	if (body)
+		wire_put_blocks(body, b, s->vm.nblocks);
+	r = body ? channel_send(s->ch, &h, body, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	free(body);
+	free(b);
+	return r;
+}
+
+/* One connection that has joined, or -errno. */
+static int join(struct sender *s, unsigned int stream, const uint8_t *secret, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_JOIN, .arg = stream, .length = WIRE_SECRET };
+	uint64_t deadline = deadline_ms(s->o->timeout_ms);
+	uint8_t said[WIRE_HEADER + WIRE_SECRET];
+	int fd = sock_tcp_connect(s->o->addr, deadline), r;
+
+	if (fd == -EINTR)
+		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect stream %u to %s: %s; fewer --streams need fewer connections",
+			       stream, s->o->addr, strerror(-fd));
+	sock_tune(fd, s->o->timeout_ms);
+	wire_put_header(said, &h);
+	memcpy(said + WIRE_HEADER, secret, WIRE_SECRET);
+	r = sock_send(fd, said, sizeof(said), deadline);
+	if (!r)
+		return fd;
+	close(fd);
+	return err_set(e, GW_LINK_LOST, -r, "stream %u to %s broke: %s", stream, s->o->addr, strerror(-r));
+}
+
+static int open_streams(struct sender *s, const uint8_t *secret, unsigned int n, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_STREAMS, .arg = n };
+	struct streams_options o = {
+		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .timeout_ms = s->o->timeout_ms,
+	};
+	int fds[WIRE_STREAMS_MAX], r;
+	unsigned int made = 0;
+
+	r = channel_send(s->ch, &h, NULL, e);
+	for (; !r && made < n; made++) {
+		fds[made] = join(s, made, secret, e);
+		if (fds[made] < 0) {
+			r = fds[made];
+			break;
+		}
+	}
+	if (!r)
+		r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
+	if (!r && h.arg != n)
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side answered %u streams where %u were due", h.arg, n);
+	if (!r)
+		return streams_start(&o, fds, n, &s->streams, e);
+	while (made)
+		close(fds[--made]);
+	return r;
+}
+
+/* READY, and the streams. */
+static int join_streams(struct sender *s, struct err *e)
+{
+	struct wire_header h;
+	uint8_t secret[WIRE_SECRET];
+	unsigned int n = s->o->streams;
+	int r;
+
+	r = channel_expect(s->ch, WIRE_READY, &h, e);
+	if (!r)
+		r = channel_body(s->ch, secret, sizeof(secret), e);
+	if (r)
+		return r;
+	if (n > h.arg)
+		n = h.arg;
+	s->report->streams = n;
+	return open_streams(s, secret, n, e);
+}
+
+int connect_peer(struct sender *s, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_HELLO, .arg = WIRE_VERSION };
+	int fd = sock_tcp_connect(s->o->addr, deadline_ms(s->o->timeout_ms));
+	int r;
+
+	if (fd == -EINVAL)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", s->o->addr);
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; is \"godwit receive --listen\" running there?",
+			       s->o->addr, strerror(-fd));
+	sock_tune(fd, s->o->timeout_ms);
+	r = channel_new(fd, s->o->engine, s->o->timeout_ms, &s->ch, e);
+	if (!r)
+		r = channel_send(s->ch, &h, NULL, e);
+	if (!r)
+		r = channel_expect(s->ch, WIRE_HELLO, &h, e);
+	if (!r)
+		r = describe_ram(s, e);
+	if (!r)
+		r = join_streams(s, e);
+	return r ? r : compare_clocks(s, e);
+}
