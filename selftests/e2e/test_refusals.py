@@ -11,8 +11,9 @@ import godwit
 import lab
 import pytest
 
-MAGIC, VERSION = 0x54575447, 1
-HELLO, BLOCKS, READY, PONG, RAM, ACK = 1, 2, 3, 5, 6, 8
+MAGIC, VERSION = 0x54575447, 2
+HELLO, BLOCKS, READY, PONG, RAM, ROUND, ACK, COMMIT, DEVICE_END, STREAMS, JOIN = 1, 2, 3, 5, 6, 7, 8, 12, 14, 17, 18
+SECRET = bytes(range(16))
 APPEND = 'start=16 size=16 touch=8 rate=50'
 pytestmark = pytest.mark.usefixtures('module')
 
@@ -60,6 +61,8 @@ def test_not_qemu(tmp_path):
 
 
 def test_usage(src):
+    refused(send('--qmp', src.main_qmp, '--streams', '17', '10.77.0.2:1'), 'usage', '--streams')
+    refused(send('--qmp', src.main_qmp, '--io', 'epoll', '10.77.0.2:1'), 'usage', 'epoll')
     refused(send('--qmp', src.main_qmp), 'usage')
     refused(send('--qmp', src.main_qmp, '--downtime-limit', 'soon', '10.77.0.2:1'), 'usage', 'soon')
     refused(send('--qmp', src.main_qmp, 'nowhere'), 'usage', 'ADDR:PORT')
@@ -159,7 +162,10 @@ class FakeReceiver(threading.Thread):
     ([frame(HELLO, VERSION), frame(ACK, 1)], 'bad-peer', True),
     ([frame(HELLO, VERSION)], 'link-lost', True),
     ([frame(HELLO, VERSION)], 'timeout', False),
-], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent'])
+    ([frame(HELLO, VERSION), frame(READY, 17, SECRET)], 'bad-peer', True),
+    ([frame(HELLO, VERSION), frame(READY, 4, SECRET), frame(STREAMS, 5)], 'bad-peer', True),
+    ([frame(HELLO, VERSION), frame(READY, 4, SECRET)], 'timeout', False),
+], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
 def test_strange_receiver(src, answers, status, then_close):
     fake = FakeReceiver(answers, then_close)
     refused(send('--qmp', src.main_qmp, '--timeout', '2', '10.77.0.1:4434'), status)
@@ -172,32 +178,109 @@ def block(name, mib):
     return struct.pack('<QIHH', mib << 8, 4096, len(name), 0) + name
 
 
-@pytest.mark.parametrize('tail,status', [
-    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 1 << 40)), 'bad-peer'),
-    (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
-    (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
-    (frame(14), 'bad-peer'),
-    (frame(READY), 'bad-peer'),
-    (b'\xff' * 64, 'version'),
-    (b'', 'link-lost'),
-], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'end-without-commit', 'out-of-turn', 'garbage', 'hangs-up'])
-def test_strange_sender(directory, tail, status):
+def receive_exactly(peer, n):
+    """MSG_WAITALL does not go with a timeout."""
+    answer = b''
+    while len(answer) < n and (more := peer.recv(n - len(answer))):
+        answer += more
+    return answer
+
+
+def strange_sender(directory, speak):
+    """A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest."""
     lab.net()
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
     dst.query_status()
     receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
                              '--timeout', '3').wait_for('listening')
-    with socket.create_connection(('127.0.0.1', 4435)) as peer:
-        peer.settimeout(30)
-        peer.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
-        answer = b''
-        while len(answer) < 48:	# HELLO and READY; MSG_WAITALL does not go with a timeout
-            more = peer.recv(48 - len(answer))
-            assert more, receive.wait() and receive.said
-            answer += more
-        assert answer[28:30] == struct.pack('<H', READY)
-        peer.sendall(tail)
-        if not tail:
-            peer.close()
-        assert receive.wait() == godwit.EXIT[status], receive.said
+    with socket.create_connection(('127.0.0.1', 4435)) as control:
+        control.settimeout(30)
+        control.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
+        answer = receive_exactly(control, 64)	# HELLO and READY
+        assert answer[28:30] == struct.pack('<H', READY), receive.wait() and receive.said
+        streams = []
+        try:
+            speak(control, streams, answer[48:])
+            status = receive.wait()
+        finally:
+            for stream in streams:
+                stream.close()
     assert lab.allocated_bytes(dst.ram[0].path) == 0
+    return status, receive.said
+
+
+def join(control, streams, secret, count=2):
+    control.sendall(frame(STREAMS, count))
+    for i in range(count):
+        streams.append(socket.create_connection(('127.0.0.1', 4435)))
+        streams[i].sendall(frame(JOIN, i, secret))
+    assert receive_exactly(control, 24)[4:6] == struct.pack('<H', STREAMS)
+
+
+@pytest.mark.parametrize('tail,status', [
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 1 << 40)), 'bad-peer'),
+    (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
+    (frame(COMMIT), 'bad-peer'),
+    (b'\xff' * 64, 'version'),
+    (b'', 'link-lost'),
+], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'no-ram', 'garbage', 'hangs-up'])
+def test_strange_stream(directory, tail, status):
+    """What comes on a stream that has joined, while the control connection stays well."""
+    def speak(control, streams, secret):
+        join(control, streams, secret)
+        if tail:
+            streams[1].sendall(tail)
+        else:
+            streams[1].close()
+    refused(strange_sender(directory, speak), status)
+
+
+@pytest.mark.parametrize('tail,status', [
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 0)), 'bad-peer'),
+    (frame(DEVICE_END), 'bad-peer'),
+    (frame(COMMIT), 'bad-peer'),
+    (frame(ROUND, 1), 'timeout'),
+    (frame(READY, 1, bytes(16)), 'bad-peer'),
+    (b'\xff' * 64, 'version'),
+    (b'', 'link-lost'),
+], ids=['ram', 'end-without-commit', 'commit-without-last-round', 'round-without-its-streams', 'out-of-turn', 'garbage',
+        'hangs-up'])
+def test_strange_sender(directory, tail, status):
+    """What comes on the control connection, when all streams have joined."""
+    def speak(control, streams, secret):
+        join(control, streams, secret)
+        if tail:
+            control.sendall(tail)
+        else:
+            control.close()
+    refused(strange_sender(directory, speak), status)
+
+
+def test_streams_that_do_not_come(directory):
+    def speak(control, streams, secret):
+        control.sendall(frame(STREAMS, 2))
+        streams.append(socket.create_connection(('127.0.0.1', 4435)))
+        streams[0].sendall(frame(JOIN, 0, secret))
+    refused(strange_sender(directory, speak), 'timeout', 'streams')
+
+
+def test_strangers_at_the_door(directory):
+    """They are hung up on, or left waiting, and the streams join past them."""
+    def speak(control, streams, secret):
+        strangers = []
+        for said in (bytes(16), secret[:15] + bytes([secret[15] ^ 1]), secret):
+            strangers.append(socket.create_connection(('127.0.0.1', 4435)))
+            strangers[-1].sendall(frame(JOIN, 0 if said != secret else 9, said))
+        strangers += [socket.create_connection(('127.0.0.1', 4435)) for _ in range(40)]
+        join(control, streams, secret)
+        for stranger in strangers[:3]:
+            stranger.settimeout(5)
+            try:
+                assert stranger.recv(1) == b''
+            except ConnectionResetError:
+                pass
+        for stranger in strangers:
+            stranger.close()
+        control.sendall(frame(DEVICE_END))
+    refused(strange_sender(directory, speak), 'bad-peer', 'COMMIT')

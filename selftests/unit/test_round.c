@@ -5,9 +5,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <cmocka.h>
 
 #include "io/channel.h"
+#include "io/sock.h"
 #include "ram_rig.h"
 
 static int setup(void **state)
@@ -161,6 +163,44 @@ static void pieces_are_a_partition(void **state)
 	}
 }
 
+/* As large as the protocol allows, four times what is read at once; extents that lie across the steps, and a zero one. */
+static void the_largest_frame_is_placed(void **state)
+{
+	static const struct wire_extent x[] = {
+		{ .pages = 1, .first = 9 }, { .pages = 200, .first = 100 }, { .kind = WIRE_ZERO, .pages = 3, .first = 2000 },
+		{ .pages = 55, .first = 1000 },
+	};
+	const struct wire_header h = { .type = WIRE_RAM, .arg = 4, .length = 4 * WIRE_EXTENT + WIRE_RAM_MAX };
+	uint8_t *body = malloc(h.length), *at = body + 4 * WIRE_EXTENT;
+	struct place_count count = { 0, 0 };
+	static uint8_t buf[PLACE_BUFFER];
+	struct rig *rig = *state;
+	struct channel *in;
+	int pair[2];
+	pid_t child;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		wire_put_extent(body + i * WIRE_EXTENT, &x[i]);
+		for (unsigned int p = 0; p < x[i].pages && x[i].kind == WIRE_DATA; p++, at += PAGE_BYTES) {
+			rig_write(rig, x[i].first + p, (int)(p * 7 + i) % 255 + 1);
+			memcpy(at, rig->ram + (x[i].first + p) * PAGE_BYTES, PAGE_BYTES);
+		}
+	}
+	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = fork();
+	if (!child)
+		_exit(sock_send(pair[1], body, h.length, deadline_ms(5000)) ? 1 : 0);
+	assert_int_equal(channel_new(pair[0], &engine_poll, 5000, &in, &rig->e), 0);
+	assert_int_equal(place_frame(&rig->place, in, &h, buf, &count, &rig->e), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(count.data_pages, 256);
+	assert_int_equal(count.zero_pages, 3);
+	rig_assert_equal(rig);
+	channel_free(in);
+	close(pair[1]);
+	free(body);
+}
+
 static void a_page_outside_is_refused(void **state)
 {
 	struct rig *rig = *state;
@@ -194,6 +234,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, teardown),
 		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_is_placed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, setup, teardown),
 	};
 

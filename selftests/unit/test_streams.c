@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Streams and lanes with all their threads: whatever the order, all arrives; whatever breaks, all ends soon, for one reason. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "io/sock.h"
+#include "ram_rig.h"
+
+#define MS		1000000ull
+
+/* The engine under test; each test runs once for each. */
+static const struct engine_ops *engine;
+
+static void nap(unsigned int ms)
+{
+	struct timespec ts = { .tv_nsec = (long)(ms * MS) };
+
+	nanosleep(&ts, NULL);
+}
+
+static int setup(void **state)
+{
+	*state = rig_new();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+static uint32_t next_random(uint32_t *seed)
+{
+	*seed = *seed * 1664525u + 1013904223u;
+	return *seed >> 8;
+}
+
+/* A third of the pages, with data, zeros, or both in turns; a few become holes. */
+static void scribble(struct rig *rig, uint32_t *seed)
+{
+	for (unsigned int i = 0; i < PAGES / 3; i++)
+		rig_write(rig, next_random(seed) % PAGES, next_random(seed) % 4 ? (int)(next_random(seed) % 255) + 1 : 0);
+}
+
+static void every_round_arrives(void **state)
+{
+	static const struct { unsigned int n; int sndbuf; } cases[] = { { 1, 0 }, { 2, 4096 }, { 4, 0 }, { 16, 4096 } };
+
+	(void)state;
+	for (unsigned int c = 0; c < 4; c++) {
+		struct rig *rig = rig_new();
+		uint32_t seed = c;
+
+		rig_connect(rig, engine, engine, cases[c].n, cases[c].sndbuf);
+		for (unsigned int round = 0; round < 6; round++) {
+			scribble(rig, &seed);
+			rig_round(rig, !round ? ROUND_FIRST : round < 5 ? ROUND_AGAIN : ROUND_LAST);
+			rig_assert_equal(rig);
+		}
+		assert_true(streams_sent(rig->streams) > rig->count.data_pages * PAGE_BYTES);
+		lanes_stop(rig->lanes);
+		assert_false(atomic_load(lanes_failed(rig->lanes)));
+		rig_free(rig);
+	}
+}
+
+/**
+ * struct relay - bytes from one socket to another, late
+ * @cut: after so many bytes the connection goes, in both directions; 0: never
+ */
+struct relay {
+	int from, to;
+	unsigned int nap_ms;
+	size_t cut, passed;
+	pthread_t thread;
+};
+
+static void *relay_main(void *arg)
+{
+	static _Thread_local char buf[20000];
+	struct relay *r = arg;
+	ssize_t n;
+
+	while ((n = read(r->from, buf, r->cut && r->cut - r->passed < sizeof(buf) ? r->cut - r->passed : sizeof(buf))) > 0) {
+		nap(r->nap_ms);
+		if (sock_send(r->to, buf, (size_t)n, deadline_ms(5000)))
+			break;
+		r->passed += (size_t)n;
+		if (r->cut && r->passed == r->cut)
+			break;
+	}
+	shutdown(r->from, SHUT_RDWR);
+	shutdown(r->to, SHUT_RDWR);
+	return NULL;
+}
+
+static void connect_by_relays(struct rig *rig, struct relay *relays, unsigned int n)
+{
+	struct streams_options o = { .vm = &rig->src, .engine = engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], a[2], b[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, a), 0);
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, b), 0);
+		out[i] = a[0];
+		in[i] = b[1];
+		relays[i].from = a[1];
+		relays[i].to = b[0];
+		assert_int_equal(pthread_create(&relays[i].thread, NULL, relay_main, &relays[i]), 0);
+	}
+	assert_int_equal(streams_start(&o, out, n, &rig->streams, &rig->e), 0);
+	assert_int_equal(lanes_start(&rig->place, engine, 5000, in, n, &rig->lanes, &rig->e), 0);
+}
+
+static void end_relays(struct rig *rig, struct relay *relays, unsigned int n)
+{
+	streams_free(rig->streams);
+	rig->streams = NULL;
+	lanes_free(rig->lanes);
+	rig->lanes = NULL;
+	for (unsigned int i = 0; i < n; i++) {
+		pthread_join(relays[i].thread, NULL);
+		close(relays[i].from);
+		close(relays[i].to);
+	}
+}
+
+/* What is sent first arrives last: a round is over when the slowest stream has delivered. */
+static void a_slow_stream_is_waited_for(void **state)
+{
+	struct relay relays[3] = { { .nap_ms = 25 }, { .nap_ms = 0 }, { .nap_ms = 3 } };
+	struct rig *rig = *state;
+	uint32_t seed = 7;
+
+	connect_by_relays(rig, relays, 3);
+	for (unsigned int round = 0; round < 4; round++) {
+		scribble(rig, &seed);
+		rig_round(rig, round < 3 ? ROUND_AGAIN : ROUND_LAST);
+		rig_assert_equal(rig);
+	}
+	end_relays(rig, relays, 3);
+}
+
+static void one_stream_dies_in_the_middle(void **state)
+{
+	struct relay relays[4] = { { .nap_ms = 1 }, { .nap_ms = 1 }, { .nap_ms = 1, .cut = 1500000 }, { .nap_ms = 1 } };
+	struct rig *rig = *state;
+	struct err e = { 0 };
+	uint64_t start;
+
+	connect_by_relays(rig, relays, 4);
+	for (unsigned int p = 0; p < PAGES; p++)
+		rig_write(rig, p, (int)p % 255 + 1);
+	start = now_ns();
+	assert_int_not_equal(rig_send(rig, ROUND_FIRST), 0);
+	assert_int_equal(rig->e.exit, GW_LINK_LOST);
+	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &e), 0);
+	assert_int_equal(e.exit, GW_LINK_LOST);
+	assert_true(atomic_load(lanes_failed(rig->lanes)));
+	assert_in_range(now_ns() - start, 0, 3000 * MS);
+	end_relays(rig, relays, 4);
+}
+
+/* Sockets that nobody reads from; returns the other ends. */
+static void connect_to_nobody(struct rig *rig, unsigned int n, int *peers)
+{
+	struct streams_options o = { .vm = &rig->src, .engine = engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	int out[WIRE_STREAMS_MAX], pair[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		out[i] = pair[0];
+		peers[i] = pair[1];
+	}
+	assert_int_equal(streams_start(&o, out, n, &rig->streams, &rig->e), 0);
+}
+
+static void close_all(const int *fds, unsigned int n)
+{
+	while (n--)
+		close(fds[n]);
+}
+
+/* Three streams wait for a full socket, one has an error of its own: that is what the user must read. */
+static void the_first_error_is_told(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+	int peers[4];
+
+	connect_to_nobody(rig, 4, peers);
+	for (unsigned int p = 0; p < 3200; p++)
+		rig_write(rig, p, 1);
+	/* The fourth piece can only be read in part. */
+	assert_return_code(ftruncate(rig->src.blocks[0].fd, (off_t)3100 * PAGE_BYTES + 100), 0);
+	assert_int_not_equal(rig_send(rig, ROUND_AGAIN), 0);
+	assert_int_equal(rig->e.exit, GW_INTERNAL);
+	assert_non_null(strstr(rig->e.text, "cannot read RAM \"ram0\""));
+	assert_in_range(now_ns() - start, 0, 1500 * MS);
+	close_all(peers, 4);
+	assert_return_code(ftruncate(rig->src.blocks[0].fd, (off_t)PAGES * PAGE_BYTES), 0);
+}
+
+struct canceller {
+	unsigned int calls;
+};
+
+static int give_up(void *arg, struct err *e)
+{
+	struct canceller *c = arg;
+
+	return ++c->calls < 3 ? 0 : err_set(e, GW_CANCELLED, EINTR, "cancelled by the test");
+}
+
+/* The main thread's look at the world goes on, and what it sees ends all streams, though none of them moves. */
+static void idle_is_called_and_obeyed(void **state)
+{
+	struct canceller c = { 0 };
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+	struct round rd;
+	int peers[2];
+
+	connect_to_nobody(rig, 2, peers);
+	for (unsigned int p = 0; p < PAGES; p++)
+		rig_write(rig, p, 1);
+	round_begin(&rd, &rig->src, &rig->source, ROUND_FIRST);
+	assert_int_not_equal(streams_round(rig->streams, &rd, 1, &rig->count, give_up, &c, &rig->e), 0);
+	round_end(&rd);
+	assert_int_equal(rig->e.exit, GW_CANCELLED);
+	assert_int_equal(c.calls, 3);
+	assert_in_range(now_ns() - start, 200 * MS, 1000 * MS);
+	close_all(peers, 2);
+}
+
+static void say(int fd, enum wire_type type, uint32_t arg, uint16_t flags)
+{
+	struct wire_header h = { .type = (uint16_t)type, .arg = arg, .flags = flags };
+	uint8_t head[WIRE_HEADER];
+
+	wire_put_header(head, &h);
+	assert_int_equal(write(fd, head, sizeof(head)), sizeof(head));
+}
+
+static void start_lanes(struct rig *rig, unsigned int n, int *peers, unsigned int timeout_ms)
+{
+	int in[WIRE_STREAMS_MAX], pair[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		in[i] = pair[0];
+		peers[i] = pair[1];
+	}
+	assert_int_equal(lanes_start(&rig->place, engine, timeout_ms, in, n, &rig->lanes, &rig->e), 0);
+}
+
+static void *end_the_round_late(void *fd)
+{
+	nap(150);
+	say(*(int *)fd, WIRE_ROUND, 1, 0);
+	return NULL;
+}
+
+/* All but one have ended the round: it is not over. */
+static void a_round_needs_all_lanes(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+	pthread_t thread;
+	int peers[3];
+
+	start_lanes(rig, 3, peers, 5000);
+	say(peers[0], WIRE_ROUND, 1, 0);
+	say(peers[2], WIRE_ROUND, 1, 0);
+	pthread_create(&thread, NULL, end_the_round_late, &peers[1]);
+	assert_int_equal(lanes_wait_round(rig->lanes, 1, false, &rig->e), 0);
+	assert_in_range(now_ns() - start, 140 * MS, 1500 * MS);
+	pthread_join(thread, NULL);
+	close_all(peers, 3);
+}
+
+static void a_lane_that_never_ends_is_left(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+	int peers[2];
+
+	start_lanes(rig, 2, peers, 300);
+	say(peers[0], WIRE_ROUND, 1, 0);
+	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &rig->e), 0);
+	assert_int_equal(rig->e.exit, GW_TIMEOUT);
+	assert_in_range(now_ns() - start, 300 * MS, 1500 * MS);
+	close_all(peers, 2);
+}
+
+/* Another round, another idea of the last one, another frame: each is an error of the peer. */
+static void lanes_know_what_may_come(void **state)
+{
+	static const struct { enum wire_type type; uint32_t arg; uint16_t flags; } wrong[] = {
+		{ WIRE_ROUND, 2, 0 }, { WIRE_ROUND, 1, WIRE_ROUND_LAST }, { WIRE_COMMIT, 0, 0 }, { WIRE_DEVICE_END, 0, 0 },
+	};
+
+	(void)state;
+	for (unsigned int i = 0; i < 4; i++) {
+		struct rig *rig = rig_new();
+		int peers[2];
+
+		start_lanes(rig, 2, peers, 5000);
+		say(peers[1], WIRE_ROUND, 1, 0);
+		say(peers[0], wrong[i].type, wrong[i].arg, wrong[i].flags);
+		assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &rig->e), 0);
+		assert_int_equal(rig->e.exit, GW_BAD_PEER);
+		close_all(peers, 2);
+		rig_free(rig);
+	}
+}
+
+/* After WIRE_ROUND_LAST no byte of RAM is taken, whatever the sender says. */
+static void nothing_is_placed_after_the_last_round(void **state)
+{
+	const struct wire_extent x = { .kind = WIRE_DATA, .pages = 1, .first = 5 };
+	const struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT + WIRE_PAGE };
+	uint8_t bytes[WIRE_HEADER + WIRE_EXTENT + WIRE_PAGE];
+	struct rig *rig = *state;
+	int peer;
+
+	memset(bytes, 0x55, sizeof(bytes));
+	wire_put_header(bytes, &h);
+	wire_put_extent(bytes + WIRE_HEADER, &x);
+	start_lanes(rig, 1, &peer, 5000);
+	say(peer, WIRE_ROUND, 1, WIRE_ROUND_LAST);
+	assert_int_equal(write(peer, bytes, sizeof(bytes)), sizeof(bytes));
+	assert_int_equal(lanes_wait_round(rig->lanes, 1, true, &rig->e), 0);
+	nap(50);
+	lanes_stop(rig->lanes);
+	assert_int_equal(lanes_count(rig->lanes).data_pages, 0);
+	assert_int_equal(rig->there[5 * PAGE_BYTES], 0);
+	close(peer);
+}
+
+/* The destination's tmpfs is full: said as what it is, and at once. */
+static void no_room_is_an_error(void **state)
+{
+	struct rig *rig = *state;
+	struct err e = { 0 };
+	int full = open("/dev/full", O_RDWR), old = rig->dst.blocks[0].fd;
+
+	rig->dst.blocks[0].fd = full;
+	rig_connect(rig, engine, engine, 2, 0);
+	rig_write(rig, 100, 1);
+	assert_int_equal(rig_send(rig, ROUND_FIRST), 0);
+	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &e), 0);
+	assert_int_equal(e.exit, GW_INTERNAL);
+	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\""));
+	lanes_free(rig->lanes);
+	rig->lanes = NULL;
+	rig->dst.blocks[0].fd = old;
+	close(full);
+}
+
+/* 8 MiB in pre-copy take half a second at 16 MiB/s; in the last round they do not. */
+static void the_limit_is_kept_and_lifted(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+
+	rig_connect(rig, engine, engine, 4, 0);
+	pace_set(&rig->pace, 16 << 20);
+	for (unsigned int p = 0; p < 2048; p++)
+		rig_write(rig, p, 1);
+	rig_round(rig, ROUND_FIRST);
+	assert_in_range(now_ns() - start, 470 * MS, 900 * MS);
+	pace_set(&rig->pace, 1 << 20);
+	for (unsigned int p = 0; p < 2048; p++)
+		rig_write(rig, p, 2);
+	start = now_ns();
+	rig_round(rig, ROUND_LAST);
+	assert_in_range(now_ns() - start, 0, 1000 * MS);
+	rig_assert_equal(rig);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(every_round_arrives),
+	cmocka_unit_test_setup_teardown(a_slow_stream_is_waited_for, setup, teardown),
+	cmocka_unit_test_setup_teardown(one_stream_dies_in_the_middle, setup, teardown),
+	cmocka_unit_test_setup_teardown(the_first_error_is_told, setup, teardown),
+	cmocka_unit_test_setup_teardown(idle_is_called_and_obeyed, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_round_needs_all_lanes, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_lane_that_never_ends_is_left, setup, teardown),
+	cmocka_unit_test(lanes_know_what_may_come),
+	cmocka_unit_test_setup_teardown(nothing_is_placed_after_the_last_round, setup, teardown),
+	cmocka_unit_test_setup_teardown(no_room_is_an_error, setup, teardown),
+	cmocka_unit_test_setup_teardown(the_limit_is_kept_and_lifted, setup, teardown),
+};
+
+int main(void)
+{
+	int failed = 0;
+
+	for (unsigned int i = 0; i < engines_count; i++) {
+		engine = engines[i];
+		print_message("engine %s%s\n", engine->name, engine->supported() ? ": not to be had here" : "");
+		if (!engine->supported())
+			failed += cmocka_run_group_tests(tests, NULL, NULL);
+	}
+	return failed;
+}
