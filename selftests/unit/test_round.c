@@ -163,29 +163,33 @@ static void pieces_are_a_partition(void **state)
 	}
 }
 
-/* As large as the protocol allows, four times what is read at once; extents that lie across the steps, and a zero one. */
-static void the_largest_frame_is_placed(void **state)
+/*
+ * As large as the protocol allows: runs that lie across the end of the buffer, and a zero one. As on tmpfs, and through a mapping, as on hugetlbfs.
+ */
+static void the_largest_frame_is_placed(struct rig *rig, bool mapped)
 {
-	static const struct wire_extent x[] = {
-		{ .pages = 1, .first = 9 }, { .pages = 200, .first = 100 }, { .kind = WIRE_ZERO, .pages = 3, .first = 2000 },
-		{ .pages = 55, .first = 1000 },
-	};
-	const struct wire_header h = { .type = WIRE_RAM, .arg = 4, .length = 4 * WIRE_EXTENT + WIRE_RAM_MAX };
-	uint8_t *body = malloc(h.length), *at = body + 4 * WIRE_EXTENT;
+	static const uint32_t sizes[] = { 1, 100, 3, 15, 15, 15, 15, 15, 15, 15, 15, 15, 20 };
+	const unsigned int nr = sizeof(sizes) / sizeof(sizes[0]), zero = 2;
+	const struct wire_header h = { .type = WIRE_RAM, .arg = nr, .length = nr * WIRE_EXTENT + WIRE_RAM_MAX };
+	uint8_t *body = malloc(h.length), *at = body + nr * WIRE_EXTENT;
 	struct place_count count = { 0, 0 };
 	static uint8_t buf[PLACE_BUFFER];
-	struct rig *rig = *state;
 	struct channel *in;
 	int pair[2];
 	pid_t child;
 
-	for (unsigned int i = 0; i < 4; i++) {
-		wire_put_extent(body + i * WIRE_EXTENT, &x[i]);
-		for (unsigned int p = 0; p < x[i].pages && x[i].kind == WIRE_DATA; p++, at += PAGE_BYTES) {
-			rig_write(rig, x[i].first + p, (int)(p * 7 + i) % 255 + 1);
-			memcpy(at, rig->ram + (x[i].first + p) * PAGE_BYTES, PAGE_BYTES);
+	memset(rig->there + zero * 200 * PAGE_BYTES, 7, PAGE_BYTES);
+	for (unsigned int i = 0; i < nr; i++) {
+		struct wire_extent x = { .kind = i == zero ? WIRE_ZERO : WIRE_DATA, .pages = sizes[i], .first = i * 200 };
+
+		wire_put_extent(body + i * WIRE_EXTENT, &x);
+		for (unsigned int p = 0; p < x.pages && i != zero; p++, at += PAGE_BYTES) {
+			rig_write(rig, x.first + p, (int)(p * 7 + i) % 255 + 1);
+			memcpy(at, rig->ram + (x.first + p) * PAGE_BYTES, PAGE_BYTES);
 		}
 	}
+	if (mapped)
+		rig->place.base[0] = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, rig->dst.blocks[0].fd, 0);
 	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	child = fork();
 	if (!child)
@@ -199,6 +203,16 @@ static void the_largest_frame_is_placed(void **state)
 	channel_free(in);
 	close(pair[1]);
 	free(body);
+}
+
+static void the_largest_frame_into_a_file(void **state)
+{
+	the_largest_frame_is_placed(*state, false);
+}
+
+static void the_largest_frame_into_a_mapping(void **state)
+{
+	the_largest_frame_is_placed(*state, true);
 }
 
 static void a_page_outside_is_refused(void **state)
@@ -234,7 +248,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, teardown),
 		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_largest_frame_is_placed, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, setup, teardown),
 	};
 

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <cmocka.h>
 
@@ -345,6 +347,43 @@ static void nothing_is_placed_after_the_last_round(void **state)
 	close(peer);
 }
 
+static void pour(int fd)
+{
+	const struct wire_extent x = { .kind = WIRE_DATA, .pages = 20, .first = 5 };
+	const struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT + 20 * WIRE_PAGE };
+	static uint8_t bytes[WIRE_HEADER + WIRE_EXTENT + 20 * WIRE_PAGE];
+
+	wire_put_header(bytes, &h);
+	wire_put_extent(bytes + WIRE_HEADER, &x);
+	while (!sock_send(fd, bytes, sizeof(bytes), deadline_ms(5000)))
+		;
+}
+
+/* One that never has to wait for its bytes must hear it, too. */
+static void a_busy_lane_stops(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start;
+	pid_t child;
+	int peer;
+
+	start_lanes(rig, 1, &peer, 5000);
+	child = fork();
+	if (!child) {
+		pour(peer);
+		_exit(0);
+	}
+	nap(200);
+	assert_true(lanes_count(rig->lanes).data_pages > 20);
+	start = now_ns();
+	lanes_stop(rig->lanes);
+	assert_in_range(now_ns() - start, 0, 1000 * MS);
+	assert_false(atomic_load(lanes_failed(rig->lanes)));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(peer);
+}
+
 /* The destination's tmpfs is full: said as what it is, and at once. */
 static void no_room_is_an_error(void **state)
 {
@@ -396,6 +435,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_lane_that_never_ends_is_left, setup, teardown),
 	cmocka_unit_test(lanes_know_what_may_come),
 	cmocka_unit_test_setup_teardown(nothing_is_placed_after_the_last_round, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_busy_lane_stops, setup, teardown),
 	cmocka_unit_test_setup_teardown(no_room_is_an_error, setup, teardown),
 	cmocka_unit_test_setup_teardown(the_limit_is_kept_and_lifted, setup, teardown),
 };

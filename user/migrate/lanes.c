@@ -85,7 +85,8 @@ static int serve(struct lane *l, struct channel *ch, uint8_t *buf, struct err *e
 	struct wire_header h;
 	int r = 0;
 
-	while (!r) {
+	/* Where there is always something to read, the channel never waits, and never looks at stop. */
+	while (!r && !atomic_load(&l->all->stop)) {
 		r = channel_recv(ch, &h, true, e);
 		if (r)
 			break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * From the source's RAM to RAM frames: read, zero filter, pace. By pread(), into the frame: it costs what a mapping
- * costs, faults and all (0.25 s/GiB with the send, either way), but reading a hole allocates nothing, on hugetlbfs
- * neither, and no page table grows with the guest.
+ * From the source's RAM to RAM frames: read, zero filter, pace. By pread(), into the frame. With the send that took
+ * 0.25 s/GiB of CPU time, against 0.23 from a mapping (medians of 11, loopback); in return reading a hole allocates
+ * nothing, on hugetlbfs neither, and no page table grows with the guest.
  */
 #ifndef GODWIT_READER_H
 #define GODWIT_READER_H
