@@ -164,7 +164,8 @@ static void pieces_are_a_partition(void **state)
 }
 
 /*
- * As large as the protocol allows: runs that lie across the end of the buffer, and a zero one. As on tmpfs, and through a mapping, as on hugetlbfs.
+ * As large as the protocol allows: runs that lie across the end of the buffer, and a zero one. As on tmpfs,
+ * and through a mapping, as on hugetlbfs.
  */
 static void the_largest_frame_is_placed(struct rig *rig, bool mapped)
 {
