@@ -8,7 +8,7 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench-kernel \
+.PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench bench-kernel \
 	deps install dkms dkms-source clean
 
 all: user module
@@ -44,6 +44,11 @@ check-lab: deps user
 check-kernels: deps user
 	selftests/deps.sh mmdebstrap zstd
 	selftests/kernels/check.sh
+
+# How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, half an hour. BENCH=--quick: a minute.
+bench: deps user
+	$(MAKE) -C selftests/bench/stream
+	selftests/bench/stream/bench.py $(BENCH)
 
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps

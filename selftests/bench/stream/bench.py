@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+bench.py [--quick] [--mib N] [--runs N] [--net loopback|veth|both]: how fast guest RAM moves, beside QEMU's own migration
+of the same image. Results go to build/bench.json and, with their spread, to standard output.
+
+All contestants run in turns, and who begins changes from turn to turn. A ratio says how many times better godwit
+is than the best of its peers; where the spreads of both overlap it says little, and the table tells.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import images
+import rig
+
+CONTESTANTS = {'godwit': None, 'QEMU': 0, 'QEMU multifd 2': 2, 'QEMU multifd 4': 4, 'QEMU multifd 8': 8}
+SPEED_GOALS = {'random': 1.5, '90 % untouched': 10, 'all touched zeros': 3, '50 % touched zeros': 0,
+               'text and zeros by the page': 0}
+CPU_GOAL = 1 / 0.7
+LIMIT_GOAL = 0.85
+
+
+def touch(path, mib):
+    """New pages for the destination, and they are given back: see rig.py."""
+    with open(path, 'r+b') as f:
+        for at in range(0, mib * rig.MIB, rig.MIB):
+            f.seek(at)
+            f.write(bytes(rig.MIB))
+        f.truncate(0)
+        f.truncate(mib * rig.MIB)
+
+
+def migrate(who, net, work, ram, mib, port):
+    source, destination = ram
+    with rig.Pair(net, work, mib, source, destination) as pair:
+        touch(destination, mib)
+        channels = CONTESTANTS[who]
+        return rig.by_godwit(pair, port, []) if channels is None else rig.by_qemu(pair, port, channels)
+
+
+def spread(values):
+    return f'{statistics.median(values):8.2f} ({min(values):.2f}-{max(values):.2f})'
+
+
+class Results:
+    def __init__(self):
+        self.entries = []
+
+    def add(self, name, unit, values, goal=0):
+        """values: contestant -> list. Bigger is better where the unit is a rate of GiB."""
+        bigger = unit == 'GiB/s'
+        median = {who: statistics.median(v) for who, v in values.items()}
+        peers = {who: m for who, m in median.items() if who != 'godwit'}
+        best = max(peers.values()) if bigger else min(peers.values())
+        over, under = (median['godwit'], best) if bigger else (best, median['godwit'])
+        ratio = over / under if under else None
+        self.entries.append({'name': name, 'unit': unit, 'godwit': median['godwit'], 'peers': peers, 'ratio': ratio,
+                             'goal': goal or None})
+        print(f'\n{name}, {unit}')
+        for who, v in values.items():
+            print(f'  {who:16} {spread(v)}')
+        if ratio:
+            verdict = '' if not goal else f', goal {goal:.2f}: {"reached" if ratio >= goal else "MISSED"}'
+            print(f'  ratio to the best {ratio:.2f}{verdict}', flush=True)
+
+    def write(self, path):
+        """What other benchmarks have left there stays."""
+        old = []
+        if os.path.exists(path):
+            with open(path, encoding='utf-8') as f:
+                old = json.load(f)
+        mine = {e['name'] for e in self.entries}
+        with open(path, 'w', encoding='utf-8') as f:
+            json.dump([e for e in old if e['name'] not in mine] + self.entries, f, indent=2)
+            f.write('\n')
+
+
+def limits(mib, runs, directory):
+    found = {}
+    for _ in range(runs):
+        said = subprocess.run([f'{rig.B}/bench/memory', str(mib), f'{directory}/limit'], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+        for line in said.splitlines():
+            name, value = line.split()
+            found.setdefault(name, []).append(float(value))
+    print('limits of this machine, GiB/s')
+    for name, values in found.items():
+        print(f'  {name:16} {spread(values)}')
+    return found
+
+
+def bench_image(image, net, args, ram, work, results, limit):
+    images.write(image, ram[0], args.mib)
+    samples = {who: [] for who in args.contestants}
+    order = list(args.contestants)
+    for run in range(args.runs):
+        for i, who in enumerate(order):
+            port = 20000 + (os.getpid() + run * len(order) + i) % 20000
+            samples[who].append(migrate(who, net, work, ram, args.mib, port))
+        order.append(order.pop(0))
+    gib = args.mib / 1024
+    where = f'{image}, {args.mib} MiB, {net.name}'
+    speed = {who: [gib / s.seconds for s in v] for who, v in samples.items()}
+    results.add(f'stream: {where}: speed', 'GiB/s', speed, SPEED_GOALS[image])
+    results.add(f'stream: {where}: CPU', 's/GiB',
+                {who: [(s.cpu_send + s.cpu_receive) / gib for s in v] for who, v in samples.items()}, CPU_GOAL)
+    results.add(f'stream: {where}: CPU of the sender', 's/GiB',
+                {who: [s.cpu_send / gib for s in v] for who, v in samples.items()})
+    results.add(f'stream: {where}: CPU of the receiver', 's/GiB',
+                {who: [s.cpu_receive / gib for s in v] for who, v in samples.items()})
+    results.add(f'stream: {where}: private memory at its peak', 'MiB',
+                {who: [s.peak / 1024 for s in v] for who, v in samples.items()})
+    if image == 'random':
+        # The narrowest: nobody can be faster than the slower of the two, though both share the CPUs with the rest.
+        narrow = min(('socket', 'pwrite'), key=lambda n: statistics.median(limit[n]))
+        results.add(f'stream: {where}: against the limit', 'GiB/s', {'godwit': speed['godwit'], narrow: limit[narrow]},
+                    LIMIT_GOAL)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--quick', action='store_true', help='512 MiB, 3 runs, loopback, two images, two peers')
+    parser.add_argument('--mib', type=int, default=2048)
+    parser.add_argument('--runs', type=int, default=5)
+    parser.add_argument('--net', choices=('loopback', 'veth', 'both'), default='both')
+    args = parser.parse_args()
+    args.contestants, chosen = list(CONTESTANTS), list(images.IMAGES)
+    if args.quick:
+        args.mib, args.runs, args.net = 512, 3, 'loopback'
+        args.contestants, chosen = args.contestants[:3], ['random', '90 % untouched']
+    results = Results()
+    with tempfile.TemporaryDirectory(dir='/dev/shm') as work:
+        ram = (f'{work}/src', f'{work}/dst')
+        for path in ram:
+            with open(path, 'wb') as f:
+                f.truncate(args.mib * rig.MIB)
+        limit = limits(args.mib, args.runs, work)
+        for veth in {'loopback': (False,), 'veth': (True,), 'both': (False, True)}[args.net]:
+            with rig.Net(veth) as net:
+                for image in chosen:
+                    bench_image(image, net, args, ram, work, results, limit)
+    results.write(f'{rig.B}/bench.json')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

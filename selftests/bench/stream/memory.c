@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * memory MIB FILE: what this machine's memory and loopback allow, in GiB/s, as lines "name value". FILE is made on
+ * tmpfs and removed: new pages are what a destination needs.
+ *
+ *	memcpy		from one buffer to another, both there already
+ *	populate	MADV_POPULATE_WRITE of a new file
+ *	pwrite		the same file from a buffer in the cache
+ *	socket		one TCP connection, from a buffer to a buffer
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP	(256u << 10)
+
+static size_t bytes;
+static const char *path;
+
+static double seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void check(int ok, const char *what)
+{
+	if (!ok) {
+		perror(what);
+		exit(1);
+	}
+}
+
+static void say(const char *name, double since)
+{
+	printf("%s %.3f\n", name, (double)bytes / (seconds() - since) / (1 << 30));
+}
+
+static int new_file(void)
+{
+	int fd;
+
+	unlink(path);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	check(fd >= 0 && !ftruncate(fd, (off_t)bytes), path);
+	return fd;
+}
+
+static void measure_memcpy(void)
+{
+	size_t half = bytes / 2;
+	char *a = malloc(half), *b = malloc(half);
+	double t;
+
+	check(a && b, "malloc");
+	memset(a, 1, half);
+	memset(b, 2, half);
+	t = seconds();
+	memcpy(a, b, half);
+	/* Somebody may look: without that the compiler copies nothing. */
+	__asm__ volatile("" : : "r"(a), "r"(b) : "memory");
+	memcpy(b, a, half);
+	__asm__ volatile("" : : "r"(a), "r"(b) : "memory");
+	say("memcpy", t);
+	free(a);
+	free(b);
+}
+
+static void measure_populate(void)
+{
+	int fd = new_file();
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	double t = seconds();
+
+	check(p != MAP_FAILED && !madvise(p, bytes, MADV_POPULATE_WRITE), "populate");
+	say("populate", t);
+	munmap(p, bytes);
+	close(fd);
+}
+
+static void measure_pwrite(char *buf)
+{
+	int fd = new_file();
+	double t = seconds();
+
+	for (size_t at = 0; at < bytes; at += STEP)
+		check(pwrite(fd, buf, STEP, (off_t)at) == STEP, "pwrite");
+	say("pwrite", t);
+	close(fd);
+}
+
+static void read_all(int fd, char *buf)
+{
+	size_t got = 0;
+	ssize_t n;
+
+	while (got < bytes && (n = recv(fd, buf, STEP, MSG_WAITALL)) > 0)
+		got += (size_t)n;
+	check(got == bytes, "recv");
+}
+
+static void measure_socket(char *buf)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(sin);
+	int lfd = socket(AF_INET, SOCK_STREAM, 0), fd;
+	double t;
+
+	check(!bind(lfd, (struct sockaddr *)&sin, len) && !listen(lfd, 1), "listen");
+	check(!getsockname(lfd, (struct sockaddr *)&sin, &len), "getsockname");
+	if (!fork()) {
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		check(!connect(fd, (struct sockaddr *)&sin, len), "connect");
+		for (size_t at = 0; at < bytes; at += STEP)
+			check(send(fd, buf, STEP, 0) == STEP, "send");
+		_exit(0);
+	}
+	fd = accept(lfd, NULL, NULL);
+	check(fd >= 0, "accept");
+	t = seconds();
+	read_all(fd, buf);
+	say("socket", t);
+	close(fd);
+	close(lfd);
+	wait(NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static char buf[STEP];
+
+	if (argc != 3 || atoi(argv[1]) < 1) {
+		fputs("usage: memory MIB FILE\n", stderr);
+		return 2;
+	}
+	bytes = (size_t)atoi(argv[1]) << 20;
+	path = argv[2];
+	memset(buf, 3, sizeof(buf));
+	measure_memcpy();
+	measure_populate();
+	measure_pwrite(buf);
+	/* A child must not print what still waits in the buffer. */
+	fflush(stdout);
+	measure_socket(buf);
+	unlink(path);
+	return 0;
+}

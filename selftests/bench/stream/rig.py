@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Two stopped QEMUs under TCG, and one migration between them: godwit's, or QEMU's own. No KVM and no module is needed,
+since a guest that stands still writes nothing; what is measured is the copy of its RAM.
+
+The destination's memory is made and given back just before, for all alike: what it costs a virtual machine to get memory
+from its own host for the first time would otherwise fall on whoever comes first.
+"""
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.realpath(f'{HERE}/../../..')
+sys.path.insert(0, f'{TOP}/selftests/e2e')
+
+from qmp import Qmp, QmpError	# noqa: E402 pylint: disable=wrong-import-position
+
+B = os.environ.get('B', f'{TOP}/build')
+QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
+MIB, GIB = 1 << 20, 1 << 30
+TICK = os.sysconf('SC_CLK_TCK')
+NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
+
+
+@dataclasses.dataclass
+class Sample:
+    """One migration. cpu_*: seconds, QEMUs and helpers of that side; peak: KiB of private memory, both sides."""
+    seconds: float
+    cpu_send: float
+    cpu_receive: float
+    peak: int
+
+
+def cpu_seconds(pid):
+    with open(f'/proc/{pid}/stat', encoding='ascii') as f:
+        fields = f.read().rpartition(')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def private_kib(pid):
+    with contextlib.suppress(OSError), open(f'/proc/{pid}/status', encoding='ascii') as f:
+        for line in f:
+            if line.startswith('RssAnon:'):
+                return int(line.split()[1])
+    return 0
+
+
+class Net:
+    """Where the receiving side lives: on loopback, or behind a veth pair in a namespace of its own."""
+
+    def __init__(self, veth):
+        self.name = 'veth' if veth else 'loopback'
+        self.address = '10.78.0.2' if veth else '127.0.0.1'
+        self.namespace = f'godwit-bench-{os.getpid()}' if veth else None
+
+    def __enter__(self):
+        if self.namespace:
+            short = f'gwb{os.getpid() % 100000}'
+            for words in (f'netns add {self.namespace}',
+                          f'link add {short}a type veth peer name {short}b netns {self.namespace}',
+                          f'addr add 10.78.0.1/24 dev {short}a', f'link set {short}a up',
+                          f'-n {self.namespace} addr add 10.78.0.2/24 dev {short}b',
+                          f'-n {self.namespace} link set {short}b up'):
+                subprocess.run(['ip', *words.split()], check=True)
+        return self
+
+    def __exit__(self, *_):
+        if self.namespace:
+            subprocess.run(['ip', 'netns', 'del', self.namespace], check=False)
+
+    def there(self, *words):
+        return ['ip', 'netns', 'exec', self.namespace, *words] if self.namespace else list(words)
+
+
+class Pair:
+    """Source and destination. The RAM files are the caller's."""
+
+    def __init__(self, net, directory, mib, source, destination):
+        self.net, self.directory, self.mib = net, directory, mib
+        self.processes, self.qmp = {}, {}
+        for side, ram in (('src', source), ('dst', destination)):
+            words = [QEMU, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
+                     'q35,accel=tcg,memory-backend=ram0', '-object',
+                     f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on', '-qmp',
+                     f'unix:{self.socket(side)},server=on,wait=off', '-qmp',
+                     f'unix:{self.socket(side)}.bench,server=on,wait=off']
+            if side == 'dst':
+                words = net.there(*words, '-incoming', 'defer')
+            self.processes[side] = subprocess.Popen(words)
+        for side in self.processes:
+            self.qmp[side] = Qmp(f'{self.socket(side)}.bench')
+
+    def socket(self, side):
+        return f'{self.directory}/{side}.qmp'
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def pid(self, side):
+        return self.processes[side].pid
+
+
+def wait4(process):
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
+
+
+def by_godwit(pair, port, options):
+    """Peak: sampled while it runs."""
+    address = f'{pair.net.address}:{port}'
+    report = f'{pair.directory}/report.json'
+    receive = subprocess.Popen(pair.net.there(f'{B}/godwit', 'receive', '--qmp', pair.socket('dst'), '--listen', address,
+                                              '--insecure'), stdout=subprocess.PIPE, text=True)
+    assert 'listening' in receive.stdout.readline()
+    before = {side: cpu_seconds(pair.pid(side)) for side in pair.processes}
+    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', '--json', report, *options,
+                             address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0
+    while os.waitid(os.P_PID, send.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        peak = max(peak, private_kib(send.pid) + private_kib(receive.pid))
+        time.sleep(0.01)
+    status, cpu_send = wait4(send)
+    status_there, cpu_receive = wait4(receive)
+    if status or status_there:
+        raise RuntimeError(f'godwit ended with {status} and {status_there}')
+    with open(report, encoding='utf-8') as f:
+        seconds = json.load(f)['total-ms'] / 1e3
+    return Sample(seconds, cpu_send + cpu_seconds(pair.pid('src')) - before['src'],
+                  cpu_receive + cpu_seconds(pair.pid('dst')) - before['dst'], peak)
+
+
+def by_qemu(pair, port, channels):
+    """channels 0: one connection. Peak: what both have grown by."""
+    uri = f'tcp:{pair.net.address}:{port}'
+    for side, qmp in pair.qmp.items():
+        if channels:
+            qmp('migrate-set-capabilities', capabilities=[{'capability': 'multifd', 'state': True}])
+            qmp('migrate-set-parameters', multifd_channels=channels)
+        if side == 'src':
+            qmp('migrate-set-parameters', max_bandwidth=NO_LIMIT)
+    pair.qmp['dst']('migrate-incoming', uri=uri)
+    before = {side: (cpu_seconds(pair.pid(side)), private_kib(pair.pid(side))) for side in pair.processes}
+    pair.qmp['src']('migrate', uri=uri)
+    peak = 0
+    while (state := pair.qmp['src']('query-migrate'))['status'] not in ('completed', 'failed'):
+        peak = max(peak, sum(private_kib(pair.pid(side)) - before[side][1] for side in pair.processes))
+        time.sleep(0.01)
+    if state['status'] != 'completed':
+        raise RuntimeError(f'QEMU: {state}')
+    while pair.qmp['dst']('query-status')['status'] == 'inmigrate':
+        time.sleep(0.002)
+    cpu = {side: cpu_seconds(pair.pid(side)) - before[side][0] for side in pair.processes}
+    return Sample(state['total-time'] / 1e3, cpu['src'], cpu['dst'], peak)
+
+
+__all__ = ['B', 'GIB', 'MIB', 'Net', 'Pair', 'QmpError', 'Sample', 'by_godwit', 'by_qemu']
