@@ -4,12 +4,14 @@
 bench.py [--quick] [--mib N] [--runs N] [--net loopback|veth|both]: how fast guest RAM moves, beside QEMU's own migration
 of the same image. Results go to build/bench.json and, with their spread, to standard output.
 
-All contestants run in turns, and who begins changes from turn to turn. A ratio says how many times better godwit
+All contestants run in turns, in an order that is drawn anew for each turn: what one leaves behind in memory is found by
+the next, which must not always be the same one. A ratio says how many times better godwit
 is than the best of its peers; where the spreads of both overlap it says little, and the table tells.
 """
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -97,12 +99,11 @@ def limits(mib, runs, directory):
 def bench_image(image, net, args, ram, work, results, limit):
     images.write(image, ram[0], args.mib)
     samples = {who: [] for who in args.contestants}
-    order = list(args.contestants)
+    draw = random.Random(args.runs)
     for run in range(args.runs):
-        for i, who in enumerate(order):
-            port = 20000 + (os.getpid() + run * len(order) + i) % 20000
+        for i, who in enumerate(draw.sample(args.contestants, len(args.contestants))):
+            port = 20000 + (os.getpid() + run * len(args.contestants) + i) % 20000
             samples[who].append(migrate(who, net, work, ram, args.mib, port))
-        order.append(order.pop(0))
     gib = args.mib / 1024
     where = f'{image}, {args.mib} MiB, {net.name}'
     speed = {who: [gib / s.seconds for s in v] for who, v in samples.items()}

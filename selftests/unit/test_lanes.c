@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Lanes, with a sender that does as it likes. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "io/sock.h"
+#include "ram_rig.h"
+
+#define MS		1000000ull
+
+/* The engine under test; each test runs once for each. */
+static const struct engine_ops *engine;
+
+static void nap(unsigned int ms)
+{
+	struct timespec ts = { .tv_nsec = (long)(ms * MS) };
+
+	nanosleep(&ts, NULL);
+}
+
+static int setup(void **state)
+{
+	*state = rig_new();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+static void close_all(const int *fds, unsigned int n)
+{
+	while (n--)
+		close(fds[n]);
+}
+
+static void say(int fd, enum wire_type type, uint32_t arg, uint16_t flags)
+{
+	struct wire_header h = { .type = (uint16_t)type, .arg = arg, .flags = flags };
+	uint8_t head[WIRE_HEADER];
+
+	wire_put_header(head, &h);
+	assert_int_equal(write(fd, head, sizeof(head)), sizeof(head));
+}
+
+static void start_lanes(struct rig *rig, unsigned int n, int *peers, unsigned int timeout_ms)
+{
+	int in[WIRE_STREAMS_MAX], pair[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		in[i] = pair[0];
+		peers[i] = pair[1];
+	}
+	assert_int_equal(lanes_start(&rig->place, engine, timeout_ms, in, n, &rig->lanes, &rig->e), 0);
+}
+
+static void *end_the_round_late(void *fd)
+{
+	nap(150);
+	say(*(int *)fd, WIRE_ROUND, 1, 0);
+	return NULL;
+}
+
+/* All but one have ended the round: it is not over. */
+static void a_round_needs_all_lanes(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+	pthread_t thread;
+	int peers[3];
+
+	start_lanes(rig, 3, peers, 5000);
+	say(peers[0], WIRE_ROUND, 1, 0);
+	say(peers[2], WIRE_ROUND, 1, 0);
+	pthread_create(&thread, NULL, end_the_round_late, &peers[1]);
+	assert_int_equal(lanes_wait_round(rig->lanes, 1, false, &rig->e), 0);
+	assert_in_range(now_ns() - start, 140 * MS, 1500 * MS);
+	pthread_join(thread, NULL);
+	close_all(peers, 3);
+}
+
+static void a_lane_that_never_ends_is_left(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start = now_ns();
+	int peers[2];
+
+	start_lanes(rig, 2, peers, 300);
+	say(peers[0], WIRE_ROUND, 1, 0);
+	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &rig->e), 0);
+	assert_int_equal(rig->e.exit, GW_TIMEOUT);
+	assert_in_range(now_ns() - start, 300 * MS, 1500 * MS);
+	close_all(peers, 2);
+}
+
+/* Another round, another idea of the last one, another frame: each is an error of the peer. */
+static void lanes_know_what_may_come(void **state)
+{
+	static const struct { enum wire_type type; uint32_t arg; uint16_t flags; } wrong[] = {
+		{ WIRE_ROUND, 2, 0 }, { WIRE_ROUND, 1, WIRE_ROUND_LAST }, { WIRE_COMMIT, 0, 0 }, { WIRE_DEVICE_END, 0, 0 },
+	};
+
+	(void)state;
+	for (unsigned int i = 0; i < 4; i++) {
+		struct rig *rig = rig_new();
+		int peers[2];
+
+		start_lanes(rig, 2, peers, 5000);
+		say(peers[1], WIRE_ROUND, 1, 0);
+		say(peers[0], wrong[i].type, wrong[i].arg, wrong[i].flags);
+		assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &rig->e), 0);
+		assert_int_equal(rig->e.exit, GW_BAD_PEER);
+		close_all(peers, 2);
+		rig_free(rig);
+	}
+}
+
+/* After WIRE_ROUND_LAST no byte of RAM is taken, whatever the sender says. */
+static void nothing_is_placed_after_the_last_round(void **state)
+{
+	const struct wire_extent x = { .kind = WIRE_DATA, .pages = 1, .first = 5 };
+	const struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT + WIRE_PAGE };
+	uint8_t bytes[WIRE_HEADER + WIRE_EXTENT + WIRE_PAGE];
+	struct rig *rig = *state;
+	int peer;
+
+	memset(bytes, 0x55, sizeof(bytes));
+	wire_put_header(bytes, &h);
+	wire_put_extent(bytes + WIRE_HEADER, &x);
+	start_lanes(rig, 1, &peer, 5000);
+	say(peer, WIRE_ROUND, 1, WIRE_ROUND_LAST);
+	assert_int_equal(write(peer, bytes, sizeof(bytes)), sizeof(bytes));
+	assert_int_equal(lanes_wait_round(rig->lanes, 1, true, &rig->e), 0);
+	nap(50);
+	lanes_stop(rig->lanes);
+	assert_int_equal(lanes_count(rig->lanes).data_pages, 0);
+	assert_int_equal(rig->there[5 * PAGE_BYTES], 0);
+	close(peer);
+}
+
+static void pour(int fd)
+{
+	const struct wire_extent x = { .kind = WIRE_DATA, .pages = 20, .first = 5 };
+	const struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT + 20 * WIRE_PAGE };
+	static uint8_t bytes[WIRE_HEADER + WIRE_EXTENT + 20 * WIRE_PAGE];
+
+	wire_put_header(bytes, &h);
+	wire_put_extent(bytes + WIRE_HEADER, &x);
+	while (!sock_send(fd, bytes, sizeof(bytes), deadline_ms(5000)))
+		;
+}
+
+/* One that never has to wait for its bytes must hear it, too. */
+static void a_busy_lane_stops(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t start;
+	pid_t child;
+	int peer;
+
+	start_lanes(rig, 1, &peer, 5000);
+	child = fork();
+	if (!child) {
+		pour(peer);
+		_exit(0);
+	}
+	nap(200);
+	assert_true(lanes_count(rig->lanes).data_pages > 20);
+	start = now_ns();
+	lanes_stop(rig->lanes);
+	assert_in_range(now_ns() - start, 0, 1000 * MS);
+	assert_false(atomic_load(lanes_failed(rig->lanes)));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(peer);
+}
+
+/* The destination's tmpfs is full: said as what it is, and at once. */
+static void no_room_is_an_error(void **state)
+{
+	struct rig *rig = *state;
+	struct err e = { 0 };
+	int full = open("/dev/full", O_RDWR), old = rig->dst.blocks[0].fd;
+
+	rig->dst.blocks[0].fd = full;
+	rig_connect(rig, engine, engine, 2, 0);
+	rig_write(rig, 100, 1);
+	assert_int_equal(rig_send(rig, ROUND_FIRST), 0);
+	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, &e), 0);
+	assert_int_equal(e.exit, GW_INTERNAL);
+	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\""));
+	lanes_free(rig->lanes);
+	rig->lanes = NULL;
+	rig->dst.blocks[0].fd = old;
+	close(full);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(a_round_needs_all_lanes, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_lane_that_never_ends_is_left, setup, teardown),
+	cmocka_unit_test(lanes_know_what_may_come),
+	cmocka_unit_test_setup_teardown(nothing_is_placed_after_the_last_round, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_busy_lane_stops, setup, teardown),
+	cmocka_unit_test_setup_teardown(no_room_is_an_error, setup, teardown),
+};
+
+int main(void)
+{
+	int failed = 0;
+
+	for (unsigned int i = 0; i < engines_count; i++) {
+		engine = engines[i];
+		print_message("engine %s%s\n", engine->name, engine->supported() ? ": not to be had here" : "");
+		if (!engine->supported())
+			failed += cmocka_run_group_tests(tests, NULL, NULL);
+	}
+	return failed;
+}
