@@ -165,7 +165,7 @@ static void test_wait(void **state)
 	alarms(true);
 	assert_int_equal(sock_wait(fd[0], POLLIN, deadline_ms(100)), -ETIMEDOUT);
 	alarms(false);
-	assert_in_range(now_ns() - start, 100 * MS, 600 * MS);
+	assert_in_range(now_ns() - start, 100 * MS, 10000 * MS);
 	assert_int_equal(sock_wait(fd[0], POLLIN, 0), -ETIMEDOUT);
 	assert_int_equal(sock_wait(fd[0], POLLOUT, 0), 0);
 	assert_int_equal(write(fd[1], "x", 1), 1);
@@ -199,11 +199,8 @@ static void test_recv(void **state)
 
 static void *drip(void *arg)
 {
-	for (char c = 'A'; c <= 'z'; c++) {
-		if (send(*(int *)arg, &c, 1, MSG_NOSIGNAL) != 1)
-			break;
+	for (char c = 'A'; send(*(int *)arg, &c, 1, MSG_NOSIGNAL) == 1; c = c == 'z' ? 'A' : (char)(c + 1))
 		nap(5);
-	}
 	return NULL;
 }
 
@@ -221,7 +218,8 @@ static void test_recv_from_a_dripping_peer(void **state)
 	assert_memory_equal(buf, "ABCDEFGHIJ", 10);
 	start = now_ns();
 	assert_int_equal(sock_recv(fd[0], buf, sizeof(buf), deadline_ms(100)), -ETIMEDOUT);
-	assert_in_range(now_ns() - start, 100 * MS, 300 * MS);
+	/* A deadline that moved with each byte would let all of them come, in a second. */
+	assert_true(now_ns() - start >= 100 * MS);
 	close(fd[0]);
 	pthread_join(thread, NULL);
 	close(fd[1]);
@@ -312,7 +310,7 @@ static void test_send(void **state)
 	assert_int_equal(sock_send_fd(fd[0], "", 0, fd[0], deadline_ms(10)), -EINVAL);
 	start = now_ns();
 	assert_int_equal(sock_send(fd[0], data, BIG, deadline_ms(50)), -ETIMEDOUT);
-	assert_in_range(now_ns() - start, 50 * MS, 1000 * MS);
+	assert_in_range(now_ns() - start, 50 * MS, 10000 * MS);
 	close(fd[1]);
 	/* A SIGPIPE would end this test. */
 	assert_int_equal(sock_send(fd[0], "x", 1, deadline_ms(50)), -ECONNRESET);
@@ -335,26 +333,34 @@ static int deaf_listener(char *addr, size_t len, int *fill)
 static void test_connect_ends_in_time(void **state)
 {
 	char addr[64];
-	int fill, fd = deaf_listener(addr, sizeof(addr), &fill), status;
+	int fill, fd = deaf_listener(addr, sizeof(addr), &fill), status, ready[2];
 	uint64_t start = now_ns();
 	pid_t child;
+	char byte;
 
 	(void)state;
 	assert_int_equal(sock_tcp_connect(addr, deadline_ms(300)), -ETIMEDOUT);
-	assert_in_range(now_ns() - start, 300 * MS, 1300 * MS);
+	assert_in_range(now_ns() - start, 300 * MS, 10000 * MS);
 
 	/* In a child, because a stop is for ever. */
+	assert_int_equal(pipe(ready), 0);
 	start = now_ns();
 	child = fork();
 	if (child == 0) {
 		stop_install();
+		if (write(ready[1], "", 1) != 1)
+			_exit(9);
 		_exit(sock_tcp_connect(addr, deadline_ms(20000)) == -EINTR ? 7 : 8);
 	}
+	/* Not before it can hear it; then in the middle of connecting, most of the time. */
+	assert_int_equal(read(ready[0], &byte, 1), 1);
 	nap(100);
 	kill(child, SIGTERM);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-	assert_in_range(now_ns() - start, 0, 2000 * MS);
+	assert_in_range(now_ns() - start, 0, 15000 * MS);
+	close(ready[0]);
+	close(ready[1]);
 	close(fill);
 	close(fd);
 }
@@ -365,9 +371,9 @@ static void test_clocks(void **state)
 
 	(void)state;
 	nap(20);
-	assert_in_range(now_ns() - a, 20 * MS, 500 * MS);
+	assert_in_range(now_ns() - a, 20 * MS, 10000 * MS);
 	assert_in_range(real / 1000000000, (uint64_t)time(NULL) - 2, (uint64_t)time(NULL) + 2);
-	assert_in_range(deadline_ms(5) - now_ns(), 4 * MS, 5 * MS);
+	assert_in_range(deadline_ms(5000) - now_ns(), 1 * MS, 5000 * MS);
 }
 
 static const struct CMUnitTest tests[] = {
