@@ -167,7 +167,7 @@ int godwit_job_clear(struct godwit_session *s, void *arg)
 		return -ENODATA;
 	r = godwit_borrow_mm(s);
 	if (!r) {
-			r = godwit_dirtylog_clear(s, &sc, arg);
+		r = godwit_dirtylog_clear(s, &sc, arg);
 		godwit_scratch_unmap(&sc);
 		godwit_return_mm(s);
 	}

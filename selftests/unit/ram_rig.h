@@ -10,12 +10,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "migrate/lanes.h"
 #include "migrate/streams.h"
 
 #define PAGES	4096u
+#define MS	1000000ull
 
 /**
  * struct rig
@@ -102,6 +104,13 @@ static inline void rig_connect(struct rig *rig, const struct engine_ops *out_eng
 	assert_int_equal(lanes_start(&rig->place, in_engine, 5000, in, n, &rig->lanes, &rig->e), 0);
 }
 
+static inline void nap(unsigned int ms)
+{
+	struct timespec ts = { .tv_nsec = (long)(ms * MS) };
+
+	nanosleep(&ts, NULL);
+}
+
 static inline void rig_free(struct rig *rig)
 {
 	streams_free(rig->streams);
@@ -141,6 +150,19 @@ static inline void rig_write(struct rig *rig, uint64_t page, int value)
 {
 	memset(rig->ram + page * PAGE_BYTES, value, PAGE_BYTES);
 	bitmap_set(rig->source.map[0], page, 1);
+}
+
+/* cmocka's fixtures: a rig each. */
+static inline int rig_setup(void **state)
+{
+	*state = rig_new();
+	return 0;
+}
+
+static inline int rig_teardown(void **state)
+{
+	rig_free(*state);
+	return 0;
 }
 
 #endif

@@ -13,29 +13,8 @@
 #include "io/sock.h"
 #include "ram_rig.h"
 
-#define MS		1000000ull
-
 /* The engine under test; each test runs once for each. */
 static const struct engine_ops *engine;
-
-static void nap(unsigned int ms)
-{
-	struct timespec ts = { .tv_nsec = (long)(ms * MS) };
-
-	nanosleep(&ts, NULL);
-}
-
-static int setup(void **state)
-{
-	*state = rig_new();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_free(*state);
-	return 0;
-}
 
 static void close_all(const int *fds, unsigned int n)
 {
@@ -206,12 +185,12 @@ static void no_room_is_an_error(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_setup_teardown(a_round_needs_all_lanes, setup, teardown),
-	cmocka_unit_test_setup_teardown(a_lane_that_never_ends_is_left, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_round_needs_all_lanes, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(a_lane_that_never_ends_is_left, rig_setup, rig_teardown),
 	cmocka_unit_test(lanes_know_what_may_come),
-	cmocka_unit_test_setup_teardown(nothing_is_placed_after_the_last_round, setup, teardown),
-	cmocka_unit_test_setup_teardown(a_busy_lane_stops, setup, teardown),
-	cmocka_unit_test_setup_teardown(no_room_is_an_error, setup, teardown),
+	cmocka_unit_test_setup_teardown(nothing_is_placed_after_the_last_round, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(a_busy_lane_stops, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(no_room_is_an_error, rig_setup, rig_teardown),
 };
 
 int main(void)

@@ -21,12 +21,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	rig_free(*state);
-	return 0;
-}
-
 /* Compared by SEEK_DATA first: looking at a hole through a mapping fills it. */
 static void holes_are_not_sent(void **state)
 {
@@ -242,16 +236,16 @@ static void a_page_outside_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(holes_are_not_sent, setup, teardown),
-		cmocka_unit_test_setup_teardown(only_what_was_written_goes_again, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_page_that_becomes_zero_is_zero_there, setup, teardown),
-		cmocka_unit_test_setup_teardown(pending_counts_allocated_pages, setup, teardown),
-		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, teardown),
-		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, teardown),
-		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(holes_are_not_sent, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(only_what_was_written_goes_again, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_page_that_becomes_zero_is_zero_there, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(pending_counts_allocated_pages, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, setup, rig_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

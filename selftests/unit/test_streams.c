@@ -11,29 +11,8 @@
 #include "io/sock.h"
 #include "ram_rig.h"
 
-#define MS		1000000ull
-
 /* The engine under test; each test runs once for each. */
 static const struct engine_ops *engine;
-
-static void nap(unsigned int ms)
-{
-	struct timespec ts = { .tv_nsec = (long)(ms * MS) };
-
-	nanosleep(&ts, NULL);
-}
-
-static int setup(void **state)
-{
-	*state = rig_new();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_free(*state);
-	return 0;
-}
 
 static uint32_t next_random(uint32_t *seed)
 {
@@ -262,11 +241,11 @@ static void the_limit_is_kept_and_lifted(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_round_arrives),
-	cmocka_unit_test_setup_teardown(a_slow_stream_is_waited_for, setup, teardown),
-	cmocka_unit_test_setup_teardown(one_stream_dies_in_the_middle, setup, teardown),
-	cmocka_unit_test_setup_teardown(the_first_error_is_told, setup, teardown),
-	cmocka_unit_test_setup_teardown(idle_is_called_and_obeyed, setup, teardown),
-	cmocka_unit_test_setup_teardown(the_limit_is_kept_and_lifted, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_slow_stream_is_waited_for, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(one_stream_dies_in_the_middle, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(the_first_error_is_told, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(idle_is_called_and_obeyed, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(the_limit_is_kept_and_lifted, rig_setup, rig_teardown),
 };
 
 int main(void)

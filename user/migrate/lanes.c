@@ -8,15 +8,14 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/channel.h"
 #include "io/sock.h"
 #include "io/stop.h"
+#include "io/thread.h"
 #include "migrate/lanes.h"
 
 /**
@@ -141,33 +140,16 @@ static void *lane_main(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread. */
-static int start_thread(struct lane *l)
-{
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&l->thread, NULL, lane_main, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
-}
-
 static struct lanes *new(void)
 {
 	struct lanes *l = calloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 
 	if (!l)
 		return NULL;
 	atomic_init(&l->failed, false);
 	atomic_init(&l->stop, false);
 	pthread_mutex_init(&l->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->change, &attr);
-	pthread_condattr_destroy(&attr);
+	thread_cond_init(&l->change);
 	return l;
 }
 
@@ -187,7 +169,7 @@ int lanes_start(const struct placement *p, const struct engine_ops *engine, unsi
 		if (!r) {
 			l->lane[i].all = l;
 			l->lane[i].fd = fds[i];
-			r = start_thread(&l->lane[i]);
+			r = thread_start(&l->lane[i].thread, lane_main, &l->lane[i]);
 		}
 		if (r)
 			close(fds[i]);
@@ -254,18 +236,6 @@ static int round_ended(struct lanes *l, uint32_t round, bool last, struct err *e
 	return 1;
 }
 
-/* Until something changes, or a slice of time has passed; with the lock held. */
-static void wait_change(struct lanes *l)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_nsec += (long)STOP_SLICE_NS;
-	ts.tv_sec += ts.tv_nsec / 1000000000;
-	ts.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&l->change, &l->lock, &ts);
-}
-
 int lanes_wait_round(struct lanes *l, uint32_t round, bool last, struct err *e)
 {
 	uint64_t deadline = deadline_ms(l->timeout_ms), frames;
@@ -274,7 +244,7 @@ int lanes_wait_round(struct lanes *l, uint32_t round, bool last, struct err *e)
 	pthread_mutex_lock(&l->lock);
 	frames = l->frames;
 	while (!(r = round_ended(l, round, last, e))) {
-		wait_change(l);
+		thread_wait(&l->change, &l->lock);
 		if (l->frames != frames)
 			deadline = deadline_ms(l->timeout_ms);
 		frames = l->frames;

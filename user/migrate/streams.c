@@ -7,14 +7,12 @@
  * then fail with is not an error of its own.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "io/stop.h"
+#include "io/thread.h"
 #include "migrate/streams.h"
 
 /**
@@ -140,23 +138,9 @@ static void *stream_main(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread: it looks at them ten times a second, and they wake it. */
-static int start_thread(struct stream *s)
-{
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&s->thread, NULL, stream_main, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
-}
-
 static struct streams *new(const struct streams_options *o)
 {
 	struct streams *st = calloc(1, sizeof(*st));
-	pthread_condattr_t attr;
 
 	if (!st)
 		return NULL;
@@ -164,10 +148,7 @@ static struct streams *new(const struct streams_options *o)
 	atomic_init(&st->stop, false);
 	pthread_mutex_init(&st->lock, NULL);
 	pthread_cond_init(&st->work, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&st->done, &attr);
-	pthread_condattr_destroy(&attr);
+	thread_cond_init(&st->done);
 	return st;
 }
 
@@ -180,7 +161,7 @@ int streams_start(const struct streams_options *o, const int *fds, unsigned int 
 		if (!r) {
 			st->s[i].all = st;
 			st->s[i].fd = fds[i];
-			r = start_thread(&st->s[i]);
+			r = thread_start(&st->s[i].thread, stream_main, &st->s[i]);
 		}
 		if (r)
 			close(fds[i]);
@@ -201,15 +182,7 @@ static int wait_done(struct streams *st, int (*idle)(void *arg, struct err *e), 
 	int r = 0;
 
 	while (st->busy) {
-		struct timespec ts;
-		int timed_out;
-
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		ts.tv_nsec += (long)STOP_SLICE_NS;
-		ts.tv_sec += ts.tv_nsec / 1000000000;
-		ts.tv_nsec %= 1000000000;
-		timed_out = pthread_cond_timedwait(&st->done, &st->lock, &ts);
-		if (!timed_out || !idle || r)
+		if (thread_wait(&st->done, &st->lock) || !idle || r)
 			continue;
 		pthread_mutex_unlock(&st->lock);
 		r = idle(arg, e);
