@@ -70,4 +70,4 @@ module_exit(godwit_exit);
 MODULE_LICENSE("GPL");
 MODULE_AUTHOR("The Godwit authors");
 MODULE_DESCRIPTION("Dirty page harvesting for live migration of KVM guests");
-MODULE_VERSION("0.1.0");
+MODULE_VERSION(GODWIT_VERSION);

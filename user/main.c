@@ -5,8 +5,6 @@
 
 #include "cmd/cmd.h"
 
-#define VERSION "0.1.0"
-
 static const struct command {
 	const char *name;
 	int (*main)(int argc, char **argv);
@@ -31,7 +29,7 @@ static void help(FILE *to)
 int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "--version")) {
-		puts("godwit " VERSION);
+		puts("godwit " GODWIT_VERSION);
 		return 0;
 	}
 	if (argc > 1 && !strcmp(argv[1], "--help")) {
