@@ -3,6 +3,8 @@
 #ifndef GODWIT_CMD_H
 #define GODWIT_CMD_H
 
+#include <stdbool.h>
+
 #include "err.h"
 
 int cmd_send(int argc, char **argv);
@@ -15,6 +17,12 @@ int cmd_watch(int argc, char **argv);
 int cmd_fail(const struct err *e);
 /* A number in [min, max], or -EINVAL with *e set. what: the option's name. */
 int cmd_number(const char *what, const char *text, unsigned int min, unsigned int max, unsigned int *out, struct err *e);
+
+/*
+ * The arguments of a command that knows --json and --help, and takes nothing else. false: it is done, with this exit
+ * status. argv[0] is the command's name.
+ */
+bool cmd_parse_json(int argc, char **argv, const char *usage, bool *json, int *status);
 
 /* One stream for each CPU, up to the protocol's limit. */
 unsigned int cmd_default_streams(void);

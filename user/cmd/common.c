@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,6 +25,33 @@ int cmd_number(const char *what, const char *text, unsigned int min, unsigned in
 		return err_set(e, GW_USAGE, EINVAL, "%s takes a whole number from %u to %u, not \"%s\"", what, min, max, text);
 	*out = (unsigned int)v;
 	return 0;
+}
+
+bool cmd_parse_json(int argc, char **argv, const char *usage, bool *json, int *status)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 }
+	};
+	struct err e = { 0 };
+	int opt;
+
+	*status = GW_USAGE;
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == 'h') {
+			fputs(usage, stdout);
+			*status = 0;
+		}
+		if (opt != 'j')
+			return false;
+		*json = true;
+	}
+	if (optind == argc)
+		return true;
+	err_set(&e, GW_USAGE, EINVAL, "%s takes no arguments: see \"godwit %s --help\"", argv[0], argv[0]);
+	cmd_fail(&e);
+	return false;
 }
 
 unsigned int cmd_default_streams(void)

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 
@@ -13,12 +11,6 @@ static const char usage[] =
 	"Lists the sessions of godwit.ko: who watches which VM, and what that has cost.\n"
 	"\n"
 	"  --json    as a JSON array, with pages by writer and time by phase\n";
-
-static const struct option options[] = {
-	{ "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 }
-};
 
 static void print_session(const struct session_info *s, void *arg)
 {
@@ -66,21 +58,10 @@ int cmd_list(int argc, char **argv)
 	struct err e = { 0 };
 	bool json = false;
 	json_t *all;
-	int opt;
+	int status;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (opt == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (opt != 'j')
-			return GW_USAGE;
-		json = true;
-	}
-	if (optind != argc) {
-		err_set(&e, GW_USAGE, EINVAL, "list takes no arguments: see \"godwit list --help\"");
-		return cmd_fail(&e);
-	}
+	if (!cmd_parse_json(argc, argv, usage, &json, &status))
+		return status;
 	if (netlink_open(&nl, &e))
 		return cmd_fail(&e);
 	if (json) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <time.h>
@@ -16,12 +15,6 @@ static const char usage[] =
 	"slots-changed, vm-gone, retired.\n"
 	"\n"
 	"  --json    each line is a JSON object\n";
-
-static const struct option options[] = {
-	{ "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 }
-};
 
 static void print_event(const struct session_event *ev, void *arg)
 {
@@ -56,31 +49,20 @@ static void dump_event(const struct session_event *ev, void *arg)
 
 int cmd_watch(int argc, char **argv)
 {
-	void (*each)(const struct session_event *ev, void *arg) = print_event;
 	struct netlink *nl = NULL;
 	struct err e = { 0 };
-	int opt, r;
+	bool json = false;
+	int r;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (opt == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (opt != 'j')
-			return GW_USAGE;
-		each = dump_event;
-	}
-	if (optind != argc) {
-		err_set(&e, GW_USAGE, EINVAL, "watch takes no arguments: see \"godwit watch --help\"");
-		return cmd_fail(&e);
-	}
+	if (!cmd_parse_json(argc, argv, usage, &json, &r))
+		return r;
 	stop_install();
 	r = netlink_open(&nl, &e);
 	if (!r)
 		r = netlink_subscribe(nl, &e);
 	if (!r) {
 		fprintf(stderr, "godwit: watching\n");
-		while ((r = netlink_watch(nl, each, NULL, &e)) == -ENOBUFS)
+		while ((r = netlink_watch(nl, json ? dump_event : print_event, NULL, &e)) == -ENOBUFS)
 			fprintf(stderr, "godwit: events were lost: this terminal is too slow\n");
 	}
 	netlink_close(nl);
