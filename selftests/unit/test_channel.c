@@ -331,6 +331,43 @@ static void last_words_are_heard(void **state)
 	assert_non_null(strstr(l->e.text, "no ?[2J room"));
 }
 
+/* A frame that was being received when the wait was given up: its rest is no header. */
+static void last_words_follow_half_a_body(void **state)
+{
+	const struct wire_header device = { .type = WIRE_DEVICE, .length = 64 };
+	struct link *l = *state;
+	atomic_bool flag = true;
+	uint8_t bytes[WIRE_HEADER + 64] = { 0 }, body[64];
+	struct wire_header h;
+
+	wire_put_header(bytes, &device);
+	assert_int_equal(write(l->peer, bytes, WIRE_HEADER + 24), WIRE_HEADER + 24);
+	assert_int_equal(channel_recv(l->ch, &h, false, &l->e), 0);
+	channel_interrupt(l->ch, &flag);
+	assert_int_equal(channel_body(l->ch, body, sizeof(body), &l->e), -ECANCELED);
+	assert_int_equal(write(l->peer, bytes + WIRE_HEADER + 24, 40), 40);
+	say_abort(l->peer, "no room");
+	channel_last_words(l->ch, 1000, &l->e);
+	assert_int_equal(l->e.exit, GW_VERIFY);
+}
+
+static void no_last_words_behind_half_a_header(void **state)
+{
+	const struct wire_header ping = { .type = WIRE_PING, .length = 8 };
+	struct link *l = *state;
+	atomic_bool flag = true;
+	uint8_t bytes[WIRE_HEADER + 8] = { 0 };
+	struct wire_header h;
+
+	wire_put_header(bytes, &ping);
+	assert_int_equal(write(l->peer, bytes, 9), 9);
+	channel_interrupt(l->ch, &flag);
+	assert_int_equal(channel_recv(l->ch, &h, false, &l->e), -ECANCELED);
+	assert_int_equal(write(l->peer, bytes + 9, sizeof(bytes) - 9), sizeof(bytes) - 9);
+	channel_last_words(l->ch, 100, &l->e);
+	assert_int_equal(l->e.exit, GW_OK);
+}
+
 static void nothing_is_said(void **state)
 {
 	struct link *l = *state;
@@ -363,6 +400,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(an_interrupt_ends_a_wait, setup, teardown),
 	cmocka_unit_test_setup_teardown(last_words_are_heard, setup, teardown),
+	cmocka_unit_test_setup_teardown(last_words_follow_half_a_body, setup, teardown),
+	cmocka_unit_test_setup_teardown(no_last_words_behind_half_a_header, setup, teardown),
 	cmocka_unit_test_setup_teardown(nothing_is_said, setup, teardown),
 	cmocka_unit_test_setup_teardown(an_abort_explains_a_broken_send, setup, teardown),
 };

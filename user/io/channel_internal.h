@@ -20,6 +20,8 @@ struct slot {
  * @queue: frames to be sent; the first one is under way if @sending
  * @sending: the engine has been given one, and its result was not taken yet
  * @broken: nothing more can be said to the peer
+ * @due: bytes of the last frame's body that have not been received
+ * @torn: a wait ended in the middle of a header: what comes next makes no sense
  */
 struct channel {
 	int fd;
@@ -30,7 +32,8 @@ struct channel {
 	struct slot *queue[CHANNEL_FRAMES];
 	unsigned int queued;
 	struct msghdr recv_msg;
-	bool sending, broken;
+	uint32_t due;
+	bool sending, broken, torn;
 	uint64_t sent;
 };
 

@@ -38,20 +38,25 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
 }
 
-static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool patient, struct err *e)
+/* got: bytes that have come, also when it fails. */
+static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool patient, size_t *got, struct err *e)
 {
 	uint64_t deadline = patient ? 0 : channel_patience(ch);
 	struct engine *en = ch->engine;
 	int r;
 
+	*got = 0;
 	ch->recv_msg = (struct msghdr) { .msg_iov = iov, .msg_iovlen = n };
 	while (ch->recv_msg.msg_iovlen) {
-		if (!en->receiving)
+		if (!en->receiving) {
+			en->received = 0;
 			en->ops->recv(en, &ch->recv_msg);
+		}
 		r = channel_wait(ch, deadline, e);
 		if (r) {
 			/* One that is given up must not write into buffers that are the caller's again. */
 			en->ops->cancel_recv(en);
+			*got += en->received > 0 ? (size_t)en->received : 0;
 			return r;
 		}
 		if (en->receiving)
@@ -60,6 +65,7 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 			continue;
 		if (en->received <= 0)
 			return channel_lost(ch, en->received ? (int)-en->received : ECONNRESET, e);
+		*got += (size_t)en->received;
 		channel_iov_advance(&ch->recv_msg, (size_t)en->received);
 		if (deadline)
 			deadline = channel_patience(ch);
@@ -67,16 +73,20 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 	return 0;
 }
 
+int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e)
+{
+	size_t got;
+	int r = recv_all(ch, iov, n, false, &got, e);
+
+	ch->due -= (uint32_t)got;
+	return r;
+}
+
 int channel_body(struct channel *ch, void *buf, size_t len, struct err *e)
 {
 	struct iovec iov = { buf, len };
 
-	return len ? recv_all(ch, &iov, 1, false, e) : 0;
-}
-
-int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e)
-{
-	return n ? recv_all(ch, iov, n, false, e) : 0;
+	return len ? channel_bodyv(ch, &iov, 1, e) : 0;
 }
 
 static int aborted(struct channel *ch, const struct wire_header *h, struct err *e)
@@ -91,12 +101,16 @@ int channel_recv(struct channel *ch, struct wire_header *h, bool patient, struct
 {
 	uint8_t head[WIRE_HEADER];
 	struct iovec iov = { head, sizeof(head) };
+	size_t got;
 	int r;
 
-	r = recv_all(ch, &iov, 1, patient, e);
-	if (r)
+	r = recv_all(ch, &iov, 1, patient, &got, e);
+	if (r) {
+		ch->torn = got;
 		return r;
+	}
 	r = wire_get_header(head, h);
+	ch->due = r ? 0 : h->length;
 	if (r == -EPROTONOSUPPORT)
 		return err_set(e, GW_VERSION, EPROTO,
 			       "the other side does not speak godwit's protocol, version %u: install the same version on both hosts",
@@ -148,6 +162,10 @@ void channel_last_words(struct channel *ch, unsigned int ms, struct err *e)
 	int r = 0;
 
 	ch->interrupt = NULL;
+	if (ch->torn || ch->broken)
+		return;
+	/* The wait that was given up may have been for a body. */
+	r = drop_body(ch, ch->due, e);
 	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, deadline)) {
 		r = channel_recv(ch, &h, false, e);
 		if (!r)
