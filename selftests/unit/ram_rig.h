@@ -138,7 +138,7 @@ static inline int rig_send(struct rig *rig, enum round_kind kind)
 static inline void rig_round(struct rig *rig, enum round_kind kind)
 {
 	assert_int_equal(rig_send(rig, kind), 0);
-	assert_int_equal(lanes_wait_round(rig->lanes, rig->rounds, kind == ROUND_LAST, &rig->e), 0);
+	assert_int_equal(lanes_wait_round(rig->lanes, rig->rounds, kind == ROUND_LAST, NULL, NULL, &rig->e), 0);
 }
 
 static inline void rig_assert_equal(struct rig *rig)

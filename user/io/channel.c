@@ -115,9 +115,12 @@ static int engine_wait(struct channel *ch, uint64_t ns, struct err *e)
 	return r ? err_set(e, GW_INTERNAL, -r, "waiting for the connection (%s): %s", ch->engine->ops->name, strerror(-r)) : 0;
 }
 
-/* Is there a reason to wait no more? */
-static int given_up(struct channel *ch, struct err *e)
+int channel_given_up(struct channel *ch, struct err *e)
 {
+	if (ch->until_ns && now_ns() > ch->until_ns) {
+		ch->broken = true;
+		return -ETIMEDOUT;
+	}
 	if (ch->interrupt && atomic_load(ch->interrupt))
 		return -ECANCELED;
 	if (stop_requested())
@@ -136,7 +139,7 @@ int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 			return r;
 		if ((ch->sending && !ch->engine->sending) || (receiving && !ch->engine->receiving))
 			return channel_reap(ch, e);
-		r = given_up(ch, e);
+		r = channel_given_up(ch, e);
 		if (r)
 			return r;
 		if (deadline && now_ns() > deadline) {
@@ -162,7 +165,7 @@ int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e)
 		if (!r)
 			r = channel_reap(ch, e);
 		if (!r)
-			r = given_up(ch, e);
+			r = channel_given_up(ch, e);
 	}
 	return r;
 }

@@ -20,13 +20,14 @@ struct slot {
  * @queue: frames to be sent; the first one is under way if @sending
  * @sending: the engine has been given one, and its result was not taken yet
  * @broken: nothing more can be said to the peer
+ * @until_ns: no wait goes on longer, whatever comes; 0: no such limit
  * @due: bytes of the last frame's body that have not been received
  * @torn: a wait ended in the middle of a header: what comes next makes no sense
  */
 struct channel {
 	int fd;
 	struct engine *engine;
-	uint64_t timeout_ns;
+	uint64_t timeout_ns, until_ns;
 	const atomic_bool *interrupt;
 	struct slot slots[CHANNEL_FRAMES];
 	struct slot *queue[CHANNEL_FRAMES];
@@ -41,6 +42,8 @@ struct channel {
 int channel_reap(struct channel *ch, struct err *e);
 /* Waits until a send or a receive has ended, and takes the former's result. deadline 0: none. */
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e);
+/* Is there a reason to wait no more? -ECANCELED and -ETIMEDOUT (@until_ns) leave *e alone. */
+int channel_given_up(struct channel *ch, struct err *e);
 /* The deadline of a wait that begins now. */
 uint64_t channel_patience(const struct channel *ch);
 /* Drops len bytes from the front of a vector. */

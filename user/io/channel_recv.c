@@ -46,6 +46,10 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 	int r;
 
 	*got = 0;
+	/* Where there is always something to read, no wait ever looks. */
+	r = channel_given_up(ch, e);
+	if (r)
+		return r;
 	ch->recv_msg = (struct msghdr) { .msg_iov = iov, .msg_iovlen = n };
 	while (ch->recv_msg.msg_iovlen) {
 		if (!en->receiving) {
@@ -157,16 +161,16 @@ static int drop_body(struct channel *ch, uint32_t len, struct err *e)
 
 void channel_last_words(struct channel *ch, unsigned int ms, struct err *e)
 {
-	uint64_t deadline = deadline_ms(ms);
 	struct wire_header h;
-	int r = 0;
+	int r;
 
 	ch->interrupt = NULL;
+	ch->until_ns = deadline_ms(ms);
 	if (ch->torn || ch->broken)
 		return;
 	/* The wait that was given up may have been for a body. */
 	r = drop_body(ch, ch->due, e);
-	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, deadline)) {
+	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, ch->until_ns)) {
 		r = channel_recv(ch, &h, false, e);
 		if (!r)
 			r = drop_body(ch, h.length, e);

@@ -18,6 +18,8 @@
 #include "io/thread.h"
 #include "migrate/lanes.h"
 
+#define ALIVE_MS	1000
+
 /**
  * struct lane
  * @fd: until the thread has made a channel of it
@@ -236,13 +238,14 @@ static int round_ended(struct lanes *l, uint32_t round, bool last, struct err *e
 	return 1;
 }
 
-int lanes_wait_round(struct lanes *l, uint32_t round, bool last, struct err *e)
+int lanes_wait_round(struct lanes *l, uint32_t round, bool last, int (*alive)(void *arg, struct err *e), void *arg,
+		     struct err *e)
 {
-	uint64_t deadline = deadline_ms(l->timeout_ms), frames;
+	uint64_t deadline = deadline_ms(l->timeout_ms), said = deadline_ms(ALIVE_MS), frames, told;
 	int r;
 
 	pthread_mutex_lock(&l->lock);
-	frames = l->frames;
+	frames = told = l->frames;
 	while (!(r = round_ended(l, round, last, e))) {
 		thread_wait(&l->change, &l->lock);
 		if (l->frames != frames)
@@ -253,6 +256,13 @@ int lanes_wait_round(struct lanes *l, uint32_t round, bool last, struct err *e)
 		else if (now_ns() > deadline)
 			r = err_set(e, GW_TIMEOUT, ETIMEDOUT, "a stream has stopped in the middle of round %u (nothing for %u s)", round,
 				    l->timeout_ms / 1000);
+		if (!r && alive && frames != told && now_ns() > said) {
+			pthread_mutex_unlock(&l->lock);
+			r = alive(arg, e);
+			pthread_mutex_lock(&l->lock);
+			said = deadline_ms(ALIVE_MS);
+			told = frames;
+		}
 		if (r)
 			break;
 	}

@@ -20,10 +20,12 @@ int lanes_start(const struct placement *p, const struct engine_ops *engine, unsi
 const atomic_bool *lanes_failed(const struct lanes *l);
 void lanes_error(struct lanes *l, struct err *e);
 /*
- * Waits until every lane has delivered the end of this round. Errors: that of the lane that failed first; GW_TIMEOUT
+ * Waits until every lane has delivered the end of this round. As long as something comes, alive() is called about once a
+ * second, to tell the sender, which waits for an answer while all of its buffers drain; may be NULL. Errors: that of the lane that failed first; GW_TIMEOUT
  * when nothing comes any more; GW_BAD_PEER: a lane ended another round, or is not as last as the caller says.
  */
-int lanes_wait_round(struct lanes *l, uint32_t round, bool last, struct err *e);
+int lanes_wait_round(struct lanes *l, uint32_t round, bool last, int (*alive)(void *arg, struct err *e), void *arg,
+		     struct err *e);
 /* Nothing is placed any more when this returns. Connections stay open. */
 void lanes_stop(struct lanes *l);
 /* What was placed so far. */

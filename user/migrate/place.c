@@ -70,22 +70,17 @@ static int zero_huge(const struct placement *p, const struct wire_extent *x)
 	return 0;
 }
 
-/* A hole is zero already, and stays one. What an earlier round has put there becomes one. */
+/* A hole is zero already, and stays one. What an earlier round has put there becomes one, and holes in between again. */
 static int place_zeros(const struct placement *p, const struct wire_extent *x, struct err *e)
 {
 	const struct ram_block *b = &p->vm->blocks[x->block];
-	uint64_t from = x->first, end = x->first + x->pages, first, count;
+	uint64_t end = x->first + x->pages, data;
 	int r;
 
 	if (p->base[x->block])
 		return zero_huge(p, x);
-	while ((r = file_next_data(b->fd, from, end, &first, &count, e)) > 0) {
-		r = punch(b, first, count, e);
-		if (r)
-			return r;
-		from = first + count;
-	}
-	return r;
+	r = file_first_data(b->fd, x->first, end, &data, e);
+	return r > 0 ? punch(b, data, end - data, e) : r;
 }
 
 static int write_pages(const struct ram_block *b, const uint8_t *buf, uint64_t first, uint64_t count, struct err *e)

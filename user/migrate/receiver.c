@@ -53,6 +53,17 @@ static int on_device(struct receiver *r, const struct wire_header *h, struct err
 	return 0;
 }
 
+/* A PONG that nobody asked for. */
+static int alive(void *arg, struct err *e)
+{
+	struct wire_header pong = { .type = WIRE_PONG, .length = 8 };
+	struct receiver *r = arg;
+	uint8_t body[8];
+
+	wire_put_u64(body, realtime_ns());
+	return channel_send(r->ch, &pong, body, e);
+}
+
 static int on_round(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct qmp_event ev;
@@ -65,7 +76,7 @@ static int on_round(struct receiver *r, const struct wire_header *h, struct err 
 	if (!ret && r->last)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND after the last one");
 	if (!ret)
-		ret = lanes_wait_round(r->lanes, h->arg, h->flags & WIRE_ROUND_LAST, e);
+		ret = lanes_wait_round(r->lanes, h->arg, h->flags & WIRE_ROUND_LAST, alive, r, e);
 	r->last = h->flags & WIRE_ROUND_LAST;
 	return ret ? ret : receiver_send(r, WIRE_ACK, h->arg, e);
 }

@@ -6,30 +6,37 @@
 #include "page/page.h"
 #include "source/source.h"
 
-int file_next_data(int fd, uint64_t first, uint64_t end, uint64_t *run_first, uint64_t *run_count, struct err *e)
+static int failed(struct err *e)
 {
-	off_t data, hole;
+	return err_set(e, GW_INTERNAL, errno, "cannot look for data in a RAM file: %s", strerror(errno));
+}
+
+int file_first_data(int fd, uint64_t first, uint64_t end, uint64_t *data, struct err *e)
+{
+	off_t at;
 
 	if (first >= end)
 		return 0;
-	data = lseek(fd, (off_t)(first * PAGE_BYTES), SEEK_DATA);
-	if (data < 0 && errno == ENXIO)
-		return 0;
-	if (data < 0)
-		goto fail;
-	hole = lseek(fd, data, SEEK_HOLE);
-	if (hole < 0 && errno == ENXIO)
-		return 0;	/* punched in between */
+	at = lseek(fd, (off_t)(first * PAGE_BYTES), SEEK_DATA);
+	if (at < 0)
+		return errno == ENXIO ? 0 : failed(e);
+	*data = (uint64_t)at / PAGE_BYTES;
+	if (*data < first)
+		*data = first;
+	return *data < end;
+}
+
+int file_next_data(int fd, uint64_t first, uint64_t end, uint64_t *run_first, uint64_t *run_count, struct err *e)
+{
+	int r = file_first_data(fd, first, end, run_first, e);
+	off_t hole;
+
+	if (r <= 0)
+		return r;
+	hole = lseek(fd, (off_t)(*run_first * PAGE_BYTES), SEEK_HOLE);
 	if (hole < 0)
-		goto fail;
-	*run_first = (uint64_t)data / PAGE_BYTES;
-	if (*run_first < first)
-		*run_first = first;
-	if (*run_first >= end)
-		return 0;
+		return errno == ENXIO ? 0 : failed(e);	/* ENXIO: punched in between */
 	hole = (hole + PAGE_BYTES - 1) / PAGE_BYTES;
 	*run_count = ((uint64_t)hole < end ? (uint64_t)hole : end) - *run_first;
 	return 1;
-fail:
-	return err_set(e, GW_INTERNAL, errno, "cannot look for data in a RAM file: %s", strerror(errno));
 }

@@ -16,7 +16,7 @@
  *	STREAMS -------------------------------> so many connections to the same address will come
  *	      <--------------------------------- STREAMS all of them have joined
  *	PING  ---------------------------------> clock comparison, several times; later, a sign of life
- *	      <--------------------------------- PONG
+ *	      <--------------------------------- PONG    also unasked, while a round is still coming in
  *	ROUND ---------------------------------> one round of pre-copy has been sent
  *	      <--------------------------------- ACK     all of the round is in place
  *	...
