@@ -10,11 +10,9 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "each_engine.h"
 #include "io/sock.h"
 #include "ram_rig.h"
-
-/* The engine under test; each test runs once for each. */
-static const struct engine_ops *engine;
 
 static void close_all(const int *fds, unsigned int n)
 {
@@ -195,13 +193,5 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-	int failed = 0;
-
-	for (unsigned int i = 0; i < engines_count; i++) {
-		engine = engines[i];
-		print_message("engine %s%s\n", engine->name, engine->supported() ? ": not to be had here" : "");
-		if (!engine->supported())
-			failed += cmocka_run_group_tests(tests, NULL, NULL);
-	}
-	return failed;
+	return RUN_WITH_ENGINES(tests);
 }
