@@ -4,6 +4,7 @@
  * end of one starts the next; the queue keeps the socket busy while the caller reads the pages of a later frame.
  * Receiving is in channel_recv.c.
  */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -266,19 +267,35 @@ int channel_flush(struct channel *ch, struct err *e)
 
 int channel_send(struct channel *ch, const struct wire_header *h, const void *body, struct err *e)
 {
+	struct ram_frame *f;
 	struct slot *slot;
 	int r;
 
 	r = channel_flush(ch, e);
 	if (!r)
-		r = get_slot(ch, &slot, e);
+		r = channel_frame(ch, &f, e);
 	if (r)
 		return r;
+	slot = (struct slot *)f;	/* its first member */
+	static_assert(WIRE_DEVICE_MAX <= FRAME_BYTES && WIRE_HASHES_MAX * WIRE_HASH < FRAME_BYTES, "a frame's buffer holds every body");
 	wire_put_header(slot->head, h);
+	/* A copy: if this is given up in the middle, an ABORT must still follow the rest. */
+	if (h->length)
+		memcpy(f->buf, body, h->length);
 	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER };
-	slot->iov[1] = (struct iovec) { (void *)body, h->length };
+	slot->iov[1] = (struct iovec) { f->buf, h->length };
 	enqueue(ch, slot, h->length ? 2 : 1);
-	return channel_flush(ch, e);	/* body is the caller's */
+	return channel_flush(ch, e);
+}
+
+int channel_go_on(struct channel *ch, struct err *e)
+{
+	int r;
+
+	if (!ch->queued)
+		return 0;
+	r = engine_wait(ch, 0, e);
+	return r ? r : channel_reap(ch, e);
 }
 
 void channel_abort(struct channel *ch, const struct err *why)

@@ -35,6 +35,8 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	    !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
 	    recv(ch->fd, text, h.length, MSG_DONTWAIT) == (ssize_t)h.length)
 		return gave_up(ch, &h, text, e);
+	if (err == EFAULT)
+		return err_set(e, GW_INTERNAL, err, "there is no memory for what arrives: are there too few huge pages, or does a cgroup limit them?");
 	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
 }
 

@@ -23,6 +23,8 @@ int sock_unix_connect(const char *path);
  * after it.
  */
 int sock_tcp_connect(const char *addr, uint64_t deadline);
+/* To where fd is connected to: a name may mean several hosts. */
+int sock_tcp_connect_again(int fd, uint64_t deadline);
 int sock_tcp_listen(const char *addr);
 /* A connection that waits, or -EAGAIN. */
 int sock_accept(int fd);

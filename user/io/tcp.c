@@ -144,6 +144,17 @@ int sock_tcp_connect(const char *addr, uint64_t deadline)
 	return r;
 }
 
+int sock_tcp_connect_again(int fd, uint64_t deadline)
+{
+	struct sockaddr_storage peer = { 0 };
+	struct addrinfo ai = { .ai_addr = (struct sockaddr *)&peer, .ai_addrlen = sizeof(peer) };
+
+	if (getpeername(fd, ai.ai_addr, &ai.ai_addrlen) < 0)
+		return -errno;
+	ai.ai_family = peer.ss_family;
+	return connect_one(&ai, deadline);
+}
+
 static int listen_one(const struct addrinfo *ai)
 {
 	int fd = socket(ai->ai_family, NONBLOCK, 0);

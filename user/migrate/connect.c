@@ -66,7 +66,7 @@ static int join(struct sender *s, unsigned int stream, const uint8_t *secret, st
 	struct wire_header h = { .type = WIRE_JOIN, .arg = stream, .length = WIRE_SECRET };
 	uint64_t deadline = deadline_ms(s->o->timeout_ms);
 	uint8_t said[WIRE_HEADER + WIRE_SECRET];
-	int fd = sock_tcp_connect(s->o->addr, deadline), r;
+	int fd = sock_tcp_connect_again(channel_fd(s->ch), deadline), r;
 
 	if (fd == -EINTR)
 		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");

@@ -97,6 +97,9 @@ static int send_run(struct reader *rd, unsigned int block, struct run run, struc
 			n = run.count;
 		at = rd->frame->buf + rd->frame->used;
 		r = read_pages(&rd->vm->blocks[block], run.first, n, at, e);
+		/* Zeros fill no frame, and an earlier one may be half sent. */
+		if (!r)
+			r = channel_go_on(rd->ch, e);
 		if (r)
 			return r;
 		for (uint64_t i = 0; i < n; i++)

@@ -58,6 +58,7 @@ int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, cons
 		 unsigned int blocks, struct wire_extent *x)
 {
 	uint64_t data_bytes = 0;	/* at most 2^9 extents of 2^32 pages of 2^12 bytes */
+	uint64_t pages = 0, all = 0;
 	uint32_t i;
 	int ret;
 
@@ -72,8 +73,13 @@ int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, cons
 		ret = wire_extent_check(&x[i], block_pages, blocks);
 		if (ret)
 			return ret;
+		pages += x[i].pages;
 		if (x[i].kind == WIRE_DATA)
 			data_bytes += (uint64_t)x[i].pages * WIRE_PAGE;
 	}
+	for (i = 0; i < blocks; i++)
+		all += block_pages[i];
+	if (pages > all)
+		return -EPROTO;
 	return len + data_bytes == h->length ? 0 : -EPROTO;
 }

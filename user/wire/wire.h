@@ -160,7 +160,7 @@ int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, 
 /*
  * The extents of a RAM frame: decodes h->arg of them from p (len bytes are h->arg * WIRE_EXTENT) and
  * checks each against the blocks and that the page bytes of the WIRE_DATA ones sum up to the rest of
- * h->length. -ERANGE as above.
+ * h->length. No frame names more pages than there are. -ERANGE as above.
  */
 int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, const uint64_t *block_pages,
 		 unsigned int blocks, struct wire_extent *x);
