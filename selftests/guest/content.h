@@ -72,4 +72,19 @@ static inline int content_check(const void *at, unsigned int words,
 	return -1;
 }
 
+/* How many words are wrong: one, or a page that is another one? */
+static inline unsigned int content_wrong(const void *at, unsigned int words, enum content_kind kind, uint32_t number,
+					 uint32_t seq)
+{
+	const char *p = at;
+	uint32_t w, x = 0;
+	unsigned int i, wrong = 0;
+
+	for (i = 0; i < words; i++, p += sizeof(w)) {
+		__builtin_memcpy(&w, p, sizeof(w));
+		wrong += w != content_word(kind, number, seq, i, &x);
+	}
+	return wrong;
+}
+
 #endif

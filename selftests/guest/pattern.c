@@ -101,8 +101,9 @@ static void verify_page(uint32_t page)
 	}
 	bad = content_check(w, words, CONTENT_PAGE, page, n);
 	if (bad >= 0)
-		report("page %u at %x: word %u is %x, not of write %u (header says %u of page %u)",
-		       page, (uintptr_t)w, (uint32_t)bad, w[bad], n, w[2], w[1]);
+		report("page %u at %x: word %u is %x, not of write %u (header says %u of page %u), %u words are wrong",
+		       page, (uintptr_t)w, (uint32_t)bad, w[bad], n, w[2], w[1],
+		       content_wrong(w, words, CONTENT_PAGE, page, n));
 }
 
 void pattern_verify(uint32_t n)
