@@ -200,6 +200,15 @@ def proof(src, dst, ticks=2):
     assert src.ticks == before['tick'], 'it runs on at the source as well'
 
 
+def open_files(pid):
+    """What the process's descriptors are of; some may go while we look, as QEMU's end of a monitor that was left."""
+    links = []
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f'/proc/{pid}/fd/{fd}'))
+    return links
+
+
 def unharmed(src, ticks=2):
     """The source VM is as it was before a migration that failed."""
     end = time.monotonic() + 30
@@ -211,7 +220,7 @@ def unharmed(src, ticks=2):
         assert slots(src) == src.slots_before, 'the memslots are not as they were'
     with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:
         assert 'godwit' not in f.read()
-    links = [os.readlink(f'/proc/{src.pid}/fd/{fd}') for fd in os.listdir(f'/proc/{src.pid}/fd')]
+    links = open_files(src.pid)
     assert not [to for to in links if 'godwit' in to]
     caps = {c['capability'] for c in src.qmp('query-migrate-capabilities') if c['state']}
     assert not caps & {'x-ignore-shared', 'pause-before-switchover'}, caps
