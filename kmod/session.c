@@ -328,16 +328,6 @@ void godwit_session_pause(struct godwit_session *s, unsigned int ms)
 	wait_event_timeout(retired_wait, godwit_session_hurried(s), msecs_to_jiffies(ms));
 }
 
-static bool none_left(void)
-{
-	bool empty;
-
-	mutex_lock(&godwit_sessions_lock);
-	empty = list_empty(&sessions);
-	mutex_unlock(&godwit_sessions_lock);
-	return empty;
-}
-
 /* Module exit: every file is closed, so every session retires already. */
 void godwit_sessions_drain(void)
 {
@@ -349,5 +339,8 @@ void godwit_sessions_drain(void)
 		hurry(s);
 	mutex_unlock(&godwit_sessions_lock);
 	wake_up_all(&retired_wait);
-	wait_event(retired_wait, none_left());
+	wait_event(retired_wait, list_empty_careful(&sessions));
+	/* Whoever took the last one off the list may still be under the lock. */
+	mutex_lock(&godwit_sessions_lock);
+	mutex_unlock(&godwit_sessions_lock);
 }
