@@ -42,7 +42,7 @@ static struct load load_of(struct kvm *kvm)
 	return sum;
 }
 
-/* Pauses, and returns how busy the VM's CPUs were meanwhile, in percent; 0 when that cannot be said. */
+/* Pauses, and returns how busy the VM's CPUs were meanwhile, in percent; 100 when that cannot be said. */
 static unsigned int pause_and_look(struct godwit_session *s, unsigned int ms)
 {
 	struct load before = load_of(s->kvm), after;
@@ -52,9 +52,11 @@ static unsigned int pause_and_look(struct godwit_session *s, unsigned int ms)
 	after = load_of(s->kvm);
 	wall = after.wall_us - before.wall_us;
 	idle = after.idle_us - before.idle_us;
-	/* A vCPU came, went or moved, or somebody cut the pause short. */
-	if ((s64)wall <= 0 || idle > wall)
-		return 0;
+	if (!wall)
+		return 0;	/* no vCPU has run yet */
+	/* A vCPU came, went or moved: the two sums are not of the same CPUs. Look again. */
+	if ((s64)wall < 0 || idle > wall)
+		return 100;
 	return 100 - div64_u64(100 * idle, wall);
 }
 

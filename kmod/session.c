@@ -203,6 +203,7 @@ static void hurry(struct godwit_session *s)
 static int claim(struct godwit_session *s, struct kvm *kvm)
 {
 	struct godwit_session *owner;
+	bool news = false;
 	int r = 0;
 
 	mutex_lock(&godwit_sessions_lock);
@@ -210,15 +211,30 @@ static int claim(struct godwit_session *s, struct kvm *kvm)
 	if (s->kvm || s->retiring || (owner && !owner->retiring)) {
 		r = -EBUSY;
 	} else if (owner) {
+		news = !owner->hurry;
 		hurry(owner);
 		r = -EAGAIN;
 	} else {
 		s->kvm = kvm;
 	}
 	mutex_unlock(&godwit_sessions_lock);
-	if (r == -EAGAIN)
+	/* Once: it wakes us, too. */
+	if (news)
 		wake_up_all(&retired_wait);
 	return r;
+}
+
+/* claim(), and waits for a session that retires. -EINTR: killed meanwhile. */
+static int wait_claim(struct godwit_session *s, struct kvm *kvm)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	int r;
+
+	add_wait_queue(&retired_wait, &wait);
+	while ((r = claim(s, kvm)) == -EAGAIN && !fatal_signal_pending(current))
+		wait_woken(&wait, TASK_KILLABLE, MAX_SCHEDULE_TIMEOUT);
+	remove_wait_queue(&retired_wait, &wait);
+	return r == -EAGAIN ? -EINTR : r;
 }
 
 /* What attaching undoes: also the last step of retirement. */
@@ -262,7 +278,7 @@ int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, s
 {
 	struct kvm *kvm;
 	struct job *job;
-	int r, killed;
+	int r;
 
 	if (!godwit_is_kvm_vm(vm_file))
 		return -EMEDIUMTYPE;
@@ -274,10 +290,10 @@ int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, s
 	job = job_new(s, job_attach, arg, sizeof(*arg));
 	if (!job)
 		return -ENOMEM;
-	killed = wait_event_killable(retired_wait, (r = claim(s, kvm)) != -EAGAIN);
-	if (killed || r) {
+	r = wait_claim(s, kvm);
+	if (r) {
 		job_put(job);
-		return killed ? -EINTR : r;
+		return r;
 	}
 	/* Ours from here on: the claim lets nobody else write s->vm_file. */
 	s->vm_file = get_file(vm_file);
