@@ -24,7 +24,4 @@ int cmd_number(const char *what, const char *text, unsigned int min, unsigned in
  */
 bool cmd_parse_json(int argc, char **argv, const char *usage, bool *json, int *status);
 
-/* One stream for each CPU, up to the protocol's limit. */
-unsigned int cmd_default_streams(void);
-
 #endif

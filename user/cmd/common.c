@@ -3,10 +3,8 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
-#include "wire/wire.h"
 
 int cmd_fail(const struct err *e)
 {
@@ -52,13 +50,4 @@ bool cmd_parse_json(int argc, char **argv, const char *usage, bool *json, int *s
 	err_set(&e, GW_USAGE, EINVAL, "%s takes no arguments: see \"godwit %s --help\"", argv[0], argv[0]);
 	cmd_fail(&e);
 	return false;
-}
-
-unsigned int cmd_default_streams(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	if (cpus < 1)
-		return 1;
-	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
@@ -117,10 +118,20 @@ static int parse(struct send_args *a, int argc, char **argv, struct err *e)
 	return engine_choose(a->io, &a->o.engine, e);
 }
 
+/* One for each CPU, up to the protocol's limit. */
+static unsigned int default_streams(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (cpus < 1)
+		return 1;
+	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
+}
+
 int cmd_send(int argc, char **argv)
 {
 	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000,
-				      .streams = cmd_default_streams() } };
+				      .streams = default_streams() } };
 	struct err e = { 0 }, json_err = { 0 };
 	struct report report = { 0 };
 	struct progress progress;

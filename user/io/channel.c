@@ -219,14 +219,28 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
 	return 0;
 }
 
+int channel_go_on(struct channel *ch, struct err *e)
+{
+	uint64_t before;
+	int r;
+
+	if (!ch->queued)
+		return 0;
+	do {
+		before = ch->sent;
+		r = engine_wait(ch, 0, e);
+		if (!r)
+			r = channel_reap(ch, e);
+	} while (!r && ch->sent != before && ch->queued);
+	return r;
+}
+
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 {
 	struct slot *slot = (struct slot *)f;	/* its first member */
 	struct wire_header h = {
 		.type = WIRE_RAM, .arg = f->nr, .length = f->nr * WIRE_EXTENT + f->bytes,
 	};
-	uint64_t before;
-	int r;
 
 	if (!f->nr) {
 		slot->busy = false;
@@ -238,14 +252,7 @@ int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER + f->nr * WIRE_EXTENT };
 	memcpy(&slot->iov[1], f->iov, f->nr_iov * sizeof(f->iov[0]));
 	enqueue(ch, slot, f->nr_iov + 1);
-	/* As far as it goes without waiting. */
-	do {
-		before = ch->sent;
-		r = engine_wait(ch, 0, e);
-		if (!r)
-			r = channel_reap(ch, e);
-	} while (!r && ch->sent != before && ch->queued);
-	return r;
+	return channel_go_on(ch, e);
 }
 
 int channel_flush(struct channel *ch, struct err *e)
@@ -286,16 +293,6 @@ int channel_send(struct channel *ch, const struct wire_header *h, const void *bo
 	slot->iov[1] = (struct iovec) { f->buf, h->length };
 	enqueue(ch, slot, h->length ? 2 : 1);
 	return channel_flush(ch, e);
-}
-
-int channel_go_on(struct channel *ch, struct err *e)
-{
-	int r;
-
-	if (!ch->queued)
-		return 0;
-	r = engine_wait(ch, 0, e);
-	return r ? r : channel_reap(ch, e);
 }
 
 void channel_abort(struct channel *ch, const struct err *why)

@@ -63,7 +63,7 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);
 /* Waits until then, in CLOCK_MONOTONIC; what is under way goes on. */
 int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e);
-/* Sends on what waits, without waiting: for whoever is busy with something else for long. */
+/* Sends what waits as far as it goes without waiting: for whoever is busy with something else for long. */
 int channel_go_on(struct channel *ch, struct err *e);
 /* Waits until all frames are with the kernel. */
 int channel_flush(struct channel *ch, struct err *e);

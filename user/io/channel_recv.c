@@ -146,18 +146,14 @@ bool channel_readable(const struct channel *ch)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* Drops the body of a frame that nobody wants. */
-static int drop_body(struct channel *ch, uint32_t len, struct err *e)
+/* Drops what is left of a body that nobody wants. */
+static int drop_body(struct channel *ch, struct err *e)
 {
 	uint8_t buf[4096];
 	int r = 0;
 
-	while (len && !r) {
-		uint32_t n = len < sizeof(buf) ? len : (uint32_t)sizeof(buf);
-
-		r = channel_body(ch, buf, n, e);
-		len -= n;
-	}
+	while (ch->due && !r)
+		r = channel_body(ch, buf, ch->due < sizeof(buf) ? ch->due : sizeof(buf), e);
 	return r;
 }
 
@@ -171,10 +167,10 @@ void channel_last_words(struct channel *ch, unsigned int ms, struct err *e)
 	if (ch->torn || ch->broken)
 		return;
 	/* The wait that was given up may have been for a body. */
-	r = drop_body(ch, ch->due, e);
+	r = drop_body(ch, e);
 	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, ch->until_ns)) {
 		r = channel_recv(ch, &h, false, e);
 		if (!r)
-			r = drop_body(ch, h.length, e);
+			r = drop_body(ch, e);
 	}
 }

@@ -11,7 +11,7 @@ const unsigned int engines_count = sizeof(engines) / sizeof(engines[0]);
 
 #define WHY "(sysctl kernel.io_uring_disabled, seccomp, memlock limit?)"
 
-static int choose_any(const struct engine_ops **out)
+static const struct engine_ops *choose_any(void)
 {
 	unsigned int i = 0;
 	int r;
@@ -21,16 +21,17 @@ static int choose_any(const struct engine_ops **out)
 			strerror(-r), WHY, engines[i + 1]->name);
 		i++;
 	}
-	*out = engines[i];
-	return 0;
+	return engines[i];
 }
 
 int engine_choose(const char *name, const struct engine_ops **out, struct err *e)
 {
 	int r;
 
-	if (!name || !strcmp(name, "auto"))
-		return choose_any(out);
+	if (!name || !strcmp(name, "auto")) {
+		*out = choose_any();
+		return 0;
+	}
 	for (unsigned int i = 0; i < engines_count; i++) {
 		if (strcmp(engines[i]->name, name))
 			continue;

@@ -42,7 +42,7 @@ def migrate(who, net, work, ram, mib, port):
     with rig.Pair(net, work, mib, source, destination) as pair:
         touch(destination, mib)
         channels = CONTESTANTS[who]
-        return rig.by_godwit(pair, port, []) if channels is None else rig.by_qemu(pair, port, channels)
+        return rig.by_godwit(pair, port) if channels is None else rig.by_qemu(pair, port, channels)
 
 
 def spread(values):

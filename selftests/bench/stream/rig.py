@@ -20,11 +20,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.realpath(f'{HERE}/../../..')
 sys.path.insert(0, f'{TOP}/selftests/e2e')
 
-from qmp import Qmp, QmpError	# noqa: E402 pylint: disable=wrong-import-position
+from qmp import Qmp	# noqa: E402 pylint: disable=wrong-import-position
 
 B = os.environ.get('B', f'{TOP}/build')
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
-MIB, GIB = 1 << 20, 1 << 30
+MIB = 1 << 20
 TICK = os.sysconf('SC_CLK_TCK')
 NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
 
@@ -118,7 +118,7 @@ def wait4(process):
     return process.returncode, usage.ru_utime + usage.ru_stime
 
 
-def by_godwit(pair, port, options):
+def by_godwit(pair, port):
     """Peak: sampled while it runs."""
     address = f'{pair.net.address}:{port}'
     receive = subprocess.Popen(pair.net.there(f'{B}/godwit', 'receive', '--qmp', pair.socket('dst'), '--listen', address,
@@ -126,7 +126,7 @@ def by_godwit(pair, port, options):
     assert 'listening' in receive.stdout.readline()
     before = {side: cpu_seconds(pair.pid(side)) for side in pair.processes}
     begin = time.monotonic()
-    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', *options, address],
+    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', address],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0
     while os.waitid(os.P_PID, send.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
@@ -166,5 +166,3 @@ def by_qemu(pair, port, channels):
     cpu = {side: cpu_seconds(pair.pid(side)) - before[side][0] for side in pair.processes}
     return Sample(seconds, cpu['src'], cpu['dst'], peak)
 
-
-__all__ = ['B', 'GIB', 'MIB', 'Net', 'Pair', 'QmpError', 'Sample', 'by_godwit', 'by_qemu']
