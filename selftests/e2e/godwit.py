@@ -143,7 +143,8 @@ class Run:
                 self.receive.wait(60 if status == 0 else 10)
             except TimeoutError:
                 assert status, 'the receiver does not end'	# no sender came, so it listens on
-        text = f'send:\n{self.send.said}\nreceive:\n{self.receive.said if self.receive else ""}'
+        text = f'send:\n{self.send.said}\nreceive:\n{self.receive.said if self.receive else ""}\n' \
+               f'{self.src.said_on_stderr()}{self.dst.said_on_stderr()}'
         assert status == EXIT[expect], f'exit {status}, not {EXIT[expect]} ({expect})\n{text}'
         if expect == 'ok':
             assert not self.receive or self.receive.process.returncode == 0, text

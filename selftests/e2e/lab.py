@@ -149,10 +149,13 @@ class Qemu:
         self._read()
         return self._errors
 
+    def said_on_stderr(self):
+        with open(f'{self.directory}/{self.name}.err', encoding='utf-8', errors='replace') as f:
+            return ''.join(f'QEMU {self.name}: {line}' for line in f)
+
     def alive(self):
         if self.process.poll() is not None:
-            with open(f'{self.directory}/{self.name}.err', encoding='utf-8', errors='replace') as f:
-                raise RuntimeError(f'{self.name} ended with {self.process.returncode}: {f.read().strip()}')
+            raise RuntimeError(f'{self.name} ended with {self.process.returncode}: {self.said_on_stderr()}')
 
     def _wait(self, done, what, timeout):
         end = time.monotonic() + timeout

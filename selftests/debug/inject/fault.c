@@ -39,7 +39,7 @@ static void add(struct fault *f, const char *pid)
 		f->nr++;	/* else it has ended */
 }
 
-/* An unbound worker of high priority: comm kworker/uPOOL:ID, nice -20. */
+/* A worker of high priority, as godwit's queue has them: comm kworker/CPU:IDH, nice -20. */
 static bool is_worker(const char *pid)
 {
 	char path[64], stat[1024] = "", *field;
@@ -53,7 +53,7 @@ static bool is_worker(const char *pid)
 		stat[0] = '\0';
 	close(fd);
 	field = strrchr(stat, ')');
-	if (!field || !strstr(stat, "(kworker/u"))
+	if (!field || !strstr(stat, "(kworker/"))
 		return false;
 	for (i = 2; i < 19 && field; i++)
 		field = strchr(field + 1, ' ');
