@@ -151,7 +151,7 @@ static long ioctl_harvest(struct godwit_session *s, void __user *uarg)
 
 	if (copy_from_user(&a, uarg, sizeof(a)))
 		return -EFAULT;
-	if (a.flags & ~GODWIT_HARVEST_CLEAR)
+	if (a.flags)
 		return -EINVAL;
 	r = godwit_session_run(s, godwit_job_harvest, &a, sizeof(a));
 	if (r)

@@ -14,7 +14,9 @@
  *	- at a clean stretch of CLEAR_GAP words, which costs more to copy, twice, than another call;
  *	- at GODWIT_CLEAR_PAGES, the size of the bitmap in the borrowed mm.
  *
- * The order is harvest.c's: bits go into the helper's bitmap first, then KVM clears them.
+ * A harvest reads the log and marks what it says in the helper's bitmap; CLEAR has KVM clear what is marked there. Both
+ * are this walk over the log's words that are not 0. What is marked and not in the log needs no clearing: KVM protects
+ * the page, or sets its bit from now on. What is in the log and not marked was written since the harvest: the next one's.
  */
 #include <linux/kvm_host.h>
 #include <linux/mm.h>
@@ -27,14 +29,18 @@
 #define SCAN_WORDS	65536	/* between two chances for others to run: 16 GiB of the guest */
 
 /**
- * struct clearing - what the next KVM_CLEAR_DIRTY_LOG shall clear
- * @bits: words [@first, @first + @words) of @slot
+ * struct walk - over the log of pages [@lo, @hi) of @slot, which are part of @piece
+ * @pages: a harvest: how many are in the log
+ * @bits: CLEAR: words [@first, @first + @words) of @slot, for the next KVM_CLEAR_DIRTY_LOG; NULL: a harvest
  * @dirty: how many of them are not 0
  */
-struct clearing {
+struct walk {
 	struct godwit_session *s;
-	struct godwit_scratch *sc;
+	const struct godwit_piece *piece;
 	const struct godwit_slot *slot;
+	u64 lo, hi;
+	u64 pages;
+	struct godwit_scratch *sc;
 	unsigned long *bits;
 	u64 first;
 	unsigned int words;
@@ -89,98 +95,118 @@ static u64 skip_clean(const unsigned long *log, u64 w, u64 end)
 	return min(w, end);
 }
 
-/*
- * Marks what word w of the log says, and returns what is to be cleared: bits that the helper had pending
- * already are not re-armed, it has yet to take them.
- */
-static unsigned long take_word(struct godwit_ram *ram, const struct godwit_piece *p, u64 w, unsigned long word,
-			       u64 *pages)
+static bool fits(const struct walk *k, u64 w)
 {
+	return !k->words || (k->dirty < CLEAR_DIRTY && w - k->first < CLEAR_WORDS &&
+			     w - (k->first + k->words) < CLEAR_GAP);
+}
+
+static void add_word(struct walk *k, u64 w, unsigned long word)
+{
+	if (!k->words)
+		k->first = w;
+	memset(k->bits + k->words, 0, (w - k->first - k->words) * sizeof(long));
+	k->bits[w - k->first] = word;
+	k->words = w - k->first + 1;
+	k->dirty++;
+}
+
+static int clear_now(struct walk *k)
+{
+	u64 first = k->first * BITS_PER_LONG;
+	u64 npages = min_t(u64, k->slot->npages - first, (u64)k->words * BITS_PER_LONG);
+
+	if (!k->words)
+		return 0;
+	k->words = 0;
+	k->dirty = 0;
+	return godwit_kvm_clear(k->s, k->sc, k->slot, first, npages, k->bits);
+}
+
+static void take_word(struct walk *k, u64 w, unsigned long word)
+{
+	const struct godwit_piece *p = k->piece;
+	struct godwit_ram *ram = k->s->rams[p->ram];
 	u64 base = w * BITS_PER_LONG;
 	unsigned int skip = base < p->first ? p->first - base : 0;
 	u64 pgoff = p->pgoff + (base + skip - p->first);
-	unsigned long fresh;
 
-	word &= word_mask(w, p->first, p->first + p->npages);
+	word &= word_mask(w, k->lo, k->hi);
 	if (!word)
-		return 0;
-	fresh = word & ~(marked_word(ram, pgoff) << skip);
-	mark_word(ram, pgoff, word >> skip);
-	*pages += hweight_long(word);
-	return fresh;
+		return;
+	if (!k->bits) {
+		mark_word(ram, pgoff, word >> skip);
+		k->pages += hweight_long(word);
+		return;
+	}
+	word &= marked_word(ram, pgoff) << skip;
+	if (word)
+		add_word(k, w, word);
 }
 
-static bool fits(const struct clearing *c, u64 w)
+/* Words [*w, end) of the log, until the next clearing is full; *w is how far it came. */
+static int read_words(struct walk *k, u64 *w, u64 end)
 {
-	return !c->words || (c->dirty < CLEAR_DIRTY && w - c->first < CLEAR_WORDS &&
-			     w - (c->first + c->words) < CLEAR_GAP);
-}
-
-static void add_word(struct clearing *c, u64 w, unsigned long word)
-{
-	if (!c->words)
-		c->first = w;
-	memset(c->bits + c->words, 0, (w - c->first - c->words) * sizeof(long));
-	c->bits[w - c->first] = word;
-	c->words = w - c->first + 1;
-	c->dirty++;
-}
-
-static int clear_now(struct clearing *c)
-{
-	u64 first = c->first * BITS_PER_LONG;
-	u64 npages = min_t(u64, c->slot->npages - first, (u64)c->words * BITS_PER_LONG);
-
-	if (!c->words)
-		return 0;
-	c->words = 0;
-	c->dirty = 0;
-	return godwit_kvm_clear(c->s, c->sc, c->slot, first, npages, c->bits);
-}
-
-/* Words [*w, end) of a piece's log, until the next clearing is full; *w is how far it came. */
-static int read_words(struct clearing *c, const struct godwit_piece *p, u64 *w, u64 end, u64 *pages)
-{
-	struct godwit_ram *ram = c->s->rams[p->ram];
 	const struct kvm_memory_slot *ks;
 	const unsigned long *log;
 	int idx, r = 0;
 
-	idx = srcu_read_lock(&c->s->kvm->srcu);
-	ks = godwit_slot_find(c->s, c->slot);
+	idx = srcu_read_lock(&k->s->kvm->srcu);
+	ks = godwit_slot_find(k->s, k->slot);
 	log = ks ? READ_ONCE(ks->dirty_bitmap) : NULL;
 	if (!log)
 		r = -EAGAIN;		/* changed since the view was taken */
-	while (!r && (*w = skip_clean(log, *w, end)) < end && fits(c, *w)) {
-		unsigned long fresh = take_word(ram, p, *w, READ_ONCE(log[*w]), pages);
-
-		if (fresh && c->bits)
-			add_word(c, *w, fresh);
-		++*w;
-	}
-	srcu_read_unlock(&c->s->kvm->srcu, idx);
+	for (; !r && (*w = skip_clean(log, *w, end)) < end && fits(k, *w); ++*w)
+		take_word(k, *w, READ_ONCE(log[*w]));
+	srcu_read_unlock(&k->s->kvm->srcu, idx);
 	return r;
 }
 
-static int harvest_piece(struct clearing *c, const struct godwit_piece *p, u64 *pages)
+/* Pages [lo, hi) of the piece's slot. -EAGAIN: it is not the slot that it was. */
+static int walk_piece(struct walk *k, const struct godwit_piece *p, u64 lo, u64 hi)
 {
-	u64 w = p->first / BITS_PER_LONG, stop;
-	u64 end = DIV_ROUND_UP(p->first + p->npages, BITS_PER_LONG);
+	u64 w = lo / BITS_PER_LONG, end = DIV_ROUND_UP(hi, BITS_PER_LONG), stop;
 	int r = 0;
 
-	c->slot = &c->s->view.slots[p->slot];
-	if (!(c->slot->flags & KVM_MEM_LOG_DIRTY_PAGES))
+	k->piece = p;
+	k->slot = &k->s->view.slots[p->slot];
+	k->lo = lo;
+	k->hi = hi;
+	k->words = 0;
+	k->dirty = 0;
+	if (!(k->slot->flags & KVM_MEM_LOG_DIRTY_PAGES))
 		return 0;	/* not yet: all of it counts as written, see slots.c */
 	while (w < end && !r) {
 		stop = min_t(u64, end, w + SCAN_WORDS);
-		r = read_words(c, p, &w, stop, pages);
+		r = read_words(k, &w, stop);
 		if (!r && (w < stop || w == end))
-			r = clear_now(c);
+			r = clear_now(k);
 		cond_resched();
 	}
-	c->words = 0;
-	c->dirty = 0;
 	return r == -ENOENT || r == -EINVAL ? -EAGAIN : r;
+}
+
+/**
+ * godwit_dirtylog_harvest() - mark what KVM's log says in the helper's bitmaps
+ * @pages: added to: how many pages are in the log
+ *
+ * Return: 0; -EAGAIN: slots have changed, take a new view. What was found is marked in any case.
+ */
+int godwit_dirtylog_harvest(struct godwit_session *s, u64 *pages)
+{
+	struct walk k = { .s = s };
+	unsigned int i;
+	int r = 0;
+
+	if (!godwit_row_on(GODWIT_ROW_VCPU))
+		return 0;
+	for (i = 0; i < s->view.nr_pieces && !r; i++) {
+		const struct godwit_piece *p = &s->view.pieces[i];
+
+		r = walk_piece(&k, p, p->first, p->first + p->npages);
+	}
+	*pages += k.pages;
+	return r;
 }
 
 /* A buffer for the longest clearing of the largest slot, or of npages. */
@@ -195,69 +221,27 @@ static unsigned long *bits_for(const struct godwit_session *s, u64 npages)
 	return kvmalloc((npages / BITS_PER_LONG + 2) * sizeof(long), GFP_KERNEL);
 }
 
-/**
- * godwit_dirtylog_harvest() - put what KVM's log says into the helper's bitmaps
- * @rearm: and clear it in KVM
- * @pages: added to: how many pages are in the log
- *
- * Return: 0; -EAGAIN: slots have changed, take a new view; what KVM answers. What was found is marked in any case.
- */
-int godwit_dirtylog_harvest(struct godwit_session *s, struct godwit_scratch *sc, bool rearm, u64 *pages)
-{
-	struct clearing c = { .s = s, .sc = sc };
-	unsigned int i;
-	int r = 0;
-
-	if (!godwit_row_on(GODWIT_ROW_VCPU))
-		return 0;
-	if (rearm) {
-		c.bits = bits_for(s, GODWIT_CLEAR_PAGES);
-		if (!c.bits)
-			return -ENOMEM;
-	}
-	for (i = 0; i < s->view.nr_pieces && !r; i++)
-		r = harvest_piece(&c, &s->view.pieces[i], pages);
-	kvfree(c.bits);
-	return r;
-}
-
-static int clear_piece(struct clearing *c, const struct godwit_piece *p, u64 first, u64 end)
-{
-	u64 w = first / BITS_PER_LONG, stop = DIV_ROUND_UP(end, BITS_PER_LONG);
-	int r = 0;
-
-	c->slot = &c->s->view.slots[p->slot];
-	for (; w < stop && !r; w++) {
-		if (!fits(c, w))
-			r = clear_now(c);
-		add_word(c, w, word_mask(w, first, end));
-	}
-	if (!r)
-		r = clear_now(c);
-	/* A slot that is gone or new is found by the next harvest, which counts all of it as written. */
-	return r == -ENOENT || r == -EINVAL ? 0 : r;
-}
-
-/* Forgets and re-arms a range of a RAM file, wherever slots show it. */
+/* Has KVM forget and re-arm what is marked in a range of a RAM file, wherever slots show it. */
 int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_range *a)
 {
-	struct clearing c = { .s = s, .sc = sc };
+	struct walk k = { .s = s, .sc = sc };
 	unsigned int i;
 	int r = 0;
 
-	c.bits = bits_for(s, min_t(u64, a->npages, CLEAR_DIRTY * BITS_PER_LONG));
-	if (!c.bits)
+	k.bits = bits_for(s, a->npages);
+	if (!k.bits)
 		return -ENOMEM;
 	for (i = 0; i < s->view.nr_pieces && !r; i++) {
 		const struct godwit_piece *p = &s->view.pieces[i];
 		u64 lo = max(a->first_page, p->pgoff);
 		u64 hi = min(a->first_page + a->npages, p->pgoff + p->npages);
 
-		c.words = 0;
-		c.dirty = 0;
 		if (p->ram == a->ram && lo < hi)
-			r = clear_piece(&c, p, lo - p->pgoff + p->first, hi - p->pgoff + p->first);
+			r = walk_piece(&k, p, lo - p->pgoff + p->first, hi - p->pgoff + p->first);
+		/* A slot that is gone or new is found by the next harvest, which counts all of it as written. */
+		if (r == -EAGAIN)
+			r = 0;
 	}
-	kvfree(c.bits);
+	kvfree(k.bits);
 	return r;
 }

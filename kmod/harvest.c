@@ -2,13 +2,12 @@
 /*
  * The harvest: every row of the ledger into one bitmap.
  *
- * Why no write is missed. Take a write to page P by anybody, after the helper's last CLEAR of P or
- * clearing harvest that reported P, and the first harvest H that begins after it. Then H reports P:
+ * Why no write is missed. Take a write to page P by anybody, after the helper's last CLEAR of P, and the first harvest H
+ * that begins after it. Then H reports P:
  *
- *	vCPU		P's bit in KVM's bitmap is cleared only by KVM_CLEAR_DIRTY_LOG, for bits that H has
- *			read and put into the helper's bitmap before (dirtylog.c: read, mark, clear), or in a
- *			range that the helper is about to read (CLEAR). KVM write-protects P and flushes TLBs
- *			before that ioctl returns, so a later store faults and sets the bit again.
+ *	vCPU		P's bit in KVM's bitmap is cleared only by KVM_CLEAR_DIRTY_LOG, for pages that the
+ *			helper is about to read (CLEAR). KVM write-protects P and flushes TLBs before that
+ *			ioctl returns, so a later store faults and sets the bit again.
  *			With Intel's PML the bit of a store may sit in a vCPU's buffer until its next exit:
  *			it comes with a later harvest, and the last one is taken when vCPUs have stopped.
  *	mapping		The store set the dirty bit of the entry it went through. Either the entry is still
@@ -40,7 +39,7 @@
 #include "trace.h"
 
 /* Brings the view up to date and reads KVM's log; begins again while the VMM changes slots meanwhile. */
-static int refresh_and_harvest(struct godwit_session *s, bool rearm, u64 *pages)
+static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 {
 	u64 since = ktime_get_ns();
 	struct godwit_scratch sc = {};
@@ -53,7 +52,7 @@ static int refresh_and_harvest(struct godwit_session *s, bool rearm, u64 *pages)
 		r = godwit_slots_refresh(s, &sc, &pages[GODWIT_ROW_CHANGE]);
 		godwit_stats_spent(s, GODWIT_PHASE_SLOTS, &since);
 		if (!r)
-			r = godwit_dirtylog_harvest(s, &sc, rearm, &pages[GODWIT_ROW_VCPU]);
+			r = godwit_dirtylog_harvest(s, &pages[GODWIT_ROW_VCPU]);
 		godwit_stats_spent(s, GODWIT_PHASE_VCPU, &since);
 		if (r != -EAGAIN)
 			break;
@@ -101,7 +100,7 @@ int godwit_job_harvest(struct godwit_session *s, void *arg)
 	if (s->state != GODWIT_STATE_STARTED)
 		return -ENODATA;
 	memset(h->pages, 0, sizeof(h->pages));
-	r = refresh_and_harvest(s, h->flags & GODWIT_HARVEST_CLEAR, h->pages);
+	r = refresh_and_harvest(s, h->pages);
 	if (!r)
 		r = harvest_ledger(s, h->pages);
 	h->generation = ++s->generation;

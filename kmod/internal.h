@@ -256,7 +256,7 @@ int godwit_job_harvest(struct godwit_session *s, void *arg);
 int godwit_job_clear(struct godwit_session *s, void *arg);
 
 /* dirtylog.c */
-int godwit_dirtylog_harvest(struct godwit_session *s, struct godwit_scratch *sc, bool rearm, u64 *pages);
+int godwit_dirtylog_harvest(struct godwit_session *s, u64 *pages);
 int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_range *a);
 
 /* ledger.c */

@@ -52,7 +52,6 @@ TRACE_EVENT(godwit_harvest,
 	TP_ARGS(s, h, ret),
 	TP_STRUCT__entry(
 		__field(u32, id)
-		__field(u32, flags)
 		__field(u64, generation)
 		__array(u64, pages, GODWIT_ROWS)
 		__field(u32, changes)
@@ -61,15 +60,14 @@ TRACE_EVENT(godwit_harvest,
 	),
 	TP_fast_assign(
 		__entry->id = s->id;
-		__entry->flags = h->flags;
 		__entry->generation = h->generation;
 		memcpy(__entry->pages, h->pages, sizeof(__entry->pages));
 		__entry->changes = h->changes;
 		__entry->ns = h->ns;
 		__entry->ret = ret;
 	),
-	TP_printk("session=%u generation=%llu flags=%#x vcpu=%llu mapping=%llu block=%llu unmap=%llu change=%llu changes=%u ns=%llu ret=%d",
-		  __entry->id, __entry->generation, __entry->flags, __entry->pages[GODWIT_ROW_VCPU],
+	TP_printk("session=%u generation=%llu vcpu=%llu mapping=%llu block=%llu unmap=%llu change=%llu changes=%u ns=%llu ret=%d",
+		  __entry->id, __entry->generation, __entry->pages[GODWIT_ROW_VCPU],
 		  __entry->pages[GODWIT_ROW_MAPPING], __entry->pages[GODWIT_ROW_BLOCK],
 		  __entry->pages[GODWIT_ROW_UNMAP], __entry->pages[GODWIT_ROW_CHANGE], __entry->changes,
 		  __entry->ns, __entry->ret)

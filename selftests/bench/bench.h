@@ -100,10 +100,13 @@ struct session {
 	int fd;
 	uint64_t *map;
 	uint64_t bytes;
+	uint64_t pages;
 };
 
 void session_open(struct session *s, struct vm *vm);
-void session_harvest(struct session *s, bool clear);
+void session_harvest(struct session *s);
+/* Re-arms all that is marked. */
+void session_clear(struct session *s);
 uint64_t session_take(struct session *s);
 /* Forgets without counting. */
 void session_forget(struct session *s);

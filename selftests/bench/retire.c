@@ -53,12 +53,12 @@ static uint64_t wait_huge(struct vm *vm, uint64_t begin, bool all)
 	}
 }
 
-/* A harvest re-arms all pages, and the guest's next write to each huge page splits it. */
+/* START has marked all pages; the guest's next write to each huge page that is re-armed splits it. */
 static void split_all(struct vm *vm, struct session *s)
 {
 	session_open(s, vm);
+	session_clear(s);
 	session_forget(s);
-	session_harvest(s, true);
 	wait_huge(vm, now_ns(), false);
 }
 

@@ -24,17 +24,26 @@ void session_open(struct session *s, struct vm *vm)
 	    ioctl(s->fd, GODWIT_START, &start))
 		die("a session does not start: %m");
 	s->bytes = ram.map_bytes;
+	s->pages = ram.npages;
 	s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, (off_t)ram.map_offset);
 	if (s->map == MAP_FAILED)
 		die("mmap of a session: %m");
 }
 
-void session_harvest(struct session *s, bool clear)
+void session_harvest(struct session *s)
 {
-	struct godwit_harvest h = { .flags = clear ? GODWIT_HARVEST_CLEAR : 0 };
+	struct godwit_harvest h = { 0 };
 
 	if (ioctl(s->fd, GODWIT_HARVEST, &h))
 		die("GODWIT_HARVEST: %m");
+}
+
+void session_clear(struct session *s)
+{
+	struct godwit_range all = { .npages = s->pages };
+
+	if (ioctl(s->fd, GODWIT_CLEAR, &all))
+		die("GODWIT_CLEAR: %m");
 }
 
 void session_forget(struct session *s)

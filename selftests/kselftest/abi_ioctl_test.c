@@ -96,7 +96,7 @@ TEST_F(ioctl, bad_pointers)
 		EXPECT_EQ(-EFAULT, call(self->s.fd, calls[i].cmd, (void *)(1UL << 63)));
 		EXPECT_EQ(-EFAULT, call(self->s.fd, calls[i].cmd, two + PAGE - 4));
 	}
-	EXPECT_EQ(0, session_harvest(&self->s, 0, NULL));
+	EXPECT_EQ(0, session_harvest(&self->s, NULL));
 }
 
 /* The call is done, its answer has nowhere to go. */
@@ -119,14 +119,14 @@ TEST_F(ioctl, unknown_flags)
 	for (bit = 0; bit < 32; bit++) {
 		struct godwit_add_ram add = { .fd = self->ram.fd, .flags = 1U << bit };
 		struct godwit_start start = { .flags = 1U << bit };
+		struct godwit_harvest harvest = { .flags = 1U << bit };
 		struct godwit_range range = { .flags = 1U << bit };
 
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_ADD_RAM, &add));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_START, &start));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_CLEAR, &range));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_NEXT_DATA, &range));
-		if (1U << bit != GODWIT_HARVEST_CLEAR)
-			EXPECT_EQ(-EINVAL, session_harvest(&self->s, 1U << bit, NULL));
+		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_HARVEST, &harvest));
 	}
 }
 
@@ -162,15 +162,15 @@ TEST_F(ioctl, states)
 
 	/* NEW */
 	EXPECT_EQ(-EINVAL, session_start(&self->s));
-	EXPECT_EQ(-ENODATA, session_harvest(&self->s, 0, NULL));
+	EXPECT_EQ(-ENODATA, session_harvest(&self->s, NULL));
 	EXPECT_EQ(-EINVAL, session_clear(&self->s, 0, 0, 0));
 	/* ATTACHED */
 	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
 	EXPECT_EQ(-EINVAL, session_start(&self->s));
-	EXPECT_EQ(-ENODATA, session_harvest(&self->s, 0, NULL));
+	EXPECT_EQ(-ENODATA, session_harvest(&self->s, NULL));
 	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
 	EXPECT_EQ(-ENODATA, session_clear(&self->s, 0, 0, 1));
-	EXPECT_EQ(-ENODATA, session_harvest(&self->s, GODWIT_HARVEST_CLEAR, NULL));
+	EXPECT_EQ(-ENODATA, session_sync(&self->s, NULL));
 	EXPECT_FALSE(vm_logged(&self->vm, 1));
 	/* STARTED */
 	ASSERT_EQ(0, session_start(&self->s));
@@ -219,7 +219,7 @@ TEST_F(ioctl, duplicated_descriptor)
 	copy.fd = dup(self->s.fd);
 	ASSERT_LE(0, copy.fd);
 	close(self->s.fd);
-	EXPECT_EQ(0, session_harvest(&copy, 0, NULL));
+	EXPECT_EQ(0, session_harvest(&copy, NULL));
 	self->s.fd = copy.fd;
 }
 

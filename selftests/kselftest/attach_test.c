@@ -110,7 +110,7 @@ TEST_F(attach, without_cap_sys_admin)
 	EXPECT_EQ(-EPERM, session_attach(&self->s, self->vm.fd));
 	EXPECT_EQ(-EPERM, session_add_ram(&self->s, self->vm.fd));
 	EXPECT_EQ(-EPERM, session_start(&self->s));
-	EXPECT_EQ(-EPERM, session_harvest(&self->s, 0, NULL));
+	EXPECT_EQ(-EPERM, session_harvest(&self->s, NULL));
 	EXPECT_EQ(-EPERM, session_clear(&self->s, 0, 0, 0));
 }
 

@@ -63,7 +63,7 @@ static void harvest_until_it_ends(struct rig *rig, pid_t pid, int *status)
 		vcpu_batch(&rig->vm, 0, seed, seed, 100);
 		guest_pick(&seed, 1);
 		sleep_ms(300);
-		rig_round(rig, GODWIT_HARVEST_CLEAR);
+		rig_round(rig, true);
 	}
 }
 
@@ -74,7 +74,7 @@ TEST_F_TIMEOUT(kvm, passes, 240)
 	harvest_until_it_ends(&self->rig, start(variant->program, variant->args), &status);
 	EXPECT_TRUE(WIFEXITED(status));
 	EXPECT_EQ(0, WEXITSTATUS(status));	/* 4 would be a skip */
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 

@@ -40,7 +40,7 @@ TEST_F(module, stays_under_a_session)
 	ASSERT_EQ(0, session_add_ram(&s, self->ram.fd));
 	ASSERT_EQ(0, session_start(&s));
 	EXPECT_EQ(-EWOULDBLOCK, module_unload());
-	ASSERT_EQ(0, session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL));
+	ASSERT_EQ(0, session_sync(&s, NULL));
 	EXPECT_EQ(-EWOULDBLOCK, module_unload());
 	session_close(&s);
 }
@@ -120,7 +120,7 @@ static void work(unsigned int number, volatile unsigned int *sessions)
 		require(!session_start(&s), "GODWIT_START");
 		session_settle(&s);
 		vcpu_batch(&vm, 0, *sessions, 1, 20);
-		require(!session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL) && bits_count(&s.ram[0]), "GODWIT_HARVEST");
+		require(!session_sync(&s, NULL) && bits_count(&s.ram[0]), "GODWIT_HARVEST");
 		session_close(&s);
 		(*sessions)++;
 	}

@@ -105,9 +105,9 @@ TEST_F(netlink, life_of_a_session)
 
 	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
 	ASSERT_EQ(0, session_start(&self->s));
-	ASSERT_EQ(0, session_harvest(&self->s, GODWIT_HARVEST_CLEAR, &h1));
+	ASSERT_EQ(0, session_harvest(&self->s, &h1));
 	vcpu_batch(&self->vm, 0, 1, 1, 10);
-	ASSERT_EQ(0, session_harvest(&self->s, 0, &h2));
+	ASSERT_EQ(0, session_harvest(&self->s, &h2));
 	ASSERT_EQ(0, session_clear(&self->s, 0, 0, 64));
 	ASSERT_EQ(0, get(self->family, self->id, &m));
 	EXPECT_EQ(GODWIT_STATE_STARTED, genl_u32(&m.head, GODWIT_A_STATE));
@@ -252,11 +252,11 @@ TEST_F(netlink, events)
 	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
 	self->id++;
 	EXPECT_EQ(GODWIT_CMD_ATTACHED, genl_event(fd, self->id, 5000));
-	ASSERT_EQ(0, session_harvest(&self->s, 0, NULL));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + 64 * PAGE, PAGE, self->ram.map));
-	ASSERT_EQ(0, session_harvest(&self->s, 0, NULL));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
 	EXPECT_EQ(GODWIT_CMD_SLOTS_CHANGED, genl_event(fd, self->id, 5000));
-	ASSERT_EQ(0, session_harvest(&self->s, 0, NULL));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
 	session_close(&self->s);
 	EXPECT_EQ(GODWIT_CMD_RETIRED, genl_event(fd, self->id, 10000));
 

@@ -80,9 +80,9 @@ TEST_F(gone, under_harvests)
 	while (now_ms() < end) {
 		writer_step(&self->rig.writer);
 		for (i = 0; i < 10; i++)
-			rig_round(&self->rig, GODWIT_HARVEST_CLEAR);
+			rig_round(&self->rig, true);
 		writer_step_wait(&self->rig.writer);
-		rig_round(&self->rig, 0);
+		rig_round(&self->rig, false);
 		/* Punching unmaps first; a copy of what was read before the pages went is put right by the file itself. */
 		shadow_take_holes(&self->rig.shadow);
 		ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
@@ -113,7 +113,7 @@ static void *harvest_until_closed(void *arg)
 	struct session *s = arg;
 	long r;
 
-	while (!(r = session_harvest(s, GODWIT_HARVEST_CLEAR, NULL)))
+	while (!(r = session_sync(s, NULL)))
 		;
 	return (void *)r;
 }
@@ -160,7 +160,7 @@ static unsigned int fight_for(int vm_fd, int ram_fd, unsigned int ms)
 		require(!r || r == -EBUSY, "GODWIT_ATTACH");
 		if (!r) {
 			require(!session_add_ram(&s, ram_fd) && !session_start(&s), "GODWIT_START");
-			require(!session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL), "GODWIT_HARVEST");
+			require(!session_sync(&s, NULL), "GODWIT_HARVEST");
 			won++;
 		}
 		session_close(&s);

@@ -76,7 +76,7 @@ static unsigned int harvest_for(struct rig *rig, unsigned int ms)
 	unsigned int done = 0;
 
 	while (now_ms() < end) {
-		int r = session_harvest(&rig->s, GODWIT_HARVEST_CLEAR, NULL);
+		int r = session_sync(&rig->s, NULL);
 
 		require(!r || r == -EAGAIN, "GODWIT_HARVEST");
 		shadow_take(&rig->shadow, &rig->s.ram[0]);
@@ -101,7 +101,7 @@ TEST_F(races, slots_change)
 	EXPECT_EQ(0, c.errors) {
 		TH_LOG("to %s the slot: %s", c.first, strerror(-c.error));
 	}
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 	/* It is gone, and its place is free. */
 	EXPECT_EQ(0, vm_slot(&self->rig.vm, SLOT + 1, 0, SPARE, 2 * BYTES, self->rig.vm.low));
@@ -141,7 +141,7 @@ TEST_F(races, the_vmm_forks)
 	vcpu_stop(&self->rig.vm, 0);
 	TH_LOG("%u forks", f.forks);
 	EXPECT_LT(3, f.forks);
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -182,7 +182,7 @@ static void killed_once(struct ram *ram)
 	if (!r)
 		r = session_start(&s);
 	while (!r)
-		r = session_harvest(&s, GODWIT_HARVEST_CLEAR, NULL);
+		r = session_sync(&s, NULL);
 	errno = -r;
 	require(r == -EOWNERDEAD, "the answer when the VM has died");
 	session_close(&s);

@@ -281,7 +281,7 @@ TEST_F(retire, vm_exits_under_a_session)
 	pid_t pid = watched_elsewhere(&other);
 
 	kill_process(pid);
-	EXPECT_EQ(-EOWNERDEAD, session_harvest(&other, 0, NULL));
+	EXPECT_EQ(-EOWNERDEAD, session_harvest(&other, NULL));
 	EXPECT_EQ(-EOWNERDEAD, session_clear(&other, 0, 0, 1));
 	EXPECT_EQ(-EOWNERDEAD, session_start(&other));
 	session_close(&other);

@@ -39,7 +39,7 @@ FIXTURE_SETUP(block)
 	rig_begin(&self->rig, 3, BYTES);
 	for (at = 0; at < BYTES; at += PAGE)
 		*(volatile uint64_t *)(self->rig.ram.map + at) = at;
-	rig_round(&self->rig, GODWIT_HARVEST_CLEAR);
+	rig_round(&self->rig, true);
 	ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -66,7 +66,7 @@ static void read_some(struct _test_data_block *self)
 TEST_F(block, direct_reads)
 {
 	read_some(self);
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -76,7 +76,7 @@ TEST_F(block, this_row_alone)
 
 	rows_on(1 << GODWIT_ROW_BLOCK);
 	read_some(self);
-	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, &h));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	/* 1, 1, 2 (across a page's end), 32, 64, 2 pages, and no other */
 	EXPECT_EQ(102, bits_count(&self->rig.s.ram[0]));
 	EXPECT_EQ(102, h.pages[GODWIT_ROW_BLOCK]);
@@ -88,7 +88,7 @@ TEST_F(block, row_off_is_noticed)
 {
 	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_BLOCK));
 	read_some(self);
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_NE(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -96,7 +96,7 @@ TEST_F(block, row_off_is_noticed)
 TEST_F(block, writes_do_not_count)
 {
 	ASSERT_EQ(4096, pwrite(self->fd, self->rig.ram.map, 4096, 0));
-	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, NULL));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));
 	EXPECT_EQ(0, bits_count(&self->rig.s.ram[0]));
 }
 

@@ -45,7 +45,7 @@ static bool changed(struct session *s, uint64_t first, uint64_t npages)
 	struct godwit_harvest h;
 	uint64_t bits, at;
 
-	require(!session_harvest(s, GODWIT_HARVEST_CLEAR, &h), "GODWIT_HARVEST");
+	require(!session_sync(s, &h), "GODWIT_HARVEST");
 	bits = bits_count(&s->ram[0]);
 	for (at = first; at < first + npages && bit_take(&s->ram[0], at); at++)
 		;
@@ -69,8 +69,8 @@ static uint64_t others(unsigned int manual)
 static bool logged_when_quiet(FIXTURE_DATA(change) *self, unsigned int slot)
 {
 	sleep_ms(60);
-	return !session_harvest(&self->s, GODWIT_HARVEST_CLEAR, NULL) && vm_logged(&self->vm, slot) &&
-	       !session_clear(&self->s, 0, 0, PAGES) && (memset(self->s.ram[0].words, 0, self->s.ram[0].bytes), true);
+	return !session_sync(&self->s, NULL) && vm_logged(&self->vm, slot) &&
+	       (memset(self->s.ram[0].words, 0, self->s.ram[0].bytes), true);
 }
 
 TEST_F(change, nothing)
@@ -88,7 +88,7 @@ TEST_F(change, slot_added)
 	/* Its log works from now on. */
 	rows_on(1 << GODWIT_ROW_VCPU);
 	vcpu_batch(&self->vm, 0, 1, 7, 1);
-	ASSERT_EQ(0, session_harvest(&self->s, GODWIT_HARVEST_CLEAR, NULL));
+	ASSERT_EQ(0, session_sync(&self->s, NULL));
 	EXPECT_TRUE(bit_set(&self->s.ram[0], at));
 }
 
@@ -157,9 +157,9 @@ TEST_F(change, counted_in_changes)
 {
 	struct godwit_harvest before, after;
 
-	ASSERT_EQ(0, session_harvest(&self->s, 0, &before));
+	ASSERT_EQ(0, session_harvest(&self->s, &before));
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
-	ASSERT_EQ(0, session_harvest(&self->s, 0, &after));
+	ASSERT_EQ(0, session_harvest(&self->s, &after));
 	EXPECT_EQ(before.changes + 1, after.changes);
 }
 

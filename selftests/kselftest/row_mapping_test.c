@@ -77,10 +77,10 @@ static uint64_t run_and_stop(struct rig *rig)
 	writer_step(&rig->writer);
 	for (i = 0; i < ROUNDS; i++) {
 		sleep_ms(4);
-		rig_round(rig, GODWIT_HARVEST_CLEAR);
+		rig_round(rig, true);
 	}
 	writer_step_wait(&rig->writer);
-	rig_round(rig, 0);
+	rig_round(rig, false);
 	return shadow_differs(&rig->shadow);
 }
 
@@ -136,12 +136,12 @@ TEST_F(mapping, one_page_each)
 	EXPECT_EQ(0, run_and_stop(&self->rig));
 	rows_on(1 << GODWIT_ROW_MAPPING);
 	*(volatile uint64_t *)(self->rig.ram.map + 3 * PAGE) = 1;
-	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, &h));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	EXPECT_EQ(self->rig.ram.page / PAGE, h.pages[GODWIT_ROW_MAPPING]);
 	EXPECT_EQ(self->rig.ram.page / PAGE, bits_count(&self->rig.s.ram[0]));
 	EXPECT_TRUE(bit_set(&self->rig.s.ram[0], 3));
 	memset(self->rig.s.ram[0].words, 0, self->rig.s.ram[0].bytes);
-	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, &h));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	EXPECT_EQ(0, bits_count(&self->rig.s.ram[0]));
 }
 

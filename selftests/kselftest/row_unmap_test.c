@@ -93,7 +93,7 @@ FIXTURE_SETUP(unmap)
 	rig_writer(&self->rig, write_and_go);
 	rig_begin(&self->rig, 3, BYTES);
 	writer_step_wait(&self->rig.writer);
-	rig_round(&self->rig, GODWIT_HARVEST_CLEAR);
+	rig_round(&self->rig, true);
 	ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -116,7 +116,7 @@ static void go(struct rig *rig, bool exits)
 TEST_F(unmap, written_and_gone)
 {
 	go(&self->rig, variant->exits);
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -124,7 +124,7 @@ TEST_F(unmap, this_row_alone)
 {
 	rows_on(1 << GODWIT_ROW_UNMAP);
 	go(&self->rig, variant->exits);
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
 }
 
@@ -132,7 +132,7 @@ TEST_F(unmap, row_off)
 {
 	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_UNMAP));
 	go(&self->rig, variant->exits);
-	rig_round(&self->rig, 0);
+	rig_round(&self->rig, false);
 	EXPECT_EQ(variant->seen_when_off, shadow_differs(&self->rig.shadow) == 0);
 }
 
@@ -142,7 +142,7 @@ TEST_F(unmap, counted_where_it_was)
 	struct godwit_harvest h;
 
 	go(&self->rig, variant->exits);
-	ASSERT_EQ(0, session_harvest(&self->rig.s, 0, &h));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	EXPECT_EQ(BYTES / PAGE, bits_count(&self->rig.s.ram[0]));
 	EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_UNMAP]);
 }

@@ -108,11 +108,11 @@ TEST_F(stats, they_count)
 	EXPECT_TRUE(says(self->dir, "state", "started\n"));
 	EXPECT_EQ(0, number(self->dir, "harvests"));
 
-	ASSERT_EQ(0, session_harvest(&self->s, GODWIT_HARVEST_CLEAR, &h1));
+	ASSERT_EQ(0, session_harvest(&self->s, &h1));
 	vcpu_batch(&self->vm, 0, 7, 1, 20);
 	self->ram.map[5 * PAGE] = 1;
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + PAGES * PAGE, PAGE, self->ram.map));
-	ASSERT_EQ(0, session_harvest(&self->s, 0, &h2));
+	ASSERT_EQ(0, session_harvest(&self->s, &h2));
 	ASSERT_EQ(0, session_clear(&self->s, 0, 3, 9));
 
 	EXPECT_EQ(2, number(self->dir, "harvests"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Two VMs that are nothing but a RAM file, and a dirty source that plays a script. Every page was forgotten by the log
- * before its bit went, or clear() fails the test. Include after cmocka.h.
+ * Two VMs that are nothing but a RAM file, and a dirty source that plays a script: its log, as KVM's, remembers a write
+ * until the page is cleared. Include after cmocka.h.
  */
 #ifndef GODWIT_RAM_RIG_H
 #define GODWIT_RAM_RIG_H
@@ -16,18 +16,25 @@
 #include "migrate/lanes.h"
 #include "migrate/streams.h"
 
+#ifndef PAGES
 #define PAGES	4096u
+#endif
 #define MS	1000000ull
 
 /**
  * struct rig
- * @cleared: pages in calls of clear()
+ * @log: written since it was cleared
+ * @cleared: pages that were cleared, in so many calls: @clears
+ * @on_clear: called by clear() before and after its work; may be NULL
  * @ram: the source's, to write to; @there: the destination's, to look at
  */
 struct rig {
 	struct vm src, dst;
 	struct dirty_source source;
-	uint64_t cleared;
+	struct hot hot;
+	uint64_t cleared, clears;
+	bool log[PAGES];
+	void (*on_clear)(struct rig *rig);
 	uint8_t *ram, *there;
 	struct placement place;
 	struct pace pace;
@@ -43,9 +50,18 @@ static int rig_clear(struct dirty_source *s, unsigned int block, uint64_t first,
 	struct rig *rig = (struct rig *)((char *)s - offsetof(struct rig, source));
 
 	(void)block, (void)e;
-	for (uint64_t p = first; p < first + count; p++)
-		assert_true(s->map[0][p / 64] >> p % 64 & 1);
-	rig->cleared += count;
+	assert_true(first < PAGES && count && count <= PAGES - first);
+	if (rig->on_clear)
+		rig->on_clear(rig);
+	for (uint64_t p = first; p < first + count; p++) {
+		if (!(s->map[0][p / 64] >> p % 64 & 1))
+			continue;
+		rig->log[p] = false;
+		rig->cleared++;
+	}
+	rig->clears++;
+	if (rig->on_clear)
+		rig->on_clear(rig);
 	return 0;
 }
 
@@ -81,6 +97,7 @@ static inline struct rig *rig_new(void)
 	rig->source.ops = &rig_ops;
 	rig->source.vm = &rig->src;
 	rig->source.map[0] = calloc(PAGES / 64, 8);
+	assert_int_equal(hot_init(&rig->hot, &rig->src, &rig->e), 0);
 	pace_init(&rig->pace, 0);
 	assert_int_equal(place_open(&rig->place, &rig->dst, &rig->e), 0);
 	return rig;
@@ -121,6 +138,7 @@ static inline void rig_free(struct rig *rig)
 	close(rig->src.blocks[0].fd);
 	close(rig->dst.blocks[0].fd);
 	free(rig->source.map[0]);
+	hot_free(&rig->hot);
 	free(rig);
 }
 
@@ -129,7 +147,7 @@ static inline int rig_send(struct rig *rig, enum round_kind kind)
 	struct round rd;
 	int r;
 
-	round_begin(&rd, &rig->src, &rig->source, kind);
+	round_begin(&rd, &rig->src, &rig->source, kind, kind == ROUND_PRECOPY ? &rig->hot : NULL);
 	r = streams_round(rig->streams, &rd, ++rig->rounds, &rig->count, NULL, NULL, &rig->e);
 	round_end(&rd);
 	return r;
@@ -146,10 +164,31 @@ static inline void rig_assert_equal(struct rig *rig)
 	assert_memory_equal(rig->ram, rig->there, PAGES * PAGE_BYTES);
 }
 
-static inline void rig_write(struct rig *rig, uint64_t page, int value)
+/* The log knows, and the next harvest will. */
+static inline void rig_dirty(struct rig *rig, uint64_t page, int value)
 {
 	memset(rig->ram + page * PAGE_BYTES, value, PAGE_BYTES);
+	rig->log[page] = true;
+}
+
+static inline void rig_harvest(struct rig *rig)
+{
+	for (uint64_t p = 0; p < PAGES; p++)
+		if (rig->log[p])
+			bitmap_set(rig->source.map[0], p, 1);
+}
+
+/* Written, and harvested. */
+static inline void rig_write(struct rig *rig, uint64_t page, int value)
+{
+	rig_dirty(rig, page, value);
 	bitmap_set(rig->source.map[0], page, 1);
+}
+
+static inline uint32_t next_random(uint32_t *seed)
+{
+	*seed = *seed * 1664525u + 1013904223u;
+	return *seed >> 8;
 }
 
 /* cmocka's fixtures: a rig each. */

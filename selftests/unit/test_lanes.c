@@ -172,7 +172,7 @@ static void no_room_is_an_error(void **state)
 	rig->dst.blocks[0].fd = full;
 	rig_connect(rig, engine, engine, 2, 0);
 	rig_write(rig, 100, 1);
-	assert_int_equal(rig_send(rig, ROUND_FIRST), 0);
+	assert_int_equal(rig_send(rig, ROUND_PRECOPY), 0);
 	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, NULL, NULL, &e), 0);
 	assert_int_equal(e.exit, GW_INTERNAL);
 	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\""));

@@ -92,10 +92,9 @@ int device_start(int dev, struct err *e)
 	return 0;
 }
 
-int device_harvest(int dev, bool rearm, struct godwit_harvest *h, struct err *e)
+int device_harvest(int dev, struct godwit_harvest *h, struct err *e)
 {
 	memset(h, 0, sizeof(*h));
-	h->flags = rearm ? GODWIT_HARVEST_CLEAR : 0;
 	return ioctl(dev, GODWIT_HARVEST, h) < 0 ? failed("harvest", e) : 0;
 }
 

@@ -16,7 +16,7 @@ int device_attach(int dev, int vm_fd, struct err *e);
 /* Adds a RAM file; *map is its dirty bitmap, *map_bytes for munmap(). */
 int device_add_ram(int dev, int ram_fd, uint64_t pages, uint64_t **map, uint64_t *map_bytes, struct err *e);
 int device_start(int dev, struct err *e);
-int device_harvest(int dev, bool rearm, struct godwit_harvest *h, struct err *e);
+int device_harvest(int dev, struct godwit_harvest *h, struct err *e);
 int device_clear(int dev, unsigned int ram, uint64_t first, uint64_t count, struct err *e);
 /* hugetlbfs only: 1 and the run, 0: none, -errno. */
 int device_next_data(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,

@@ -9,7 +9,7 @@
 /* Stop, device state and resume of a QEMU guest, without its RAM; measured 6 + 4 ms, rounded up. */
 #define FIXED_NS 20000000ull
 
-static int one_round(struct sender *s, bool first, uint64_t *ns, struct err *e)
+static int one_round(struct sender *s, uint64_t *ns, struct err *e)
 {
 	struct report *rep = s->report;
 	uint64_t bytes;
@@ -17,7 +17,7 @@ static int one_round(struct sender *s, bool first, uint64_t *ns, struct err *e)
 
 	s->round_bytes = sender_bytes(s);
 	s->round_ns = now_ns();
-	r = sender_round(s, first ? ROUND_FIRST : ROUND_AGAIN, e);
+	r = sender_round(s, ROUND_PRECOPY, e);
 	*ns = now_ns() - s->round_ns;
 	bytes = sender_bytes(s) - s->round_bytes;
 	/* A short round measures round trips, not the link. */
@@ -42,9 +42,9 @@ int precopy(struct sender *s, struct err *e)
 	rep->phase = "pre-copy";
 	r = s->source->ops->start(s->source, e);
 	while (!r && verdict == CONVERGE_AGAIN) {
-		r = one_round(s, c.round == 0, &ns, e);
+		r = one_round(s, &ns, e);
 		if (!r)
-			r = s->source->ops->harvest(s->source, true, e);
+			r = s->source->ops->harvest(s->source, e);
 		c.before = c.pending;
 		if (!r)
 			r = round_pending(&s->vm, s->source, &c.pending, e);

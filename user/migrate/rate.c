@@ -102,7 +102,7 @@ static int arm(struct dirty_source *src, struct sample *s, struct err *e)
 
 static int collect(struct dirty_source *src, struct sample *s, struct err *e)
 {
-	int r = src->ops->harvest(src, false, e);
+	int r = src->ops->harvest(src, e);
 
 	for (uint64_t i = 0; i < s->n && !r; i++) {
 		struct chunk *c = &s->chunks[i];

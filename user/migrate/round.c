@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "migrate/round.h"
 
-#define CLEAR_PAGES	16384u	/* 64 MiB: cleared, then read; a larger one would be dirty again before it is read */
+#define CLEAR_PAGES	16384u	/* 64 MiB: cleared, then read; of more, some would be dirty again before it is read */
 #define TAKE_PAGES	1024u	/* 4 MiB */
 #define TAKE_LAST_PAGES	64u	/* one frame */
 
-void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind)
+void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind, struct hot *hot)
 {
-	*rd = (struct round) { .vm = vm, .source = s, .kind = kind };
+	*rd = (struct round) { .vm = vm, .source = s, .kind = kind, .hot = hot };
 	pthread_mutex_init(&rd->lock, NULL);
 }
 
@@ -46,6 +46,17 @@ static int next_run(const struct vm *vm, struct dirty_source *s, unsigned int bl
 	return 0;
 }
 
+/* Tells the source of the next pages that will be read: the fewer, the less is written to them until then. */
+static int clear_ahead(struct round *rd, uint64_t first, struct err *e)
+{
+	uint64_t end = bitmap_past(rd->source->map[rd->block], rd->vm->blocks[rd->block].pages, first, CLEAR_PAGES);
+	int r = rd->source->ops->clear(rd->source, rd->block, first, end - first, e);
+
+	if (!r)
+		rd->cleared_end = end;
+	return r;
+}
+
 /* At most so many pages that were written, as the taker's: first the log forgets, then the bit goes (see source.h). */
 static int take_written(struct round *rd, uint64_t most, struct run *run, struct err *e)
 {
@@ -54,15 +65,12 @@ static int take_written(struct round *rd, uint64_t most, struct run *run, struct
 
 	if (r <= 0)
 		return r;
-	if (rd->kind == ROUND_FIRST && run->first >= rd->cleared_end) {
-		uint64_t n = run->count < CLEAR_PAGES ? run->count : CLEAR_PAGES;
-
-		r = s->ops->clear(s, rd->block, run->first, n, e);
+	if (rd->kind == ROUND_PRECOPY && run->first >= rd->cleared_end) {
+		r = clear_ahead(rd, run->first, e);
 		if (r)
 			return r;
-		rd->cleared_end = run->first + n;
 	}
-	if (rd->kind == ROUND_FIRST && run->count > rd->cleared_end - run->first)
+	if (rd->kind == ROUND_PRECOPY && run->count > rd->cleared_end - run->first)
 		run->count = rd->cleared_end - run->first;
 	if (run->count > most)
 		run->count = most;
@@ -108,6 +116,16 @@ static int take(struct round *rd, struct piece *p, struct err *e)
 	}
 }
 
+/* After the last block. What has been held back comes next, then the holes. */
+static void next_pass(struct round *rd)
+{
+	if (rd->hot && hot_release(rd->hot, rd->source))
+		rd->block = 0;
+	else if (rd->kind == ROUND_LAST && !rd->holes)
+		rd->block = 0, rd->holes = true;
+	rd->hot = NULL;
+}
+
 int round_take(struct round *rd, struct piece *p, struct err *e)
 {
 	int r = 0;
@@ -120,11 +138,8 @@ int round_take(struct round *rd, struct piece *p, struct err *e)
 		r = take(rd, p, e);
 		if (r)
 			break;
-		rd->block++;
-		if (rd->block == rd->vm->nblocks && rd->kind == ROUND_LAST && !rd->holes) {
-			rd->holes = true;
-			rd->block = 0;
-		}
+		if (++rd->block == rd->vm->nblocks)
+			next_pass(rd);
 		rd->at = rd->cleared_end = 0;
 		rd->data = (struct run) { 0, 0 };
 	}

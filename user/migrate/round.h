@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "migrate/hot.h"
 #include "page/page.h"
 #include "source/source.h"
 
@@ -26,17 +27,17 @@ struct piece {
 
 /**
  * enum round_kind - what kind of round
- * ROUND_FIRST: the source's clear() is called for what is to be read: its log does not know yet that we read
- * ROUND_AGAIN: what was harvested
- * ROUND_LAST: the same, in small pieces, so that no stream idles while another one is busy; then all holes. A hole that
+ * ROUND_PRECOPY: the guest runs: the source is told of pages just before they are read; hot ones come last
+ * ROUND_LAST: it is stopped: in small pieces, so that no stream idles while another one is busy; then all holes. A hole that
  * is punched (a balloon) shows in the ledger when its pages are unmapped, which is before they read as zeros: what a
  * round has read in between would stay there.
  */
-enum round_kind { ROUND_FIRST, ROUND_AGAIN, ROUND_LAST };
+enum round_kind { ROUND_PRECOPY, ROUND_LAST };
 
 /**
  * struct round - opaque to all but round.c
  * @lock: protects all that follows, the source's maps and its calls
+ * @hot: holds pages back, NULL when it has given them up
  * @holes: the written pages are all taken
  * @at: in @block, nothing below is left
  * @data: the last run of allocated pages that was found
@@ -47,6 +48,7 @@ struct round {
 	struct dirty_source *source;
 	enum round_kind kind;
 	pthread_mutex_t lock;
+	struct hot *hot;
 	bool holes;
 	unsigned int block;
 	uint64_t at;
@@ -54,7 +56,7 @@ struct round {
 	uint64_t cleared_end;
 };
 
-void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind);
+void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind, struct hot *hot);
 void round_end(struct round *rd);
 /**
  * round_take() - the next piece, for any thread. No page is in two of them.

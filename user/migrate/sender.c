@@ -80,7 +80,10 @@ int sender_round(struct sender *s, enum round_kind kind, struct err *e)
 	int r;
 
 	s->report->round++;
-	round_begin(&rd, &s->vm, s->source, kind);
+	/* In the first round all pages count as written, which says nothing. */
+	if (kind == ROUND_PRECOPY && s->report->round > 1)
+		hot_hold(&s->hot, s->source);
+	round_begin(&rd, &s->vm, s->source, kind, kind == ROUND_PRECOPY ? &s->hot : NULL);
 	r = streams_round(s->streams, &rd, s->report->round, &count, sender_idle, s, e);
 	round_end(&rd);
 	s->report->data_pages += count.data_pages;
@@ -155,6 +158,8 @@ static int migrate(struct sender *s, struct err *e)
 	r = guardian_start(&s->guardian, s->o->qmp_path, s->o->timeout_ms, &s->migration, e);
 	if (!r)
 		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
+	if (!r && !s->o->pause)
+		r = hot_init(&s->hot, &s->vm, e);
 	if (!r)
 		r = connect_peer(s, e);
 	if (!r)
@@ -226,6 +231,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	streams_free(s.streams);
 	if (s.source)
 		s.source->ops->close(s.source);
+	hot_free(&s.hot);
 	migration_free(&s.migration);
 	vm_close(&s.vm);
 	qmp_close(s.qmp);

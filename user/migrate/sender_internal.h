@@ -6,6 +6,7 @@
 #include "io/channel.h"
 #include "migrate/converge.h"
 #include "migrate/guardian.h"
+#include "migrate/hot.h"
 #include "migrate/pace.h"
 #include "migrate/report.h"
 #include "migrate/round.h"
@@ -29,6 +30,7 @@ struct sender {
 	struct migration migration;
 	struct guardian guardian;
 	struct dirty_source *source;
+	struct hot hot;
 	struct pace pace;
 	struct channel *ch;		/* the control connection */
 	struct streams *streams;

@@ -4,7 +4,7 @@
  *
  *	migrate              QEMU sends its private RAM, then stops the guest (STOP)
  *	pre-switchover       the guest stands still, disk I/O is drained: nobody writes RAM any more
- *	last harvest         read-only; nothing to undo in KVM
+ *	last harvest         nothing to undo in KVM
  *	last round, ACK      all RAM is in place at the destination
  *	verify               with --verify only
  *	COMMIT               the receiver writes no more RAM: loading device state does (pvclock)
@@ -137,7 +137,7 @@ static int last_round(struct sender *s, struct err *e)
 	if (s->o->pause)
 		r = s->source->ops->start(s->source, e);
 	else
-		r = s->source->ops->harvest(s->source, false, e);
+		r = s->source->ops->harvest(s->source, e);
 	rep->blackout.harvest_ns = now_ns() - t;
 	t = now_ns();
 	if (!r)

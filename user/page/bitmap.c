@@ -59,6 +59,15 @@ void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count)
 		map[i] &= ~mask(i, first, end);
 }
 
+uint64_t bitmap_past(const uint64_t *map, uint64_t nbits, uint64_t from, uint64_t count)
+{
+	uint64_t w = from / 64, seen = 0;
+
+	while (seen < count && w * 64 < nbits)
+		seen += (uint64_t)__builtin_popcountll(map[w++]);
+	return w * 64 < nbits ? w * 64 : nbits;
+}
+
 uint64_t bitmap_weight(const uint64_t *map, uint64_t nbits)
 {
 	return bitmap_scan_best()->weight(map, nbits);

@@ -67,6 +67,11 @@ bool bitmap_next_run(const uint64_t *map, uint64_t nbits, uint64_t from, struct 
 /* Set or clear bits [first, first + count). */
 void bitmap_set(uint64_t *map, uint64_t first, uint64_t count);
 void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count);
+/*
+ * Where a range from @from on ends that has about @count set bits, to the next word: at most @nbits. So many that the bits
+ * of the last word do not matter.
+ */
+uint64_t bitmap_past(const uint64_t *map, uint64_t nbits, uint64_t from, uint64_t count);
 /* How many of the first @nbits are set. */
 uint64_t bitmap_weight(const uint64_t *map, uint64_t nbits);
 

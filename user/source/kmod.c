@@ -24,11 +24,11 @@ static int kmod_start(struct dirty_source *s, struct err *e)
 	return device_start(of(s)->dev, e);
 }
 
-static int kmod_harvest(struct dirty_source *s, bool rearm, struct err *e)
+static int kmod_harvest(struct dirty_source *s, struct err *e)
 {
 	struct godwit_harvest h;
 
-	return device_harvest(of(s)->dev, rearm, &h, e);
+	return device_harvest(of(s)->dev, &h, e);
 }
 
 static int kmod_clear(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e)

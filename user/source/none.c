@@ -14,9 +14,9 @@ static int none_start(struct dirty_source *s, struct err *e)
 	return 0;
 }
 
-static int none_harvest(struct dirty_source *s, bool rearm, struct err *e)
+static int none_harvest(struct dirty_source *s, struct err *e)
 {
-	(void)s, (void)rearm, (void)e;
+	(void)s, (void)e;
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  * Where dirty pages come from: one struct of functions. source_kmod() asks godwit.ko; source_none() is for a VM
  * that is stopped before the first page is read (--pause). The unit tests play a written history.
  *
- * The order that misses nothing: clear or harvest(rearm) first, then read the page, then send it.
+ * The order that misses nothing: clear first, then take the bit, then read the page, then send it.
  */
 #ifndef GODWIT_SOURCE_H
 #define GODWIT_SOURCE_H
@@ -19,15 +19,15 @@ struct dirty_source;
 /**
  * struct dirty_ops - a kind of dirty source
  * @start: begin to watch: from here on every page counts as written; fills in map[]
- * @harvest: OR what was written since into map[]; rearm: and forget it. Without: the VM is stopped, change nothing
- * @clear: forget what is known of these pages: they are about to be read
+ * @harvest: OR what was written since it was cleared into map[]
+ * @clear: of these pages, those whose bit is set in map[] are about to be read: tell of writes from now on
  * @next_data: the first run of allocated pages in [first, end): 1 and *run, 0 when there is none, or -errno
  * @close: end watching; the VM is as before soon after
  */
 struct dirty_ops {
 	const char *name;
 	int (*start)(struct dirty_source *s, struct err *e);
-	int (*harvest)(struct dirty_source *s, bool rearm, struct err *e);
+	int (*harvest)(struct dirty_source *s, struct err *e);
 	int (*clear)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e);
 	int (*next_data)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
 			 uint64_t *run_first, uint64_t *run_count, struct err *e);

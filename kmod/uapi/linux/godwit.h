@@ -8,7 +8,7 @@
  *	ADD_RAM  name each RAM file (tmpfs or hugetlbfs) to be watched
  *	START    dirty logging goes on, the writer ledger goes on
  *	HARVEST  "what was written?", ORed into the dirty bitmap
- *	CLEAR    "forget what you know of this range, I am about to read it"
+ *	CLEAR    "I am about to read what is marked in this range: tell me of writes from now on"
  *	close()  dirty logging goes off again, in the background
  *
  * The dirty bitmap of every RAM file is mapped from the session's own file descriptor,
@@ -17,9 +17,10 @@
  * HARVEST only sets bits; the caller clears a bit when it takes the page over. Both must
  * not run at the same time.
  *
- * The order that misses nothing: for every page, CLEAR or HARVEST(GODWIT_HARVEST_CLEAR)
- * first, then read the page, then send it. A write that comes later is found by the next
- * HARVEST. A page may be reported though nobody wrote it; a written page is never left out.
+ * The order that misses nothing: for every page, CLEAR first, then clear its bit, then read the page, then send it. A
+ * write that comes after CLEAR is found by the next HARVEST. A page may be reported though nobody wrote it; a
+ * written page is never left out. HARVEST costs a vCPU nothing. CLEAR write-protects its pages, so the later
+ * it comes, the fewer writes it stops: what is written between HARVEST and CLEAR is read with the rest.
  *
  * A hole that is punched into the file is no write: its pages may be reported before they read as zeros,
  * and not again. Who keeps a copy takes the file's holes for zeros at the end.
@@ -37,7 +38,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GODWIT_ABI_VERSION	1
+#define GODWIT_ABI_VERSION	2
 #define GODWIT_PAGE_SHIFT	12	/* a page is 4 KiB here, whatever maps it */
 
 /* A row of the writer ledger: a class of writers and how it is seen. */
@@ -62,7 +63,7 @@ enum godwit_state {
 /* Where a session's time goes. */
 enum godwit_phase {
 	GODWIT_PHASE_SLOTS,	/* harvest: comparing memslots and their mappings, switching logs on */
-	GODWIT_PHASE_VCPU,	/* harvest: reading KVM's log, re-arming it */
+	GODWIT_PHASE_VCPU,	/* harvest: reading KVM's log */
 	GODWIT_PHASE_MAPPING,	/* harvest: sweeping page tables, flushing TLBs */
 	GODWIT_PHASE_COLLECT,	/* harvest: what the other rows have noted */
 	GODWIT_PHASE_CLEAR,	/* GODWIT_CLEAR */
@@ -124,7 +125,7 @@ struct godwit_add_ram {
  * @flags:	in: 0
  * @memslots:	out: memslots that are backed by the session's RAM files and logged now
  *
- * From here on every page counts as written until CLEAR or a clearing HARVEST takes it.
+ * From here on every page counts as written until it is cleared.
  * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), EAGAIN and EFBIG (see HARVEST), and
  * what KVM_SET_USER_MEMORY_REGION answers.
  */
@@ -133,22 +134,17 @@ struct godwit_start {
 	__u32 memslots;
 };
 
-#define GODWIT_HARVEST_CLEAR	(1U << 0)	/* re-arm what is reported, write-protecting it */
-
 /**
  * struct godwit_harvest - GODWIT_HARVEST
- * @flags:	in: GODWIT_HARVEST_CLEAR, or 0: report and change nothing in KVM. The last
- *		harvest of a stopped VM wants 0: no write protection, no TLB flush.
+ * @flags:	in: 0
  * @changes:	out: how often memslots or mappings were seen to change since START
  * @generation:	out: the number of this harvest, from 1
  * @pages:	out: bits that this call found, per row; one page may count in several rows,
  *		and what an earlier harvest set and nobody cleared counts again
  * @ns:		out: time spent in the call, nanoseconds
  *
- * With GODWIT_HARVEST_CLEAR, KVM's log is re-armed for pages whose bit this call has set; a bit
- * that was set before, because the caller has not taken the page yet, is left as it is in KVM and
- * reported again later, unless CLEAR re-arms it. Without the flag, pages written by vCPUs are
- * reported again by the next call. The other rows forget a write as soon as it is reported.
+ * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and again until they
+ * are cleared. The other rows forget a write as soon as it is reported.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots); ENOSPC (more
  * mappings of the RAM files than can be watched); EFBIG (a RAM file grew since ADD_RAM). After any error the
  * bits found so far are set and nothing is lost: calling again reports the rest.
@@ -168,8 +164,9 @@ struct godwit_harvest {
  * @first_page:	in: start of the range, 4 KiB pages; NEXT_DATA: out: start of the data
  * @npages:	in: length of the range, 4 KiB pages; NEXT_DATA: out: length of the data
  *
- * GODWIT_CLEAR forgets what the dirty log knows of the range and re-arms it. The dirty bitmap is
- * not touched: the caller is about to read those pages.
+ * GODWIT_CLEAR has KVM's dirty log forget and re-arm those pages of the range whose bit is set in the dirty bitmap. The
+ * bitmap is not touched: the caller is about to take the bits and to read the pages. Pages whose bit is not set stay as
+ * they are. Each call kicks all vCPUs, whatever it clears: 64 MiB of marked pages at a time are a good measure.
  *
  * GODWIT_NEXT_DATA finds the first run of allocated pages in the range, without touching
  * them, on hugetlbfs, where lseek(SEEK_DATA) knows no holes. Errors: ENXIO (there is none),

@@ -60,12 +60,7 @@ static void unmap(struct rig *r)
 
 static int harvest(struct rig *r)
 {
-	return session_harvest(&r->s, 0, NULL);
-}
-
-static int harvest_clear(struct rig *r)
-{
-	return session_harvest(&r->s, GODWIT_HARVEST_CLEAR, NULL);
+	return session_harvest(&r->s, NULL);
 }
 
 static int clear(struct rig *r)
@@ -119,9 +114,7 @@ const struct call calls[] = {
 	{ "START", IN_WORKER, ADDED, STARTED, .run = rig_start, .again = add_and_start, .allocates = true },
 	{ "HARVEST", IN_CALLER, STARTED, STARTED, write_news, harvest, .allocates = true, .reports = true },
 	{ "HARVEST", IN_WORKER, STARTED, STARTED, write_news, harvest, .allocates = true, .reports = true },
-	{ "HARVEST with CLEAR", IN_WORKER, STARTED, STARTED, write_news, harvest_clear, .allocates = true,
-	  .reports = true },
-	{ "HARVEST after a change", IN_WORKER, STARTED, STARTED, write_and_change, harvest_clear, .allocates = true,
+	{ "HARVEST after a change", IN_WORKER, STARTED, STARTED, write_and_change, harvest, .allocates = true,
 	  .reports = true },
 	{ "CLEAR", IN_CALLER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "CLEAR", IN_WORKER, STARTED, STARTED, .run = clear, .allocates = true },

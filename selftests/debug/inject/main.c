@@ -41,7 +41,7 @@ static const char *finish(struct rig *r, const struct call *c)
 		if (!wrong) {
 			rig_settle(r);
 			rig_write(r);
-			require(!session_harvest(&r->s, GODWIT_HARVEST_CLEAR, NULL), "GODWIT_HARVEST");
+			require(!session_sync(&r->s, NULL), "GODWIT_HARVEST");
 			wrong = rig_missed(r);
 		}
 	}

@@ -101,21 +101,19 @@ static void copy_range(struct shadow *sh, uint64_t first, uint64_t npages)
 
 void shadow_take_range(struct shadow *sh, struct bitmap *b, uint64_t first, uint64_t npages)
 {
-	uint64_t i;
+	uint64_t at, stop = first, end = first + npages;
 
-	for (i = first; i < first + npages; i++)
-		bit_take(b, i);
-	copy_range(sh, first, npages);
+	while ((first = find_page(b, stop, end, true)) < end) {
+		stop = find_page(b, first, end, false);
+		for (at = first; at < stop; at++)
+			bit_take(b, at);
+		copy_range(sh, first, stop - first);
+	}
 }
 
 void shadow_take(struct shadow *sh, struct bitmap *b)
 {
-	uint64_t first, stop = 0, end = sh->bytes / PAGE;
-
-	while ((first = find_page(b, stop, end, true)) < end) {
-		stop = find_page(b, first, end, false);
-		copy_range(sh, first, stop - first);
-	}
+	shadow_take_range(sh, b, 0, sh->bytes / PAGE);
 	memset(b->words, 0, b->bytes);
 }
 

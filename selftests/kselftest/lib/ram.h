@@ -45,7 +45,7 @@ void shadow_init(struct shadow *sh, const struct ram *r, uint64_t bytes);
 void shadow_free(struct shadow *sh);
 /* Takes every page that the bitmap names, and all bits. Reads through the file: no mapping of ours is touched. */
 void shadow_take(struct shadow *sh, struct bitmap *b);
-/* A stretch of a first pass: all pages of it, and their bits. */
+/* The same in a part of it. */
 void shadow_take_range(struct shadow *sh, struct bitmap *b, uint64_t first, uint64_t npages);
 /* Takes the holes of the file, which no bitmap names. */
 void shadow_take_holes(struct shadow *sh);

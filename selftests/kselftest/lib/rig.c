@@ -71,8 +71,8 @@ void rig_end(struct rig *rig)
 	vm_destroy(&rig->vm);
 }
 
-void rig_round(struct rig *rig, unsigned int flags)
+void rig_round(struct rig *rig, bool clear)
 {
-	require(!session_harvest(&rig->s, flags, NULL), "GODWIT_HARVEST");
+	require(!(clear ? session_sync(&rig->s, NULL) : session_harvest(&rig->s, NULL)), "a harvest");
 	shadow_take(&rig->shadow, &rig->s.ram[0]);
 }

@@ -38,7 +38,7 @@ void rig_end(struct rig *rig);
 /* Lets the writer take one more step; _wait: and waits until it is done. */
 void writer_step(struct writer *w);
 void writer_step_wait(struct writer *w);
-/* One harvest, and its pages copied. */
-void rig_round(struct rig *rig, unsigned int flags);
+/* One harvest, CLEAR if the guest runs on, and its pages copied. */
+void rig_round(struct rig *rig, bool clear);
 
 #endif /* KST_RIG_H */

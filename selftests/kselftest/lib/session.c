@@ -47,13 +47,12 @@ int session_start(struct session *s)
 	return ioctl(s->fd, GODWIT_START, &a) ? -errno : 0;
 }
 
-int session_harvest(struct session *s, unsigned int flags, struct godwit_harvest *h)
+int session_harvest(struct session *s, struct godwit_harvest *h)
 {
 	struct godwit_harvest own;
 
 	h = h ? h : &own;
 	memset(h, 0, sizeof(*h));
-	h->flags = flags;
 	return ioctl(s->fd, GODWIT_HARVEST, h) ? -errno : 0;
 }
 
@@ -62,6 +61,16 @@ int session_clear(struct session *s, unsigned int ram, uint64_t first, uint64_t 
 	struct godwit_range a = { .ram = ram, .first_page = first, .npages = npages };
 
 	return ioctl(s->fd, GODWIT_CLEAR, &a) ? -errno : 0;
+}
+
+int session_sync(struct session *s, struct godwit_harvest *h)
+{
+	unsigned int i;
+	int r = session_harvest(s, h);
+
+	for (i = 0; i < s->nr_rams && !r; i++)
+		r = session_clear(s, i, 0, s->ram[i].npages);
+	return r;
 }
 
 void session_close(struct session *s)
@@ -88,12 +97,8 @@ void session_settle(struct session *s)
 {
 	unsigned int i;
 
-	/* START has set every bit, and a bit that is set is not re-armed by a harvest. */
-	for (i = 0; i < s->nr_rams; i++) {
-		memset(s->ram[i].words, 0, s->ram[i].bytes);
-		require(!session_clear(s, i, 0, s->ram[i].npages), "GODWIT_CLEAR");
-	}
-	require(!session_harvest(s, GODWIT_HARVEST_CLEAR, NULL), "GODWIT_HARVEST");
+	/* START has set every bit. */
+	require(!session_sync(s, NULL), "a harvest");
 	for (i = 0; i < s->nr_rams; i++)
 		memset(s->ram[i].words, 0, s->ram[i].bytes);
 }

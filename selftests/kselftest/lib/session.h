@@ -26,12 +26,14 @@ int session_attach(struct session *s, int vm_fd);
 int session_add_ram(struct session *s, int fd);
 int session_start(struct session *s);
 /* h may be NULL. */
-int session_harvest(struct session *s, unsigned int flags, struct godwit_harvest *h);
+int session_harvest(struct session *s, struct godwit_harvest *h);
 int session_clear(struct session *s, unsigned int ram, uint64_t first, uint64_t npages);
+/* A harvest, and a CLEAR of all that is marked: the caller is about to take it. h may be NULL. */
+int session_sync(struct session *s, struct godwit_harvest *h);
 void session_close(struct session *s);
 /* open, attach, add_ram for each, start; all of it must work. */
 void session_begin(struct session *s, int vm_fd, const int *ram_fds, unsigned int nr);
-/* Takes over all that is marked so far: a first harvest with CLEAR; the bitmaps are empty then. */
+/* Takes over all that is marked so far: the bitmaps are empty then, and the logs armed. */
 void session_settle(struct session *s);
 
 bool bit_set(const struct bitmap *b, uint64_t page);
