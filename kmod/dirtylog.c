@@ -16,7 +16,8 @@
  *
  * A harvest reads the log and marks what it says in the helper's bitmap; CLEAR has KVM clear what is marked there. Both
  * are this walk over the log's words that are not 0. What is marked and not in the log needs no clearing: KVM protects
- * the page, or sets its bit from now on. What is in the log and not marked was written since the harvest: the next one's.
+ * the page, or sets its bit from now on. What is in the log and not marked was written since the harvest, and is
+ * found by the next one.
  */
 #include <linux/kvm_host.h>
 #include <linux/mm.h>

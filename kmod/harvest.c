@@ -2,8 +2,8 @@
 /*
  * The harvest: every row of the ledger into one bitmap.
  *
- * Why no write is missed. Take a write to page P by anybody, after the helper's last CLEAR of P, and the first harvest H
- * that begins after it. Then H reports P:
+ * Why no write is missed. Take a write to page P by anybody, after the helper's last CLEAR of P, and the first harvest
+ * H that begins after it. Then H reports P:
  *
  *	vCPU		P's bit in KVM's bitmap is cleared only by KVM_CLEAR_DIRTY_LOG, for pages that the
  *			helper is about to read (CLEAR). KVM write-protects P and flushes TLBs before that
