@@ -212,6 +212,7 @@ struct godwit_ram *godwit_ram_new(struct file *file);
 void godwit_ram_free(struct godwit_ram *ram);
 void godwit_ram_drop_file(struct godwit_ram *ram);
 u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages);
+u64 godwit_ram_mark_changed(struct godwit_ram *ram, u64 first, u64 npages);
 int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range);
 
 /* kvm_ioctl.c */

@@ -254,8 +254,8 @@ static int welcome(struct sweep *sw, u64 *changed)
 		if (sw->discard)
 			continue;
 		sw->s->changes++;
-		*changed += godwit_ram_mark(sw->ram, news->span.pgoff,
-					    (news->span.end - news->span.start) >> PAGE_SHIFT);
+		*changed += godwit_ram_mark_changed(sw->ram, news->span.pgoff,
+						    (news->span.end - news->span.start) >> PAGE_SHIFT);
 	}
 	return r;
 }

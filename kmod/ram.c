@@ -66,6 +66,12 @@ u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages)
 	return npages;
 }
 
+/* Pages of a memslot or mapping that came or went: row "change". */
+u64 godwit_ram_mark_changed(struct godwit_ram *ram, u64 first, u64 npages)
+{
+	return godwit_row_on(GODWIT_ROW_CHANGE) ? godwit_ram_mark(ram, first, npages) : 0;
+}
+
 /*
  * The page cache of hugetlbfs knows what lseek() and, in another process, mincore() do not. Looking
  * does not allocate. A page that appears after the look is a write, and the ledger has it.

@@ -210,7 +210,7 @@ static u64 mark_missing(struct godwit_session *s, struct godwit_view *v, struct 
 		const struct godwit_piece *p = &v->pieces[i];
 
 		if (!same_piece(v, p, other))
-			marked += godwit_ram_mark(s->rams[p->ram], p->pgoff, p->npages);
+			marked += godwit_ram_mark_changed(s->rams[p->ram], p->pgoff, p->npages);
 	}
 	return marked;
 }
@@ -222,7 +222,8 @@ static u64 mark_slot(struct godwit_session *s, struct godwit_view *v, unsigned i
 
 	for (i = 0; i < v->nr_pieces; i++)
 		if (v->pieces[i].slot == slot)
-			marked += godwit_ram_mark(s->rams[v->pieces[i].ram], v->pieces[i].pgoff, v->pieces[i].npages);
+			marked += godwit_ram_mark_changed(s->rams[v->pieces[i].ram], v->pieces[i].pgoff,
+							  v->pieces[i].npages);
 	return marked;
 }
 

@@ -104,9 +104,11 @@ static void watch_release(struct mmu_notifier *mn, struct mm_struct *mm)
 {
 	struct watch *w = container_of(mn, struct watch, mn);
 
-	spin_lock(&w->lock);
-	note_range(w, 0, ULONG_MAX & PAGE_MASK);
-	spin_unlock(&w->lock);
+	if (godwit_row_on(GODWIT_ROW_UNMAP)) {
+		spin_lock(&w->lock);
+		note_range(w, 0, ULONG_MAX & PAGE_MASK);
+		spin_unlock(&w->lock);
+	}
 	if (mm == w->s->mm) {
 		WRITE_ONCE(w->s->vm_gone, true);
 		godwit_session_retire(w->s, 0);

@@ -92,6 +92,14 @@ TEST_F(change, slot_added)
 	EXPECT_TRUE(bit_set(&self->s.ram[0], at));
 }
 
+TEST_F(change, row_off)
+{
+	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_CHANGE | 1 << GODWIT_ROW_VCPU));
+	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
+	EXPECT_EQ(0, bits_count(&self->s.ram[0]));
+}
+
 TEST_F(change, slot_deleted)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));

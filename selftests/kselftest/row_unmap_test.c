@@ -14,7 +14,7 @@ FIXTURE(unmap) {
 FIXTURE_VARIANT(unmap) {
 	void (*way)(struct rig *rig);	/* in the process that has just written */
 	bool exits;
-	bool seen_when_off;		/* by another row; or the switch does not reach it */
+	bool seen_when_off;		/* by another row */
 };
 
 static void way_pageout(struct rig *rig)
@@ -51,7 +51,7 @@ static void way_punch_hole(struct rig *rig)
 	require(!fallocate(rig->ram.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BYTES), "fallocate");
 }
 
-/* An mm that exits is counted when it is released, which unsafe_rows_off does not switch off. */
+/* An mm that exits is counted when it is released. */
 static void way_exit(struct rig *rig)
 {
 	(void)rig;
@@ -70,8 +70,8 @@ FIXTURE_VARIANT_ADD(unmap, munmap) { .way = way_munmap };
 FIXTURE_VARIANT_ADD(unmap, mapped_over) { .way = way_remap };
 FIXTURE_VARIANT_ADD(unmap, mremap) { .way = way_mremap, .seen_when_off = true };
 FIXTURE_VARIANT_ADD(unmap, punch_hole) { .way = way_punch_hole };
-FIXTURE_VARIANT_ADD(unmap, exit) { .way = way_exit, .exits = true, .seen_when_off = true };
-FIXTURE_VARIANT_ADD(unmap, killed) { .way = way_killed, .exits = true, .seen_when_off = true };
+FIXTURE_VARIANT_ADD(unmap, exit) { .way = way_exit, .exits = true };
+FIXTURE_VARIANT_ADD(unmap, killed) { .way = way_killed, .exits = true };
 
 static void (*the_way)(struct rig *rig);
 
