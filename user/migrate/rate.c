@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sample is made of chunks of 64 pages, a word of the bitmap each, since a call of the module arms a chunk as
- * fast as a page. The address space is cut into as many strata as there are chunks, and each has one chunk, chosen at
- * random: an even spread, and no two alike.
+ * The sample is made of chunks of 64 pages, a word of the bitmap each, since the module arms a chunk as fast as a page. The
+ * address space is cut into as many strata as there are chunks, and each has one chunk, chosen at random: an even
+ * spread, and no two alike.
  */
 #include <errno.h>
 #include <math.h>
@@ -19,16 +19,16 @@
 /**
  * struct chunk - a word of the sample
  * @word: of the block's bitmap
+ * @written: its pages that the last harvest found, and that have to be armed again; at first all
  * @ever: pages that were written at any time
  * @hits: written pages, summed over the intervals
- * @armed: nothing was written since it was cleared
  */
 struct chunk {
 	unsigned int block;
 	uint64_t word;
+	uint64_t written;
 	uint64_t ever;
 	uint64_t hits;
-	bool armed;
 };
 
 struct sample {
@@ -79,24 +79,24 @@ static int choose(const struct vm *vm, const struct rate_options *o, struct samp
 		uint64_t hi = (uint64_t)((unsigned __int128)words * (i + 1) / s->n);
 
 		place_chunk(vm, lo + next_random(&state) % (hi - lo), &s->chunks[i]);
+		s->chunks[i].written = ~0ull;
 	}
 	return 0;
 }
 
-/* Forgets what is known of the sample: only what has been written needs it. */
-static int arm(struct dirty_source *src, struct sample *s, struct err *e)
+/* Only pages of the sample are cleared, and only those that were written. */
+static int arm(const struct vm *vm, struct dirty_source *src, struct sample *s, struct err *e)
 {
 	int r = 0;
 
-	for (uint64_t i = 0; i < s->n && !r; i++) {
-		struct chunk *c = &s->chunks[i];
-
-		if (c->armed)
-			continue;
-		r = src->ops->clear(src, c->block, c->word * CHUNK, CHUNK, e);
-		src->map[c->block][c->word] = 0;
-		c->armed = true;
-	}
+	for (unsigned int b = 0; b < vm->nblocks; b++)
+		bitmap_clear(src->map[b], 0, vm->blocks[b].pages);
+	for (uint64_t i = 0; i < s->n; i++)
+		src->map[s->chunks[i].block][s->chunks[i].word] = s->chunks[i].written;
+	for (unsigned int b = 0; b < vm->nblocks && !r; b++)
+		r = src->ops->clear(src, b, 0, vm->blocks[b].pages, e);
+	for (uint64_t i = 0; i < s->n; i++)
+		src->map[s->chunks[i].block][s->chunks[i].word] = 0;
 	return r;
 }
 
@@ -106,12 +106,23 @@ static int collect(struct dirty_source *src, struct sample *s, struct err *e)
 
 	for (uint64_t i = 0; i < s->n && !r; i++) {
 		struct chunk *c = &s->chunks[i];
-		uint64_t written = src->map[c->block][c->word];
 
-		c->ever |= written;
-		c->hits += (uint64_t)__builtin_popcountll(written);
-		c->armed = !written;
+		c->written = src->map[c->block][c->word];
+		c->ever |= c->written;
+		c->hits += (uint64_t)__builtin_popcountll(c->written);
 	}
+	return r;
+}
+
+/* Arming takes a while, and what is written meanwhile is found: so the first harvest is the beginning, and no result. */
+static int begin(const struct vm *vm, struct dirty_source *src, struct sample *s, struct err *e)
+{
+	int r = arm(vm, src, s, e);
+
+	if (!r)
+		r = collect(src, s, e);
+	for (uint64_t i = 0; i < s->n; i++)
+		s->chunks[i].ever = s->chunks[i].hits = 0;
 	return r;
 }
 
@@ -155,8 +166,8 @@ static void conclude(const struct sample *s, struct rate *out)
 int rate_measure(const struct vm *vm, struct dirty_source *src, const struct rate_options *o, struct rate *out,
 		 struct err *e)
 {
-	uint64_t end = now_ns() + o->seconds * 1000000000ull, begin;
 	struct sample s = { 0 };
+	uint64_t since, last;
 	int r = choose(vm, o, &s, e);
 
 	*out = (struct rate) { 0 };
@@ -164,17 +175,19 @@ int rate_measure(const struct vm *vm, struct dirty_source *src, const struct rat
 		out->total_pages += vm->blocks[i].pages;
 	if (!r)
 		r = src->ops->start(src, e);
-	do {
+	if (!r)
+		r = begin(vm, src, &s, e);
+	since = last = now_ns();
+	while (!r && last < since + o->seconds * 1000000000ull) {
+		r = arm(vm, src, &s, e);
 		if (!r)
-			r = arm(src, &s, e);
-		begin = now_ns();
-		if (!r)
-			r = rest(begin + o->interval_ms * 1000000ull, e);
+			r = rest(last + o->interval_ms * 1000000ull, e);
 		if (!r)
 			r = collect(src, &s, e);
-		out->elapsed_ns += now_ns() - begin;
+		last = now_ns();
 		out->intervals++;
-	} while (!r && now_ns() < end);
+	}
+	out->elapsed_ns = last - since;
 	if (!r)
 		conclude(&s, out);
 	free(s.chunks);

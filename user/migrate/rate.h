@@ -31,7 +31,7 @@ struct rate_options {
  * struct rate - what was found
  * @total_pages: of the guest's RAM
  * @sample_pages: of them, watched
- * @elapsed_ns: summed over the intervals, without what lies between them
+ * @elapsed_ns: all intervals together
  * @dirty_pages_per_s: pages written an interval, per second, scaled up from the sample
  * @error_pages_per_s: two standard deviations of that, from the spread over the sample's chunks
  * @working_set_pages: distinct pages written at any time, scaled up
