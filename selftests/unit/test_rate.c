@@ -18,14 +18,14 @@
  * struct guest - writes page p of block b in every interval when its bit is set here, whether anybody looks or not
  * @written: what it writes
  * @armed: pages that the log will see: bits of cleared pages
- * @clears: calls, and pages in them
+ * @clears: chunks that were cleared, @first_clears: before the first harvest; @calls: it took
  */
 struct guest {
 	struct dirty_source base;
 	struct vm vm;
 	uint64_t *written[2];
 	uint64_t *armed[2];
-	uint64_t clears;
+	uint64_t clears, calls;
 	uint64_t first_clears;
 	bool started;
 	unsigned int harvests;
@@ -54,8 +54,9 @@ static int clear(struct dirty_source *s, unsigned int block, uint64_t first, uin
 	assert_int_equal(count % 64, 0);
 	for (uint64_t w = first / 64; w < (first + count) / 64; w++)
 		of(s)->armed[block][w] |= s->map[block][w];
-	of(s)->clears++;
-	of(s)->first_clears += !of(s)->harvests;
+	of(s)->calls++;
+	of(s)->clears += count / 64;
+	of(s)->first_clears += of(s)->harvests ? 0 : count / 64;
 	return 0;
 }
 
@@ -133,6 +134,8 @@ static void test_idle(void **state)
 	/* A guest that writes nothing is armed once, and left alone. */
 	assert_int_equal(g->clears, (PAGES + PAGES2) / 64);
 	assert_int_equal(g->clears, g->first_clears);
+	/* Chunks that lie side by side in one call, blocks do not. */
+	assert_int_equal(g->calls, 2);
 }
 
 /* The whole as a sample has no error but the last ten pages. */
