@@ -14,6 +14,7 @@ int cmd_rate(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_estimate(int argc, char **argv);
 
 /* Prints "godwit: TEXT" to stderr and returns the exit status. */
 int cmd_fail(const struct err *e);
