@@ -84,7 +84,7 @@ void check_io_uring(int err, uint64_t limit, struct check *c)
 
 	if (err)
 		check_add(c, name, CHECK_WARNING,
-			  "not to be had (%s): poll() is used, which costs more CPU time: sysctl kernel.io_uring_disabled=0, or another seccomp profile",
+			  "not to be had (%s): poll() takes more CPU time: sysctl kernel.io_uring_disabled=0, or another seccomp profile",
 			  strerror(-err));
 	else
 		check_add(c, name, CHECK_OK, "it is to be had");

@@ -6,8 +6,8 @@
  * sample that it writes, each time it is armed. All other pages are left as they are.
  *
  * The sample is made of chunks of 64 pages, a word of the bitmap each, since a call of the module arms a chunk (or several
- * that lie side by side) as fast as a page. The address space is cut into as many strata as there are chunks, and each has one chunk, chosen at
- * random: an even spread, and no two alike.
+ * that lie side by side) as fast as a page. The address space is cut into as many strata as there are chunks, and each has
+ * one chunk, chosen at random: an even spread, and no two alike.
  */
 #ifndef GODWIT_SAMPLE_H
 #define GODWIT_SAMPLE_H
