@@ -12,6 +12,8 @@ static const struct command {
 } commands[] = {
 	{ "send", cmd_send, "migrate a guest from here to another host" },
 	{ "receive", cmd_receive, "wait here for a guest from another host" },
+	{ "check", cmd_check, "can a guest be migrated, and if not, what is to be changed?" },
+	{ "estimate", cmd_estimate, "how long would a migration take, and would it end?" },
 	{ "rate", cmd_rate, "how fast does a guest write to its memory?" },
 	{ "list", cmd_list, "the sessions of godwit.ko" },
 	{ "watch", cmd_watch, "what happens to them" },

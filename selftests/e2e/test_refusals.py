@@ -11,7 +11,7 @@ import godwit
 import lab
 import pytest
 
-MAGIC, VERSION = 0x54575447, 2
+MAGIC, VERSION = 0x54575447, 3
 HELLO, BLOCKS, READY, PONG, RAM, ROUND, ACK, COMMIT, DEVICE_END, STREAMS, JOIN = 1, 2, 3, 5, 6, 7, 8, 12, 14, 17, 18
 SECRET = bytes(range(16))
 APPEND = 'start=16 size=16 touch=8 rate=50'

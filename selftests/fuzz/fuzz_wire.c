@@ -114,6 +114,7 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 
 	switch (h->type) {
 	case WIRE_BLOCKS:
+	case WIRE_CHECK:
 		fuzz_blocks(data, size, h->arg);
 		break;
 	case WIRE_RAM:
@@ -137,6 +138,7 @@ static void check_header(const struct wire_header *h)
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST));
 	switch (h->type) {
 	case WIRE_BLOCKS:
+	case WIRE_CHECK:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_BLOCKS_MAX);
 		CHECK(h->length > h->arg * 16 && h->length <= h->arg * (16 + WIRE_NAME_MAX));
 		break;
@@ -166,6 +168,12 @@ static void check_header(const struct wire_header *h)
 		break;
 	case WIRE_STREAMS:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_STREAMS_MAX && h->length == 0);
+		break;
+	case WIRE_CHECKED:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_STREAMS_MAX && h->length == 8);
+		break;
+	case WIRE_PROBE:
+		CHECK(!h->arg && h->length >= 1 && h->length <= WIRE_PROBE_MAX);
 		break;
 	case WIRE_JOIN:
 		CHECK(h->arg < WIRE_STREAMS_MAX && h->length == WIRE_SECRET);

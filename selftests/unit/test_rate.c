@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "migrate/curve.h"
 #include "migrate/rate.h"
 #include "page/page.h"
 
@@ -18,15 +19,16 @@
  * struct guest - writes page p of block b in every interval when its bit is set here, whether anybody looks or not
  * @written: what it writes
  * @armed: pages that the log will see: bits of cleared pages
- * @cleared: pages that were cleared, one as often as it was; @first_cleared: before the first harvest
+ * @cleared: pages that were cleared, one as often as it was; @first_cleared: before the first harvest; @calls: it took
+ * @sweep: other pages in each interval: so many, behind the last ones, in block 0
  */
 struct guest {
 	struct dirty_source base;
 	struct vm vm;
 	uint64_t *written[2];
 	uint64_t *armed[2];
-	uint64_t cleared;
-	uint64_t first_cleared;
+	uint64_t cleared, first_cleared, calls;
+	uint64_t sweep;
 	bool started;
 	unsigned int harvests;
 };
@@ -58,6 +60,7 @@ static int clear(struct dirty_source *s, unsigned int block, uint64_t first, uin
 		of(s)->cleared += n;
 		of(s)->first_cleared += of(s)->harvests ? 0 : n;
 	}
+	of(s)->calls++;
 	return 0;
 }
 
@@ -65,6 +68,10 @@ static int clear(struct dirty_source *s, unsigned int block, uint64_t first, uin
 static int harvest(struct dirty_source *s, struct err *e)
 {
 	(void)e;
+	if (of(s)->sweep) {
+		memset(of(s)->written[0], 0, PAGES / 8);
+		bitmap_set(of(s)->written[0], of(s)->harvests * of(s)->sweep, of(s)->sweep);
+	}
 	of(s)->harvests++;
 	for (unsigned int b = 0; b < 2; b++)
 		for (uint64_t w = 0; w < s->vm->blocks[b].pages / 64; w++)
@@ -135,6 +142,8 @@ static void test_idle(void **state)
 	/* A guest that writes nothing is armed once, and left alone. */
 	assert_int_equal(g->cleared, (PAGES + PAGES2) / 64 * 64);
 	assert_int_equal(g->cleared, g->first_cleared);
+	/* One for each block. */
+	assert_int_equal(g->calls, 2);
 }
 
 /* The whole as a sample has no error but the last ten pages. */
@@ -183,6 +192,41 @@ static void test_clustered(void **state)
 	assert_float_equal(found, truth, per_interval(&r, r.error_pages_per_s));
 }
 
+static void expect_curve(struct guest *g, const double pages[CURVE_POINTS])
+{
+	struct err e = { 0 };
+	struct curve c;
+
+	assert_int_equal(curve_measure(&g->vm, &g->base, 1, UINT64_MAX, 42, &c, &e), 0);
+	assert_int_equal(c.n, CURVE_POINTS);
+	assert_int_equal(c.sample_pages, (PAGES + PAGES2) / 64 * 64);
+	assert_int_equal(c.total_pages, PAGES + PAGES2);
+	for (unsigned int i = 0; i < c.n; i++) {
+		assert_float_equal(c.points[i].pages, pages[i], 1);
+		assert_true(c.points[i].ns >= 31250000ull << i);
+	}
+	/* To begin with; four short windows with three looks, a long one with two. */
+	assert_int_equal(g->harvests, 1 + 4 * 3 + 2);
+}
+
+/* The same pages again and again: their number does not grow. */
+static void test_curve_is_flat(void **state)
+{
+	struct guest *g = *state;
+
+	bitmap_set(g->written[0], 100, 1000);
+	expect_curve(g, (double[]) { 1000, 1000, 1000, 1000, 1000 });
+}
+
+/* Ever new ones add up within a window, whose start forgets them. The long one has but two looks, and must not fall. */
+static void test_curve_adds_up(void **state)
+{
+	struct guest *g = *state;
+
+	g->sweep = 128;
+	expect_curve(g, (double[]) { 128, 256, 384, 384, 384 });
+}
+
 static void test_sample_too_small(void **state)
 {
 	struct guest *g = *state;
@@ -202,6 +246,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_even, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clustered, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_curve_is_flat, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_curve_adds_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sample_too_small, setup, teardown),
 	};
 

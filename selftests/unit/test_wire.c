@@ -58,7 +58,7 @@ static const struct {
 	uint32_t arg_min, arg_max;
 	uint32_t base, per, more, more_per;
 } spec[] = {
-	{ "HELLO", 1, 0, 2, 2, 0, 0, 0, 0 },
+	{ "HELLO", 1, 0, 3, 3, 0, 0, 0, 0 },
 	{ "BLOCKS", 2, 0, 1, 64, 0, 17, 0, 254 },
 	{ "READY", 3, 0, 1, 16, 16, 0, 0, 0 },
 	{ "PING", 4, 0, 0, ANY, 8, 0, 0, 0 },
@@ -76,6 +76,9 @@ static const struct {
 	{ "ABORT", 16, 0, 1, 255, 0, 0, 1000, 0 },
 	{ "STREAMS", 17, 0, 1, 16, 0, 0, 0, 0 },
 	{ "JOIN", 18, 0, 0, 15, 16, 0, 0, 0 },
+	{ "CHECK", 19, 0, 1, 64, 0, 17, 0, 254 },
+	{ "CHECKED", 20, 0, 1, 16, 8, 0, 0, 0 },
+	{ "PROBE", 21, 0, 0, 0, 1, 0, (256 << 10) - 1, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -25,6 +25,21 @@ int cmd_number(const char *what, const char *text, unsigned int min, unsigned in
 	return 0;
 }
 
+int cmd_find_domain(struct cmd_vm *vm, struct err *e)
+{
+	int r;
+
+	if (!vm->domain)
+		return 0;
+	r = libvirt_find(LIBVIRT_RUN, vm->domain, &vm->found, e);
+	if (r)
+		return r;
+	vm->qmp = vm->found.qmp_path;
+	if (!vm->pid)
+		vm->pid = (unsigned int)vm->found.pid;
+	return 0;
+}
+
 bool cmd_parse_json(int argc, char **argv, const char *usage, bool *json, int *status)
 {
 	static const struct option options[] = {

@@ -11,11 +11,12 @@
 #include "wire/wire.h"
 
 static const char usage[] =
-	"usage: godwit send --qmp SOCKET [options] ADDR:PORT\n"
+	"usage: godwit send (--qmp SOCKET | --domain NAME) [options] ADDR:PORT\n"
 	"\n"
-	"Migrates the running QEMU guest behind the QMP socket SOCKET to the godwit receiver at ADDR:PORT.\n"
+	"Migrates the running QEMU guest behind the QMP socket SOCKET, or of the libvirt domain NAME, to the godwit receiver at ADDR:PORT.\n"
 	"\n"
 	"  --qmp SOCKET           the source QEMU's QMP socket (-qmp unix:SOCKET,server=on,wait=off)\n"
+	"  --domain NAME          or the libvirt domain, which needs a second QMP socket (see README)\n"
 	"  --pid PID              the QEMU process, if another process made the socket\n"
 	"  --downtime-limit MS    switch over when the guest will stand still no longer than this (300)\n"
 	"  --max-rounds N         give up when that is not reached after N rounds (30)\n"
@@ -27,11 +28,12 @@ static const char usage[] =
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --json FILE            write the report to FILE as well\n";
 
-enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
+enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
 	OPT_PAUSE, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
+	{ "domain", required_argument, NULL, OPT_DOMAIN },
 	{ "pid", required_argument, NULL, OPT_PID },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
 	{ "max-rounds", required_argument, NULL, OPT_ROUNDS },
@@ -48,6 +50,7 @@ static const struct option options[] = {
 
 struct send_args {
 	struct sender_options o;
+	struct cmd_vm vm;
 	const char *json;
 	const char *io;
 	bool help;
@@ -60,13 +63,13 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 
 	switch (opt) {
 	case OPT_QMP:
-		a->o.qmp_path = optarg;
+		a->vm.qmp = optarg;
+		return 0;
+	case OPT_DOMAIN:
+		a->vm.domain = optarg;
 		return 0;
 	case OPT_PID:
-		r = cmd_number("--pid", optarg, 1, 1u << 22, &n, e);
-		if (!r)
-			a->o.pid = (pid_t)n;
-		return r;
+		return cmd_number("--pid", optarg, 1, 1u << 22, &a->vm.pid, e);
 	case OPT_LIMIT:
 		return cmd_number("--downtime-limit", optarg, 1, 2000000, &a->o.downtime_limit_ms, e);
 	case OPT_ROUNDS:
@@ -112,8 +115,14 @@ static int parse(struct send_args *a, int argc, char **argv, struct err *e)
 		if (r || a->help)
 			return r;
 	}
-	if (!a->o.qmp_path || optind + 1 != argc)
-		return err_set(e, GW_USAGE, EINVAL, "send needs --qmp SOCKET and one ADDR:PORT: see \"godwit send --help\"");
+	if (!a->vm.qmp == !a->vm.domain || optind + 1 != argc)
+		return err_set(e, GW_USAGE, EINVAL,
+			       "send needs --qmp SOCKET or --domain NAME, and one ADDR:PORT: see \"godwit send --help\"");
+	r = cmd_find_domain(&a->vm, e);
+	if (r)
+		return r;
+	a->o.qmp_path = a->vm.qmp;
+	a->o.pid = (pid_t)a->vm.pid;
 	a->o.addr = argv[optind];
 	return engine_choose(a->io, &a->o.engine, e);
 }

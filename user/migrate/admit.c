@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who may send: the first one that connects, over the connections that know the secret. */
+/* Who may send: the first one that connects and does not only ask, over the connections that know the secret. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,38 +10,6 @@
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/receiver_internal.h"
-
-int admit_sender(struct receiver *r, struct err *e)
-{
-	int loopback = sock_is_loopback(r->o->listen), fd = -EAGAIN;
-
-	if (loopback < 0)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
-	if (!loopback && !r->o->insecure)
-		return err_set(e, GW_USAGE, EPERM,
-			       "%s can be reached by others, and the stream is neither encrypted nor authenticated: listen on loopback and tunnel (ssh -L), or say --insecure on a network that you trust",
-			       r->o->listen);
-	r->lfd = sock_tcp_listen(r->o->listen);
-	if (r->lfd < 0)
-		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen, strerror(-r->lfd));
-	printf("godwit: listening on %s\n", r->o->listen);
-	fflush(stdout);
-	while (fd == -EAGAIN) {
-		struct pollfd p[] = { { .fd = r->lfd, .events = POLLIN }, { .fd = r->vm.pidfd, .events = POLLIN } };
-
-		poll(p, 2, STOP_SLICE_NS / 1000000);
-		if (stop_requested())
-			fd = err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
-		else if (p[1].revents)
-			fd = err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
-		else if (p[0].revents)
-			fd = sock_accept(r->lfd);
-	}
-	if (fd < 0)
-		return err_set(e, GW_UNREACHABLE, -fd, "accept: %s", strerror(-fd));
-	sock_tune(fd, r->o->timeout_ms);
-	return channel_new(fd, r->o->engine, r->o->timeout_ms, &r->ch, e);
-}
 
 static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
 {
@@ -77,22 +45,17 @@ static void sort_like(struct vm *vm, const struct wire_block *theirs)
 			}
 }
 
-static int agree_on_ram(struct receiver *r, struct err *e)
+int agree_on_ram(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct wire_block *theirs = calloc(WIRE_BLOCKS_MAX, sizeof(*theirs));
-	struct wire_header h;
-	uint8_t *body = NULL;
+	uint8_t *body = malloc(h->length);
 	int ret;
 
-	ret = channel_expect(r->ch, WIRE_BLOCKS, &h, e);
-	if (!ret) {
-		body = malloc(h.length);
-		ret = body && theirs ? channel_body(r->ch, body, h.length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	}
-	if (!ret && wire_get_blocks(body, h.length, theirs, h.arg))
+	ret = body && theirs ? channel_body(r->ch, body, h->length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (!ret && wire_get_blocks(body, h->length, theirs, h->arg))
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender's list of RAM blocks makes no sense");
 	if (!ret)
-		ret = same_ram(&r->vm, theirs, h.arg, e);
+		ret = same_ram(&r->vm, theirs, h->arg, e);
 	if (!ret)
 		sort_like(&r->vm, theirs);
 	free(body);
@@ -160,20 +123,83 @@ static int let_streams_in(struct receiver *r, struct door *d, struct err *e)
 	return receiver_send(r, WIRE_STREAMS, d->want, e);
 }
 
-int admit_streams(struct receiver *r, struct err *e)
+static int open_door(struct receiver *r, struct err *e)
 {
-	struct wire_header h;
-	struct door d;
+	int loopback = sock_is_loopback(r->o->listen);
+
+	if (loopback < 0)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
+	if (!loopback && !r->o->insecure)
+		return err_set(e, GW_USAGE, EPERM,
+			       "%s can be reached by others, and the stream is neither encrypted nor authenticated: listen on loopback and tunnel (ssh -L), or say --insecure on a network that you trust",
+			       r->o->listen);
+	r->lfd = sock_tcp_listen(r->o->listen);
+	if (r->lfd < 0)
+		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen, strerror(-r->lfd));
+	printf("godwit: listening on %s\n", r->o->listen);
+	fflush(stdout);
+	return 0;
+}
+
+/* Until somebody comes. */
+static int wait_for_anybody(struct receiver *r, struct err *e)
+{
+	int fd = -EAGAIN;
+
+	while (fd == -EAGAIN) {
+		struct pollfd p[] = { { .fd = r->lfd, .events = POLLIN }, { .fd = r->vm.pidfd, .events = POLLIN } };
+
+		poll(p, 2, STOP_SLICE_NS / 1000000);
+		if (stop_requested())
+			fd = err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		else if (p[1].revents)
+			fd = err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
+		else if (p[0].revents)
+			fd = sock_accept(r->lfd);
+	}
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "accept: %s", strerror(-fd));
+	sock_tune(fd, r->o->timeout_ms);
+	return channel_new(fd, r->o->engine, r->o->timeout_ms, &r->ch, e);
+}
+
+/* What it came for: BLOCKS or CHECK. */
+static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
+{
 	int ret;
 
 	/* Ours first: a sender of another version can then say what it thinks of it. */
 	ret = receiver_send(r, WIRE_HELLO, WIRE_VERSION, e);
 	if (!ret)
-		ret = channel_expect(r->ch, WIRE_HELLO, &h, e);
+		ret = channel_expect(r->ch, WIRE_HELLO, h, e);
 	if (!ret)
-		ret = agree_on_ram(r, e);
-	if (!ret)
-		ret = place_open(&r->place, &r->vm, e);
+		ret = channel_recv(r->ch, h, false, e);
+	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after HELLO", wire_type_name(h->type));
+	return ret;
+}
+
+int admit_sender(struct receiver *r, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_CHECK };
+	int ret = open_door(r, e);
+
+	while (!ret && h.type == WIRE_CHECK) {
+		ret = wait_for_anybody(r, e);
+		if (!ret)
+			ret = hear_out(r, &h, e);
+		if (!ret && h.type == WIRE_CHECK)
+			answer_check(r, &h);
+	}
+	return ret ? ret : agree_on_ram(r, &h, e);
+}
+
+int admit_streams(struct receiver *r, struct err *e)
+{
+	struct door d;
+	int ret;
+
+	ret = place_open(&r->place, &r->vm, e);
 	if (!ret)
 		ret = migration_configure(&r->migration, e);
 	if (!ret)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* From an address to a receiver that is ready, with all connections that a migration needs. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/sock.h"
+#include "migrate/hello.h"
 #include "migrate/sender_internal.h"
 
 #define PINGS 5
@@ -32,31 +32,6 @@ static int compare_clocks(struct sender *s, struct err *e)
 			s->clock_offset_ns = (int64_t)(wire_get_u64(body) - real - rtt / 2);
 		}
 	}
-	return r;
-}
-
-static int describe_ram(struct sender *s, struct err *e)
-{
-	struct wire_block *b = calloc(s->vm.nblocks, sizeof(*b));
-	struct wire_header h = { .type = WIRE_BLOCKS, .arg = s->vm.nblocks };
-	uint8_t *body;
-	int r;
-
-	if (!b)
-		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	for (unsigned int i = 0; i < s->vm.nblocks; i++) {
-		b[i].pages = s->vm.blocks[i].pages;
-		b[i].page_size = s->vm.blocks[i].page_size;
-		memcpy(b[i].name, s->vm.blocks[i].name, sizeof(b[i].name));
-		s->report->total_pages += b[i].pages;
-	}
-	h.length = (uint32_t)wire_blocks_size(b, s->vm.nblocks);
-	body = malloc(h.length);
-	if (body)
-		wire_put_blocks(body, b, s->vm.nblocks);
-	r = body ? channel_send(s->ch, &h, body, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	free(body);
-	free(b);
 	return r;
 }
 
@@ -132,23 +107,12 @@ static int join_streams(struct sender *s, struct err *e)
 
 int connect_peer(struct sender *s, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_HELLO, .arg = WIRE_VERSION };
-	int fd = sock_tcp_connect(s->o->addr, deadline_ms(s->o->timeout_ms));
-	int r;
+	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, e);
 
-	if (fd == -EINVAL)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", s->o->addr);
-	if (fd < 0)
-		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; is \"godwit receive --listen\" running there?",
-			       s->o->addr, strerror(-fd));
-	sock_tune(fd, s->o->timeout_ms);
-	r = channel_new(fd, s->o->engine, s->o->timeout_ms, &s->ch, e);
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)
-		r = channel_send(s->ch, &h, NULL, e);
-	if (!r)
-		r = channel_expect(s->ch, WIRE_HELLO, &h, e);
-	if (!r)
-		r = describe_ram(s, e);
+		r = hello_blocks(s->ch, WIRE_BLOCKS, &s->vm, e);
 	if (!r)
 		r = join_streams(s, e);
 	return r ? r : compare_clocks(s, e);

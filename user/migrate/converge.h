@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+/* Stop, device state and resume of a QEMU guest, without its RAM; measured 6 + 4 ms, rounded up. */
+#define CONVERGE_FIXED_NS 20000000ull
+
 enum verdict { CONVERGE_AGAIN, CONVERGE_SWITCH, CONVERGE_GIVE_UP };
 
 /**

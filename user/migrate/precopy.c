@@ -6,9 +6,6 @@
 #include "migrate/sender_internal.h"
 #include "page/page.h"
 
-/* Stop, device state and resume of a QEMU guest, without its RAM; measured 6 + 4 ms, rounded up. */
-#define FIXED_NS 20000000ull
-
 static int one_round(struct sender *s, uint64_t *ns, struct err *e)
 {
 	struct report *rep = s->report;
@@ -31,7 +28,7 @@ int precopy(struct sender *s, struct err *e)
 	struct report *rep = s->report;
 	struct converge c = {
 		.limit_ns = s->o->downtime_limit_ms * 1000000ull,
-		.fixed_ns = FIXED_NS + 2 * s->rtt_ns,
+		.fixed_ns = CONVERGE_FIXED_NS + 2 * s->rtt_ns,
 		.max_rounds = s->o->max_rounds,
 		.pending = UINT64_MAX,
 	};

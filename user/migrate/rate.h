@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * How fast a guest writes, and to how much memory: an estimate from a sample, without a migration.
- *
- * Only the sample's pages are write-protected, so the guest pays for few of its writes: one fault for each page of the
- * sample that it writes, once per interval. All other pages are left as they are.
- */
+/* How fast a guest writes, and to how much memory: an estimate from a sample (sample.h), without a migration. */
 #ifndef GODWIT_RATE_H
 #define GODWIT_RATE_H
 
@@ -31,7 +26,7 @@ struct rate_options {
  * struct rate - what was found
  * @total_pages: of the guest's RAM
  * @sample_pages: of them, watched
- * @elapsed_ns: all intervals together
+ * @elapsed_ns: while writes were seen, summed over the intervals
  * @dirty_pages_per_s: pages written an interval, per second, scaled up from the sample
  * @error_pages_per_s: two standard deviations of that, from the spread over the sample's chunks
  * @working_set_pages: distinct pages written at any time, scaled up

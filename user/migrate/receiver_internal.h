@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The receiver's state, shared by admit.c (until all connections stand) and receiver.c (what comes over them). */
+/* The receiver's state, shared by admit.c (until all connections stand), answer.c (a check) and receiver.c (what comes over them). */
 #ifndef GODWIT_RECEIVER_INTERNAL_H
 #define GODWIT_RECEIVER_INTERNAL_H
 
@@ -39,9 +39,13 @@ struct receiver {
 int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e);
 int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e);
 
-/* Listens until a sender comes. */
+/* Listens until a sender comes, and agrees with it on version and RAM. Who only asks is answered meanwhile. */
 int admit_sender(struct receiver *r, struct err *e);
-/* Agrees with it on version and RAM, and lets its streams in. */
+/* Compares the sender's RAM blocks, the body of BLOCKS or CHECK, with ours, and numbers ours like them. */
+int agree_on_ram(struct receiver *r, const struct wire_header *h, struct err *e);
+/* Serves a check to its end; r->ch is closed then. */
+void answer_check(struct receiver *r, const struct wire_header *check);
+/* Lets its streams in. */
 int admit_streams(struct receiver *r, struct err *e);
 
 #endif

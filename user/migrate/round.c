@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "migrate/round.h"
 
-#define CLEAR_PAGES	16384u	/* 64 MiB: cleared, then read; of more, some would be dirty again before it is read */
 #define TAKE_PAGES	1024u	/* 4 MiB */
 #define TAKE_LAST_PAGES	64u	/* one frame */
 

@@ -13,6 +13,7 @@
 #include "source/source.h"
 
 #define PIECE_RUNS	64u
+#define CLEAR_PAGES	16384u	/* 64 MiB: cleared, then read; of more, some would be dirty again before it is read */
 
 /**
  * struct piece - pages of one block that are the taker's to send

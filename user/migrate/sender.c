@@ -6,6 +6,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/sender_internal.h"
+#include "vmm/look.h"
 
 #define PING_NS 1000000000ull
 
@@ -139,16 +140,13 @@ int sender_idle(void *arg, struct err *e)
 /* Everything that can be refused is refused here, before anything is changed anywhere. */
 static int look(struct sender *s, struct err *e)
 {
-	int r;
+	struct look l = {
+		.qmp_path = s->o->qmp_path, .pid = s->o->pid, .timeout_ms = s->o->timeout_ms,
+		.downtime_limit_ms = s->o->downtime_limit_ms, .pause = s->o->pause,
+		.qmp = &s->qmp, .vm = &s->vm, .migration = &s->migration,
+	};
 
-	r = qmp_open(s->o->qmp_path, s->o->timeout_ms, &s->qmp, e);
-	if (!r)
-		r = migration_check(&s->migration, s->qmp, false, s->o->downtime_limit_ms, e);
-	if (!r)
-		r = vm_find(s->qmp, s->o->pid, s->o->pause ? 0 : VM_KVM, &s->vm, e);
-	if (!r)
-		r = vm_check_devices(s->qmp, &s->vm, e);
-	return r;
+	return look_all(&l, e);
 }
 
 static int migrate(struct sender *s, struct err *e)

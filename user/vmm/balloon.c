@@ -60,12 +60,12 @@ int devices_check_balloon(struct qmp *q, struct err *e)
 	return r ? r : check_folder(q, "/machine/peripheral-anon", e);
 }
 
-int vm_check_devices(struct qmp *q, const struct vm *vm, struct err *e)
+int vm_check_devices(struct qmp *q, pid_t pid, struct err *e)
 {
 	char proc[32];
 	int r;
 
-	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
-	r = devices_check_files(proc, e);
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+	r = devices_check_pins(proc, e);
 	return r ? r : devices_check_balloon(q, e);
 }

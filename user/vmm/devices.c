@@ -19,6 +19,7 @@
 #include "vmm/devices.h"
 #include "vmm/proc_io.h"
 #include "vmm/text.h"
+#include "vmm/vm.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
@@ -144,11 +145,10 @@ static int check_direct(const char *path, const char *link, struct err *e)
 	return refuse(what, link, "give that disk another cache mode (cache=writeback), or move its image to ext4, XFS, btrfs or f2fs", e);
 }
 
-static int check_file(void *arg, const char *number, const char *link, struct err *e)
+static int check_pin(void *arg, const char *number, const char *link, struct err *e)
 {
 	const char *proc = arg, *device = device_that_pins(link);
 	struct proc_fdinfo info;
-	char path[PATH_MAX];
 	int r;
 
 	if (device)
@@ -158,11 +158,36 @@ static int check_file(void *arg, const char *number, const char *link, struct er
 		return r;
 	if (info.user_bufs)
 		return refuse("an io_uring with fixed buffers", link, "use another driver or aio= for the disks", e);
-	snprintf(path, sizeof(path), "%s/fd/%s", proc, number);
-	return info.flags & O_DIRECT ? check_direct(path, link, e) : 0;
+	return 0;
 }
 
-int devices_check_files(const char *proc, struct err *e)
+static int check_file(void *arg, const char *number, const char *link, struct err *e)
+{
+	const char *proc = arg;
+	struct proc_fdinfo info;
+	char path[PATH_MAX];
+	int r = proc_load_fdinfo(proc, number, &info, e);
+
+	if (r || !(info.flags & O_DIRECT))
+		return r;
+	snprintf(path, sizeof(path), "%s/fd/%s", proc, number);
+	return check_direct(path, link, e);
+}
+
+int devices_check_pins(const char *proc, struct err *e)
+{
+	return proc_each_fd(proc, check_pin, (void *)proc, e);
+}
+
+int devices_check_direct(const char *proc, struct err *e)
 {
 	return proc_each_fd(proc, check_file, (void *)proc, e);
+}
+
+int vm_check_direct_io(pid_t pid, struct err *e)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+	return devices_check_direct(proc, e);
 }

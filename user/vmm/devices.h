@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The parts of vm_check_devices(). */
+/* The parts of vm_check_devices() and vm_check_direct_io(). */
 #ifndef GODWIT_DEVICES_H
 #define GODWIT_DEVICES_H
 
@@ -20,7 +20,8 @@ const char *fs_that_hides_reads(uint64_t type);
  */
 bool xfs_copies_reads(const char *sys, dev_t dev, const char *release);
 /* proc: "/proc/PID", or what a test puts in its place. */
-int devices_check_files(const char *proc, struct err *e);
+int devices_check_pins(const char *proc, struct err *e);
+int devices_check_direct(const char *proc, struct err *e);
 int devices_check_balloon(struct qmp *q, struct err *e);
 
 #endif

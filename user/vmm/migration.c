@@ -8,6 +8,7 @@
 
 #include "io/sock.h"
 #include "vmm/migration.h"
+#include "vmm/text.h"
 
 #define FD_NAME "godwit"
 
@@ -148,6 +149,20 @@ int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned 
 	if (!r && !incoming)
 		r = plan_params(m, downtime_limit_ms, e);
 	return r;
+}
+
+int migration_check_blockers(struct qmp *q, struct err *e)
+{
+	json_auto_t *info = NULL;
+	const char *why;
+	char shown[400];
+	int r = qmp_call(q, "query-migrate", NULL, &info, e);
+
+	why = json_string_value(json_array_get(json_object_get(info, "blocked-reasons"), 0));
+	if (r || !why)
+		return r;
+	return err_set(e, GW_VM_STATE, EBUSY, "QEMU cannot migrate this VM: \"%s\": unplug that device (device_del), or start QEMU without",
+		       one_line(shown, sizeof(shown), why));
 }
 
 static int set_caps(struct migration *m, json_t *list, struct err *e)

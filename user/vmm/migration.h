@@ -32,6 +32,8 @@ struct migration {
  * (-incoming defer, nothing loaded yet), and plans what to set. Changes nothing. GW_VM_STATE says what to do.
  */
 int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned int downtime_limit_ms, struct err *e);
+/* QEMU's own reasons not to migrate this VM (devices, cache modes of disks): GW_VM_STATE. QEMU before 6.0 tells none. */
+int migration_check_blockers(struct qmp *q, struct err *e);
 /* Sets capabilities and parameters. Undone by migration_restore(). */
 int migration_configure(struct migration *m, struct err *e);
 /* `migrate` or `migrate-incoming`, into a socket pair; m->stream is our end. */

@@ -31,6 +31,16 @@ static int still_there(const struct vm *vm, struct err *e)
 	return err_set(e, GW_VM_GONE, ESRCH, "process %d, the VMM, has exited", (int)vm->pid);
 }
 
+int vm_find_kvm(struct vm *vm, struct err *e)
+{
+	char proc[32];
+	int r;
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
+	r = kvm_find(vm, proc, e);
+	return r ? r : still_there(vm, e);
+}
+
 int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e)
 {
 	char proc[32];
@@ -43,10 +53,8 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 	r = open_process(vm, e);
 	if (!r)
 		r = q ? ram_find(q, proc, flags & VM_WRITE, vm, e) : ram_find_mapped(proc, vm, e);
-	if (!r && (flags & VM_KVM))
-		r = kvm_find(vm, proc, e);
 	if (!r)
-		r = still_there(vm, e);
+		r = flags & VM_KVM ? vm_find_kvm(vm, e) : still_there(vm, e);
 	if (r)
 		vm_close(vm);
 	return r;

@@ -57,16 +57,24 @@ struct vm {
  * descriptor: the VM does not run under KVM), GW_INTERNAL (permission; names /proc file and the need for root).
  */
 int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
+/* Gets vm_fd of a VM that was found without it. The VM stays open on errors, which are those of vm_find(). */
+int vm_find_kvm(struct vm *vm, struct err *e);
 void vm_close(struct vm *vm);	/* all zeros, or closed already, is fine */
 
 /**
- * vm_check_devices() - refuse what writes guest RAM where nobody can see it
+ * vm_check_devices() - refuse devices that write guest RAM where nobody can see it
  * Looks at the VMM's open files: VFIO (/dev/vfio/N, anon_inode:[vfio-device]), vDPA (/dev/vhost-vdpa-N), RDMA
- * (/dev/infiniband/...), /dev/iommu, an io_uring with fixed buffers, and regular files opened O_DIRECT (fdinfo flags),
- * unless their file system (statfs type) is known to read through the block layer into the guest's pages, or to copy:
- * ext2-4, XFS, btrfs, f2fs, tmpfs. virtio-balloon with free-page-hint (qom: property free-page-hint true) is refused
- * too. Errors: GW_PINNED, naming the device or file and what to do (unplug, another cache mode).
+ * (/dev/infiniband/...), /dev/iommu, an io_uring with fixed buffers. virtio-balloon with free-page-hint (qom: property
+ * free-page-hint true) is refused too. Errors: GW_PINNED, naming the device and what to do (unplug).
  */
-int vm_check_devices(struct qmp *q, const struct vm *vm, struct err *e);
+int vm_check_devices(struct qmp *q, pid_t pid, struct err *e);
+
+/**
+ * vm_check_direct_io() - refuse direct reads into guest RAM that nobody can see
+ * Those are of regular files that are open with O_DIRECT (fdinfo flags), unless their file system (statfs type) is known to
+ * read through the block layer into the guest's pages, or to copy: ext2-4, XFS, btrfs, f2fs, tmpfs.
+ * Errors: GW_PINNED, naming the file and what to do (another cache mode).
+ */
+int vm_check_direct_io(pid_t pid, struct err *e);
 
 #endif

@@ -34,6 +34,7 @@ struct frame_limits {
 #define BLOCK_FIXED	16	/* a block record without its name, see struct wire_block */
 #define CLOCK_BYTES	8
 #define COUNT_BYTES	8
+#define VERSION_BYTES	8
 
 static const struct frame_limits limits[] = {
 	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION },
@@ -59,6 +60,10 @@ static const struct frame_limits limits[] = {
 	[WIRE_ABORT] = { .arg_min = 1, .arg_max = 255, .body_max = WIRE_TEXT_MAX },
 	[WIRE_STREAMS] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX },
 	[WIRE_JOIN] = { .arg_max = WIRE_STREAMS_MAX - 1, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
+	[WIRE_CHECK] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
+			 .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
+	[WIRE_CHECKED] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = VERSION_BYTES, .body_max = VERSION_BYTES },
+	[WIRE_PROBE] = { .body_min = 1, .body_max = WIRE_PROBE_MAX },
 };
 static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
 
@@ -82,6 +87,9 @@ static const char *const type_names[] = {
 	[WIRE_ABORT] = "ABORT",
 	[WIRE_STREAMS] = "STREAMS",
 	[WIRE_JOIN] = "JOIN",
+	[WIRE_CHECK] = "CHECK",
+	[WIRE_CHECKED] = "CHECKED",
+	[WIRE_PROBE] = "PROBE",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wire protocol, version 2. This header is its specification.
+ * The wire protocol, version 3. This header is its specification.
  *
  * One TCP connection, the control connection, carries frames in both directions. One to WIRE_STREAMS_MAX more, the
  * streams, carry guest RAM from the sender to the receiver, and nothing else: the device state never queues
@@ -29,6 +29,18 @@
  *	DEVICE, ... DEVICE_END ----------------> the device state
  *	      <--------------------------------- RESUMED the guest runs at the destination
  *
+ * Whoever only wants to know whether a migration would be possible sends CHECK in place of BLOCKS:
+ *
+ *	CHECK ---------------------------------> names and sizes must match its own
+ *	      <--------------------------------- CHECKED they do; how many streams, which QEMU
+ *	PING  ---------------------------------> how long is the way?
+ *	      <--------------------------------- PONG
+ *	PROBE, PROBE, ... ---------------------> how much does the link carry? It is read and forgotten
+ *	PING  ---------------------------------> all of that has been read
+ *	      <--------------------------------- PONG
+ *
+ * and closes. Nothing is changed, no RAM is touched, and the receiver waits for the next connection, also after an error.
+ *
  * On each stream:
  *
  *	JOIN ----------------------------------> the secret of READY: whoever does not know it is hung up on
@@ -56,7 +68,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC	0x54575447u	/* "GTWT" */
-#define WIRE_VERSION	2
+#define WIRE_VERSION	3
 #define WIRE_PAGE	4096u
 
 #define WIRE_HEADER	24	/* bytes */
@@ -72,6 +84,7 @@
 #define WIRE_BAD_MAX	64	/* page numbers in one VERIFIED frame */
 #define WIRE_STREAMS_MAX 16
 #define WIRE_SECRET	16	/* bytes */
+#define WIRE_PROBE_MAX	(256u << 10)	/* bytes in one PROBE frame */
 
 enum wire_type {
 	WIRE_HELLO = 1,		/* arg = version; no body */
@@ -92,6 +105,9 @@ enum wire_type {
 	WIRE_ABORT,		/* arg = enum gw_exit; body: text, no NUL */
 	WIRE_STREAMS,		/* arg = count, at most what READY allowed, both ways; no body */
 	WIRE_JOIN,		/* arg = number of the stream, from 0; body: the secret */
+	WIRE_CHECK,		/* as BLOCKS */
+	WIRE_CHECKED,		/* arg = streams, at most; body: 8 bytes QEMU's version, major * 10000 + minor * 100 + micro */
+	WIRE_PROBE,		/* body: any bytes */
 	WIRE_TYPES
 };
 
@@ -131,7 +147,7 @@ struct wire_extent {
 };
 
 /**
- * struct wire_block - one RAM block, in the BLOCKS frame
+ * struct wire_block - one RAM block, in the BLOCKS and the CHECK frame
  * On the wire: u64 pages, u32 page_size, u16 name_len, u16 reserved (0), name.
  * @pages: 4 KiB pages, at least 1; their bytes fit into 63 bits
  * @page_size: bytes of a native page at the sender (informative)

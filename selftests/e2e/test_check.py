@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Before a migration: godwit check, and the libvirt domain. Nothing is changed, and the receiver goes on waiting."""
+import json
+import os
+import re
+
+import godwit
+import lab
+import pytest
+
+APPEND = 'start=16 size=32 touch=32 rate=100'
+ADDRESS = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
+pytestmark = pytest.mark.usefixtures('module')
+
+
+@pytest.fixture
+def src(directory):
+    lab.net()
+    yield lab.Qemu('src', directory=directory, append=APPEND).wait_ticks(1)
+
+
+def check(*words, expect='ok'):
+    """The rows by name: (result, text)."""
+    p = godwit.Process('src', 'check', '--json', *words)
+    assert p.wait() == godwit.EXIT[expect], p.said
+    said = json.loads(p.said)
+    assert said['status'] == expect and said['exit'] == godwit.EXIT[expect]
+    assert len({row['check'] for row in said['rows']}) == len(said['rows'])
+    return {row['check']: (row['result'], row['text']) for row in said['rows']}
+
+
+def receiver(dst):
+    return godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', ADDRESS,
+                          '--insecure').wait_for('listening')
+
+
+def send(vm, *words):
+    return godwit.Process('src', 'send', '--qmp', vm.main_qmp, *words)
+
+
+def test_check(src):
+    """All is well; the receiver that was asked takes the guest afterwards."""
+    dst = godwit.destination(src)
+    receive = receiver(dst)
+    rows = check('--qmp', src.main_qmp, '--to', ADDRESS)
+    assert {row for row, (result, _) in rows.items() if result == 'no' or result == 'unknown'} == set(), rows
+    assert {'QMP', 'state', "QEMU's word", 'RAM', 'KVM', 'devices', 'cache modes', 'kernel', 'module', 'io_uring',
+            'memlock limit', 'zero filter', 'destination', 'link delay', 'link speed'} == set(rows)
+    assert '128 MiB in 1 shared file on tmpfs' in rows['RAM'][1]
+    assert lab.allocated_bytes(dst.ram[0].path) == 0 and dst.query_status() == 'inmigrate'
+    godwit.note_slots(src)
+    godwit.unharmed(src, ticks=1)
+    p = godwit.Process('src', 'check', '--qmp', src.main_qmp)
+    assert p.wait() == 0 and 'It can be migrated.' in p.said, p.said
+    sender = send(src, '--verify', ADDRESS)
+    assert sender.wait() == 0, sender.said
+    assert receive.wait() == 0, receive.said
+    godwit.proof(src, dst)
+
+
+def test_link(src):
+    """A shaped link shows: timings only as bounds that the shaping itself sets."""
+    receiver(godwit.destination(src))
+    lab.link('delay', 20)
+    result, text = check('--qmp', src.main_qmp, '--to', ADDRESS, '--probe', '0')['link delay']
+    assert result == 'ok' and float(text.split()[0]) >= 40, text
+    result, text = check('--qmp', src.main_qmp, '--to', ADDRESS, '--probe', '0', '--downtime-limit', '80')['link delay']
+    assert result == 'warning' and '--downtime-limit' in text, text
+    lab.link('clear')
+    lab.link('rate', 80)
+    result, text = check('--qmp', src.main_qmp, '--to', ADDRESS, '--probe', '2000')['link speed']
+    assert result == 'warning' and float(text.split()[0]) < 80 / 8 * 1e6 / 2**20 * 1.15, text
+
+
+def test_destination_says_no(src):
+    """Its own words; it listens on, and takes the guest whose RAM is the same."""
+    rows = check('--qmp', src.main_qmp, '--to', ADDRESS, expect='unreachable')
+    assert rows['destination'][0] == 'no' and 'godwit receive' in rows['destination'][1]
+    assert rows['link delay'][0] == rows['link speed'][0] == 'unknown'
+    dst = godwit.destination(src)
+    other = lab.Qemu('other', directory=src.directory, append=APPEND, ram=64)
+    other.query_status()
+    receive = receiver(dst)
+    rows = check('--qmp', other.main_qmp, '--to', ADDRESS, expect='ram-differs')
+    assert rows['destination'][0] == 'no' and '64 MiB at the source' in rows['destination'][1]
+    sender = send(src, '--verify', ADDRESS)
+    assert sender.wait() == 0, sender.said
+    assert receive.wait() == 0 and 'a check was refused' in receive.said
+
+
+def test_several_reasons(directory):
+    """Each is told at once, and send gives the first of them."""
+    image = lab.fill_disk('/dev/shm/disk', 8)
+    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64)],
+                   extra=['-drive', f'file={image},format=raw,if=none,id=n', '-device', 'nvme,drive=n,serial=1'])
+    src.query_status()
+    rows = check('--qmp', src.main_qmp, expect='vm-state')
+    assert {row for row, (result, _) in rows.items() if result == 'no'} == {"QEMU's word", 'RAM'}, rows
+    assert 'nvme' in rows["QEMU's word"][1] and 'share=on' in rows['RAM'][1]
+    assert rows['KVM'][0] == rows['module'][0] == 'unknown'
+    sender = send(src, ADDRESS)
+    assert sender.wait() == godwit.EXIT['vm-state'] and 'nvme' in sender.said
+    os.unlink(image)
+
+
+def test_without_module(src):
+    godwit.unload()
+    assert 'modprobe godwit' in check('--qmp', src.main_qmp, expect='no-module')['module'][1]
+    assert check('--qmp', src.main_qmp, '--pause')['module'][0] == 'ok'
+
+
+STATUS = """<domstatus state='running' reason='booted' pid='{pid}'>
+  <monitor path='/var/lib/libvirt/qemu/domain-1-web/monitor.sock' type='unix'/>
+  <domain type='kvm' id='1' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+    <name>web</name>
+    <memoryBacking>
+      <source type='file'/>
+      <access mode='shared'/>
+    </memoryBacking>
+{more}  </domain>
+</domstatus>
+"""
+QMP = """    <qemu:commandline>
+      <qemu:arg value='-qmp'/>
+      <qemu:arg value='unix:{path},server=on,wait=off'/>
+    </qemu:commandline>
+"""
+
+
+def domain(pid, more=''):
+    """What libvirt leaves in /run of a running domain."""
+    os.makedirs('/run/libvirt/qemu', exist_ok=True)
+    with open('/run/libvirt/qemu/web.pid', 'w', encoding='ascii') as f:
+        f.write(f'{pid}\n')
+    with open('/run/libvirt/qemu/web.xml', 'w', encoding='ascii') as f:
+        f.write(STATUS.format(pid=pid, more=more))
+
+
+def test_domain(src):
+    for name in ('check', 'send'):
+        p = godwit.Process('src', name, '--domain', 'no-such', *([ADDRESS] if name == 'send' else []))
+        assert p.wait() == godwit.EXIT['no-socket'] and 'virsh start no-such' in p.said, p.said
+    domain(src.pid)
+    p = godwit.Process('src', 'send', '--domain', 'web', ADDRESS)
+    assert p.wait() == godwit.EXIT['no-socket'] and "<qemu:arg value='-qmp'/>" in p.said, p.said
+    # The line that the message gives, with this QEMU's socket.
+    assert re.search('unix:[^,]*web.qmp,server=on,wait=off', p.said)
+    domain(src.pid, QMP.format(path=src.main_qmp))
+    dst = godwit.destination(src)
+    receive = receiver(dst)
+    check('--domain', 'web', '--to', ADDRESS)
+    sender = godwit.Process('src', 'send', '--domain', 'web', '--verify', ADDRESS)
+    assert sender.wait() == 0, sender.said
+    assert receive.wait() == 0
+    godwit.proof(src, dst)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What godwit estimate foretells, against the migration of the same guest. Counts are compared, times only shown."""
+import json
+
+import godwit
+import lab
+import pytest
+
+pytestmark = pytest.mark.usefixtures('module')
+
+
+def estimate(vm, *options, expect='ok'):
+    p = godwit.Process('src', 'estimate', '--pid', vm.pid, '--json', '--sample', 1 << 16, *options)
+    assert p.wait() == godwit.EXIT[expect], p.said
+    return json.loads(p.said)
+
+
+def close(told, was, what):
+    print(f'{what}: told {told}, was {was}: {100 * (told / was - 1):+.0f} %')
+    return abs(told - was) <= was / 4
+
+
+@pytest.mark.parametrize('writes', ['rate=250', 'rate=250 random=1'], ids=['in-order', 'random'])
+def test_a_real_migration(directory, writes):
+    """Within 25 %: the bytes; the rounds, or one more or less. The time hangs on the lab's CPUs as well: it is shown."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, append=f'start=16 size=48 touch=48 {writes}').wait_ticks(2)
+    options = ['--bandwidth', '4', '--downtime-limit', '400']
+    told = estimate(src, *options)
+    assert told['converges'] and told['rounds'] >= 3, 'too easy'
+    assert told['pages'] == told['sample-pages'] == 128 << 8
+    report = godwit.Run(src, godwit.destination(src), *options).wait()
+    was = report['bytes'] - report['device-bytes']
+    print(json.dumps(told), json.dumps(report))
+    close(told['total-ms'], report['total-ms'] - report['blackout']['verify-ms'], 'total ms')
+    assert close(told['bytes'], was, 'bytes'), (told, report)
+    assert abs(told['rounds'] - report['rounds']) <= max(1, report['rounds'] / 4), (told, report)
+
+
+def test_an_end_is_not_in_sight(directory):
+    """It writes faster than the link carries: foretold, and so."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, append='start=16 size=48 touch=48 rate=6000').wait_ticks(2)
+    options = ['--bandwidth', '4', '--max-rounds', '3']
+    told = estimate(src, *options, expect='not-converged')
+    assert not told['converges'] and told['rounds'] == 3
+    godwit.Run(src, godwit.destination(src), *options).wait('not-converged')
+    godwit.unharmed(src)
+
+
+def test_bandwidth_of_the_link(directory):
+    """--to measures it: no more than the link's shaper lets through."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16').wait_ticks(1)
+    dst = godwit.destination(src)
+    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
+    godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure').wait_for('listening')
+    lab.link('rate', 80)
+    p = godwit.Process('src', 'estimate', '--qmp', src.main_qmp, '--json', '--seconds', '1', '--to', address)
+    assert p.wait() == 0, p.said
+    told = json.loads(p.said)
+    assert 0 < told['bytes-per-second'] < 80 / 8 * 1e6 * 1.15
+    assert told['allocated-pages'] >= 16 << 8 and told['zero-pages'] < told['allocated-pages']
+    p = godwit.Process('src', 'estimate', '--pid', src.pid, '--seconds', '1', '--bandwidth', '100')
+    assert p.wait() == 0 and 'downtime' in p.said and 'in 2 rounds' in p.said, p.said

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* How much of a RAM file is allocated, and how much of that is zeros; reading it allocates nothing. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "migrate/content.h"
+#include "page/page.h"
+
+#define PAGES	8192u
+
+static void fill(int fd, uint64_t first, uint64_t count, char with)
+{
+	static char page[PAGE_BYTES];
+
+	memset(page, with, sizeof(page));
+	for (uint64_t i = first; i < first + count; i++)
+		assert_int_equal(pwrite(fd, page, sizeof(page), (off_t)(i * PAGE_BYTES)), PAGE_BYTES);
+}
+
+static struct content measure(const struct vm *vm, uint64_t sample_pages)
+{
+	struct dirty_source *s = NULL;
+	struct err e = { 0 };
+	struct content c;
+
+	assert_int_equal(source_none(vm, &s, &e), 0);
+	assert_int_equal(content_measure(vm, s, sample_pages, &c, &e), 0);
+	s->ops->close(s);
+	return c;
+}
+
+static void test_content(void **state)
+{
+	struct vm vm = { .nblocks = 2 };
+	struct content c;
+	struct stat st;
+
+	(void)state;
+	for (unsigned int b = 0; b < 2; b++) {
+		vm.blocks[b].fd = memfd_create("godwit-test", MFD_CLOEXEC);
+		vm.blocks[b].pages = PAGES;
+		assert_int_equal(ftruncate(vm.blocks[b].fd, (off_t)PAGES * PAGE_BYTES), 0);
+	}
+	c = measure(&vm, 64);
+	assert_int_equal(c.allocated_pages, 0);
+	assert_int_equal(c.zero_pages, 0);
+
+	fill(vm.blocks[0].fd, 10, 300, 'x');
+	fill(vm.blocks[0].fd, 5000, 100, 0);
+	fill(vm.blocks[1].fd, 0, 600, 0);
+	fill(vm.blocks[1].fd, PAGES - 400, 400, 'y');
+	c = measure(&vm, 1u << 20);
+	assert_int_equal(c.allocated_pages, 1400);
+	assert_int_equal(c.zero_pages, 700);
+	/* Every eighth: in pieces of hundreds it cannot be far off. */
+	c = measure(&vm, 200);
+	assert_int_equal(c.allocated_pages, 1400);
+	assert_in_range(c.zero_pages, 670, 730);
+	for (unsigned int b = 0; b < 2; b++) {
+		assert_int_equal(fstat(vm.blocks[b].fd, &st), 0);
+		assert_int_equal(st.st_blocks * 512 / PAGE_BYTES, b ? 1000 : 400);
+		close(vm.blocks[b].fd);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_content) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the receiver says, and how far away it is. */
+#include <stdio.h>
+
+#include "check/check_internal.h"
+#include "migrate/probe.h"
+#include "page/page.h"
+
+#define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: a link that nobody builds for migrations */
+
+static const char delay_name[] = "link delay", speed_name[] = "link speed";
+
+static void check_version(unsigned int ours, const struct probe_answer *there, struct check *c)
+{
+	unsigned int v = there->qemu_version;
+
+	check_add(c, "destination", v < ours ? CHECK_WARNING : CHECK_OK,
+		  "it has the same RAM, and waits with QEMU %u.%u.%u%s; %u streams at most", v / 10000, v / 100 % 100, v % 100,
+		  v < ours ? ", which is older than the source's: it may refuse the device state (same machine type?)" : "",
+		  there->streams);
+}
+
+static void check_delay(const struct check_options *o, struct channel *ch, struct check *c)
+{
+	struct err e = { 0 };
+	uint64_t rtt_ns;
+	double ms;
+
+	if (probe_delay(ch, &rtt_ns, &e)) {
+		check_refuse(c, delay_name, &e);
+		return;
+	}
+	ms = (double)rtt_ns / 1e6;
+	/* The last round and COMMIT each wait for the other side once. */
+	if (2 * rtt_ns >= o->downtime_limit_ms * 1000000ull)
+		check_add(c, delay_name, CHECK_WARNING,
+			  "%.2f ms there and back: two of them are all of the downtime that is allowed (%u ms): raise --downtime-limit", ms,
+			  o->downtime_limit_ms);
+	else
+		check_add(c, delay_name, CHECK_OK, "%.2f ms there and back", ms);
+}
+
+static void check_speed(const struct check_options *o, const struct vm *vm, struct channel *ch, struct check *c)
+{
+	uint64_t rate, pages = 0;
+	struct err e = { 0 };
+
+	if (probe_speed(ch, o->probe_ms, &rate, &e)) {
+		check_refuse(c, speed_name, &e);
+		return;
+	}
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		pages += vm->blocks[i].pages;
+	check_add(c, speed_name, rate < SLOW_BYTES_PER_S ? CHECK_WARNING : CHECK_OK,
+		  "%.1f MiB/s over one connection: one pass over all of the RAM takes at most %.1f s%s", (double)rate / (1 << 20),
+		  (double)(pages * PAGE_BYTES) / (double)(rate ? rate : 1),
+		  rate < SLOW_BYTES_PER_S ? "; is this the link that was meant? \"godwit estimate\" says whether it will do" : "");
+}
+
+static void unknown(const struct check_options *o, struct check *c)
+{
+	check_add(c, delay_name, CHECK_UNKNOWN, "not measured: see above");
+	if (o->probe_ms)
+		check_add(c, speed_name, CHECK_UNKNOWN, "not measured: see above");
+}
+
+void check_peer(const struct check_options *o, const struct look *l, struct check *c)
+{
+	struct channel *ch = NULL;
+	struct probe_answer there;
+	struct err e = { 0 };
+
+	if (!l->vm->nblocks) {
+		check_add(c, "destination", CHECK_UNKNOWN, "not asked: there is no RAM to compare, see above");
+		unknown(o, c);
+		return;
+	}
+	if (probe_open(o->addr, l->vm, o->engine, o->timeout_ms, &ch, &there, &e)) {
+		check_refuse(c, "destination", &e);
+		unknown(o, c);
+	} else {
+		check_version(qmp_version(*l->qmp), &there, c);
+		check_delay(o, ch, c);
+		if (o->probe_ms)
+			check_speed(o, l->vm, ch, c);
+	}
+	channel_free(ch);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The first words to a receiver, for whoever migrates and for whoever only asks. */
+#ifndef GODWIT_HELLO_H
+#define GODWIT_HELLO_H
+
+#include "err.h"
+#include "io/channel.h"
+#include "vmm/vm.h"
+
+/**
+ * hello() - connect, and compare versions
+ * @addr: the receiver's ADDR:PORT
+ * @out: the control connection; the caller frees it, also after an error
+ * Errors: GW_USAGE, GW_UNREACHABLE, GW_VERSION, and those of a channel.
+ */
+int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out,
+	  struct err *e);
+/* The table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK. */
+int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, struct err *e);
+
+#endif

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "io/sock.h"
+#include "migrate/hello.h"
+#include "migrate/probe.h"
+
+#define PINGS	5
+
+int probe_open(const char *addr, const struct vm *vm, const struct engine_ops *engine, unsigned int timeout_ms,
+	       struct channel **out, struct probe_answer *answer, struct err *e)
+{
+	struct wire_header h;
+	uint8_t body[8];
+	int r;
+
+	r = hello(addr, engine, timeout_ms, out, e);
+	if (!r)
+		r = hello_blocks(*out, WIRE_CHECK, vm, e);
+	if (!r)
+		r = channel_expect(*out, WIRE_CHECKED, &h, e);
+	if (!r)
+		r = channel_body(*out, body, sizeof(body), e);
+	if (r)
+		return r;
+	answer->streams = h.arg;
+	answer->qemu_version = (unsigned int)wire_get_u64(body);
+	return 0;
+}
+
+/* Answered when all that was sent before has been read. */
+static int round_trip(struct channel *ch, uint32_t serial, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_PING, .arg = serial, .length = 8 };
+	uint8_t body[8];
+	int r;
+
+	wire_put_u64(body, realtime_ns());
+	r = channel_send(ch, &h, body, e);
+	if (!r)
+		r = channel_expect(ch, WIRE_PONG, &h, e);
+	return r ? r : channel_body(ch, body, sizeof(body), e);
+}
+
+int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e)
+{
+	int r = 0;
+
+	*rtt_ns = UINT64_MAX;
+	for (uint32_t i = 0; !r && i < PINGS; i++) {
+		uint64_t begin = now_ns(), ns;
+
+		r = round_trip(ch, i, e);
+		ns = now_ns() - begin;
+		if (!r && ns < *rtt_ns)
+			*rtt_ns = ns;
+	}
+	return r;
+}
+
+int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_PROBE, .length = WIRE_PROBE_MAX };
+	uint8_t *body = malloc(WIRE_PROBE_MAX);
+	uint64_t begin = now_ns(), sent = 0, ns;
+	int r = 0;
+
+	/* What a tunnel could compress would measure the tunnel. */
+	if (!body || getrandom(body, WIRE_PROBE_MAX, 0) != WIRE_PROBE_MAX)
+		r = err_set(e, GW_INTERNAL, ENOMEM, "out of memory, or no random numbers");
+	while (!r && (!sent || now_ns() < begin + ms * 1000000ull)) {
+		r = channel_send(ch, &h, body, e);
+		sent += WIRE_HEADER + WIRE_PROBE_MAX;
+	}
+	if (!r)
+		r = round_trip(ch, PINGS, e);
+	ns = now_ns() - begin;
+	*bytes_per_s = (uint64_t)((double)sent * 1e9 / (double)(ns ? ns : 1));
+	free(body);
+	return r;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Asking a receiver whether a guest would be welcome, and how far away it is. It goes on waiting for a guest. */
+#ifndef GODWIT_PROBE_H
+#define GODWIT_PROBE_H
+
+#include <stdint.h>
+
+#include "err.h"
+#include "io/channel.h"
+#include "vmm/vm.h"
+
+/**
+ * struct probe_answer - what the receiver says of itself
+ * @streams: connections for RAM that it allows
+ * @qemu_version: of its QEMU, as qmp_version()
+ */
+struct probe_answer {
+	unsigned int streams;
+	unsigned int qemu_version;
+};
+
+/* Would this VM's RAM fit there? Errors: those of hello(), and what the receiver refuses (GW_RAM_DIFFERS ...). */
+int probe_open(const char *addr, const struct vm *vm, const struct engine_ops *engine, unsigned int timeout_ms,
+	       struct channel **out, struct probe_answer *answer, struct err *e);
+/* The shortest of a few round trips. */
+int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e);
+/**
+ * probe_speed() - how much one connection carries
+ * @ms: send for about so long
+ * @bytes_per_s: until the receiver has taken the last byte
+ */
+int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct err *e);
+
+#endif
