@@ -8,6 +8,8 @@
 #include "cmd/progress.h"
 #include "io/stop.h"
 #include "migrate/sender.h"
+#include "report/json.h"
+#include "report/text.h"
 #include "wire/wire.h"
 
 static const char usage[] =
@@ -133,7 +135,7 @@ int cmd_send(int argc, char **argv)
 	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000,
 				      .streams = default_streams() } };
 	struct err e = { 0 }, json_err = { 0 };
-	struct report report = { 0 };
+	struct report report = { .phase = "connect" };
 	struct progress progress;
 
 	if (parse(&a, argc, argv, &e))
@@ -150,7 +152,7 @@ int cmd_send(int argc, char **argv)
 	progress_end(&progress);
 	if (e.exit)
 		cmd_fail(&e);
-	report_print(&report, &e);
+	report_print(stdout, &report, &e);
 	if (a.json && report_write_json(a.json, &report, &e, &json_err))
 		cmd_fail(&json_err);
 	return e.exit;

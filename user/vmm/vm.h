@@ -58,6 +58,8 @@ struct vm {
  */
 int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
 void vm_close(struct vm *vm);	/* all zeros, or closed already, is fine */
+/* How many pages the RAM files hold. At once, where round_allocated() walks them; pages of fallocate() count as well. */
+uint64_t vm_allocated_pages(const struct vm *vm);
 
 /**
  * vm_check_devices() - refuse what writes guest RAM where nobody can see it
