@@ -27,10 +27,12 @@ static const char usage[] =
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
+	"  --progress HOW         auto: one line that repaints on a terminal, else a line every two seconds; plain: such\n"
+	"                         lines on a terminal too; json: JSON on stdout, an object a line; none (auto)\n"
 	"  --json FILE            write the report to FILE as well\n";
 
 enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
-	OPT_PAUSE, OPT_JSON, OPT_HELP };
+	OPT_PAUSE, OPT_PROGRESS, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -43,6 +45,7 @@ static const struct option options[] = {
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
+	{ "progress", required_argument, NULL, OPT_PROGRESS },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 }
@@ -50,6 +53,8 @@ static const struct option options[] = {
 
 struct send_args {
 	struct sender_options o;
+	struct progress progress;
+	const char *how;	/* --progress */
 	const char *json;
 	const char *io;
 	bool help;
@@ -94,6 +99,9 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 	case OPT_PAUSE:
 		a->o.pause = true;
 		return 0;
+	case OPT_PROGRESS:
+		a->how = optarg;
+		return 0;
 	case OPT_JSON:
 		a->json = optarg;
 		return 0;
@@ -117,7 +125,8 @@ static int parse(struct send_args *a, int argc, char **argv, struct err *e)
 	if (!a->o.qmp_path || optind + 1 != argc)
 		return err_set(e, GW_USAGE, EINVAL, "send needs --qmp SOCKET and one ADDR:PORT: see \"godwit send --help\"");
 	a->o.addr = argv[optind];
-	return engine_choose(a->io, &a->o.engine, e);
+	r = progress_init(&a->progress, a->how, e);
+	return r ? r : engine_choose(a->io, &a->o.engine, e);
 }
 
 /* One for each CPU, up to the protocol's limit. */
@@ -130,13 +139,26 @@ static unsigned int default_streams(void)
 	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
 }
 
+/* How it ended, everywhere where that was asked for. */
+static void tell(struct send_args *a, const struct report *r, const struct err *outcome)
+{
+	struct err e = { 0 };
+
+	progress_end(&a->progress, r, outcome);
+	if (outcome->exit)
+		cmd_fail(outcome);
+	if (a->progress.how != PROGRESS_JSON)
+		report_print(stdout, r, outcome);
+	if (a->json && report_write_json(a->json, r, outcome, &e))
+		cmd_fail(&e);
+}
+
 int cmd_send(int argc, char **argv)
 {
 	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000,
 				      .streams = default_streams() } };
-	struct err e = { 0 }, json_err = { 0 };
 	struct report report = { .phase = "connect" };
-	struct progress progress;
+	struct err e = { 0 };
 
 	if (parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
@@ -145,15 +167,9 @@ int cmd_send(int argc, char **argv)
 		return 0;
 	}
 	stop_install();
-	progress_init(&progress);
 	a.o.progress = progress_show;
-	a.o.progress_arg = &progress;
+	a.o.progress_arg = &a.progress;
 	sender_run(&a.o, &report, &e);
-	progress_end(&progress);
-	if (e.exit)
-		cmd_fail(&e);
-	report_print(stdout, &report, &e);
-	if (a.json && report_write_json(a.json, &report, &e, &json_err))
-		cmd_fail(&json_err);
+	tell(&a, &report, &e);
 	return e.exit;
 }
