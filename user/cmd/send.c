@@ -29,7 +29,7 @@ static const char usage[] =
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --progress HOW         auto: one line that repaints on a terminal, else a line every two seconds; plain: such\n"
 	"                         lines on a terminal too; json: JSON on stdout, an object a line; none (auto)\n"
-	"  --json FILE            write the report to FILE as well\n";
+	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n";
 
 enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
 	OPT_PAUSE, OPT_PROGRESS, OPT_JSON, OPT_HELP };
