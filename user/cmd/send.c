@@ -6,11 +6,15 @@
 
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
+#include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/sender.h"
 #include "report/json.h"
+#include "report/metrics.h"
 #include "report/text.h"
 #include "wire/wire.h"
+
+#define METRICS_NS 5000000000ull
 
 static const char usage[] =
 	"usage: godwit send --qmp SOCKET [options] ADDR:PORT\n"
@@ -29,10 +33,11 @@ static const char usage[] =
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --progress HOW         auto: one line that repaints on a terminal, else a line every two seconds; plain: such\n"
 	"                         lines on a terminal too; json: JSON on stdout, an object a line; none (auto)\n"
-	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n";
+	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
+	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
 enum { OPT_QMP = 1, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
-	OPT_PAUSE, OPT_PROGRESS, OPT_JSON, OPT_HELP };
+	OPT_PAUSE, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -47,6 +52,7 @@ static const struct option options[] = {
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "progress", required_argument, NULL, OPT_PROGRESS },
 	{ "json", required_argument, NULL, OPT_JSON },
+	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 }
 };
@@ -56,6 +62,8 @@ struct send_args {
 	struct progress progress;
 	const char *how;	/* --progress */
 	const char *json;
+	const char *metrics;
+	uint64_t metrics_ns;	/* when they are due */
 	const char *io;
 	bool help;
 };
@@ -105,6 +113,9 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 	case OPT_JSON:
 		a->json = optarg;
 		return 0;
+	case OPT_METRICS:
+		a->metrics = optarg;
+		return 0;
 	case OPT_HELP:
 		a->help = true;
 		return 0;
@@ -139,6 +150,22 @@ static unsigned int default_streams(void)
 	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
 }
 
+/* While it runs. What is wrong with the metrics is told at the end. */
+static void show(const struct report *r, void *args)
+{
+	struct send_args *a = args;
+	struct err ignored = { 0 };
+
+	progress_show(r, &a->progress);
+	if (!a->metrics || now_ns() < a->metrics_ns)
+		return;
+	/* A disk that takes its time must not prolong the blackout. */
+	if (r->nr_rows > 1 && r->rows[r->nr_rows - 1].blackout)
+		return;
+	a->metrics_ns = now_ns() + METRICS_NS;
+	metrics_write(a->metrics, a->o.qmp_path, r, NULL, &ignored);
+}
+
 /* How it ended, everywhere where that was asked for. */
 static void tell(struct send_args *a, const struct report *r, const struct err *outcome)
 {
@@ -150,6 +177,9 @@ static void tell(struct send_args *a, const struct report *r, const struct err *
 	if (a->progress.how != PROGRESS_JSON)
 		report_print(stdout, r, outcome);
 	if (a->json && report_write_json(a->json, r, outcome, &e))
+		cmd_fail(&e);
+	e.exit = GW_OK;
+	if (a->metrics && metrics_write(a->metrics, a->o.qmp_path, r, outcome, &e))
 		cmd_fail(&e);
 }
 
@@ -166,9 +196,12 @@ int cmd_send(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
+	/* Better now than when the guest has moved. */
+	if (a.metrics && metrics_write(a.metrics, a.o.qmp_path, &report, NULL, &e))
+		return cmd_fail(&e);
 	stop_install();
-	a.o.progress = progress_show;
-	a.o.progress_arg = &a.progress;
+	a.o.progress = show;
+	a.o.progress_arg = &a;
 	sender_run(&a.o, &report, &e);
 	tell(&a, &report, &e);
 	return e.exit;
