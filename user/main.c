@@ -14,6 +14,7 @@ static const struct command {
 	{ "receive", cmd_receive, "wait here for a guest from another host" },
 	{ "check", cmd_check, "can a guest be migrated, and if not, what is to be changed?" },
 	{ "estimate", cmd_estimate, "how long would a migration take, and would it end?" },
+	{ "report", cmd_report, "what a migration did, as text or as a picture" },
 	{ "rate", cmd_rate, "how fast does a guest write to its memory?" },
 	{ "list", cmd_list, "the sessions of godwit.ko" },
 	{ "watch", cmd_watch, "what happens to them" },

@@ -70,7 +70,7 @@ def by_godwit(directory):
     godwit.unload()
     with open(report, encoding='utf-8') as f:
         found = json.load(f)
-    return found['total-ms'], found['downtime-ms'], found['bytes']
+    return found['total-time'], found['downtime'], found['ram']['transferred']
 
 
 def main():

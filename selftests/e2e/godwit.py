@@ -4,9 +4,11 @@ import contextlib
 import dataclasses
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
+import termios
 import time
 
 import lab
@@ -69,19 +71,27 @@ def note_slots(vm):
 
 
 class Process:
-    """A godwit command, its output, and its peak of private memory."""
+    """A godwit command, its output (into a terminal of so many columns, or a pipe), and its peak of private memory."""
 
-    def __init__(self, side, *words):
-        self.process = lab.popen(side, [GODWIT, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    def __init__(self, side, *words, columns=0):
+        self.output, to = pty.openpty() if columns else os.pipe()
+        if columns:
+            termios.tcsetwinsize(to, (24, columns))
+        self.process = lab.popen(side, [GODWIT, *words], stdout=to, stderr=to)
+        os.close(to)
         self.peak_kib = 0
         self.said = ''
-        os.set_blocking(self.process.stdout.fileno(), False)
+        os.set_blocking(self.output, False)
 
     pid = property(lambda self: self.process.pid)
 
+    def __del__(self):
+        os.close(self.output)
+
     def _read(self):
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.process.stdout.fileno(), 65536):
+        # BlockingIOError: nothing now. EIO: nobody has the terminal any more.
+        with contextlib.suppress(OSError):
+            while data := os.read(self.output, 65536):
                 self.said += data.decode(errors='replace')
 
     def poll(self):
@@ -121,7 +131,7 @@ class Process:
 class Run:
     """One migration under way: receiver on side dst, sender on side src."""
 
-    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=()):
+    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
         note_slots(src)
@@ -133,7 +143,7 @@ class Run:
             self.receive = Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure',
                                    *receive_options).wait_for('listening')
         self.send = Process('src', 'send', '--qmp', src.main_qmp, '--json', self.json,
-                            *(['--verify'] if verify else []), *options, address)
+                            *(['--verify'] if verify else []), *options, address, columns=columns)
 
     def wait(self, expect='ok'):
         """Both end; returns the report."""

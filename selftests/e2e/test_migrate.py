@@ -32,8 +32,8 @@ def test_idle(directory):
     report = run.wait()
     assert lab.allocated_bytes(src.ram[0].path) <= before + (64 << 10)
     assert lab.allocated_bytes(dst.ram[0].path) <= before + (64 << 10)
-    assert report['pages-untouched'] > 200 << 8
-    assert report['pages'] == 256 << 8
+    assert report['ram']['untouched'] > 200 << 8
+    assert report['ram']['total'] == 256 << 20
     assert max(run.send.peak_kib, run.receive.peak_kib) < 64 << 10
     godwit.proof(src, dst)
 
@@ -43,8 +43,8 @@ def test_slower_than_the_link(directory):
     lab.net()
     lab.link('rate', 200)
     report = migrate(src, godwit.destination(src))
-    assert report['rounds'] >= 2
-    assert report['downtime-ms'] > 0
+    assert len(report['rounds']) >= 2
+    assert report['downtime'] > 0
 
 
 def test_faster_than_the_link(directory):
@@ -56,7 +56,7 @@ def test_faster_than_the_link(directory):
     godwit.unharmed(src)
     dst.kill()
     report = migrate(src, godwit.destination(src, 'dst2'), '--max-rounds', '3', '--downtime-limit', '60000')
-    assert report['pages-sent'] > 48 << 8
+    assert report['ram']['normal'] > 48 << 8
 
 
 def rows_matter(src, row, make_dst, during=lambda run: None, prepare=lambda: None):
@@ -211,7 +211,7 @@ def test_hugetlbfs(directory, mib, size, rng):
         src = source(directory, f'start=16 size=32 touch=32 rate=100 rng={rng}', ram=[lab.Ram(mib, f'{mount}/src')],
                      devices=lab.rng())
         report = migrate(src, godwit.destination(src, devices=lab.rng()), '--downtime-limit', '10000')
-        assert report['pages-sent'] >= 32 << 8
+        assert report['ram']['normal'] >= 32 << 8
 
 
 def test_huge_tmpfs(directory):
@@ -254,7 +254,7 @@ def test_without_module(directory):
     src.wait_ticks(1).check()
     dst = godwit.destination(src, 'dst2')
     report = godwit.Run(src, dst, '--pause').wait()
-    assert report['rounds'] == 1
+    assert len(report['rounds']) == 1
     godwit.load()
     godwit.proof(src, dst)
 

@@ -10,6 +10,7 @@
 
 int cmd_send(int argc, char **argv);
 int cmd_receive(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_rate(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_watch(int argc, char **argv);

@@ -1,39 +1,151 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <stdio.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cmd/progress.h"
 #include "io/sock.h"
 #include "page/page.h"
+#include "report/eta.h"
+#include "report/json.h"
+#include "report/text.h"
 
 #define REPAINT_NS	200000000ull
+#define JSON_NS		500000000ull
 #define PLAIN_NS	2000000000ull
+#define LINE		256u
 
-void progress_init(struct progress *p)
+int progress_init(struct progress *p, const char *how, struct err *e)
 {
-	p->terminal = isatty(STDERR_FILENO);
-	p->painted = false;
-	p->next_ns = 0;
+	*p = (struct progress) { .out = stderr };
+	if (!how || !strcmp(how, "auto"))
+		p->how = isatty(STDERR_FILENO) ? PROGRESS_TERMINAL : PROGRESS_PLAIN;
+	else if (!strcmp(how, "plain"))
+		p->how = PROGRESS_PLAIN;
+	else if (!strcmp(how, "none"))
+		p->how = PROGRESS_NONE;
+	else if (!strcmp(how, "json"))
+		*p = (struct progress) { .how = PROGRESS_JSON, .out = stdout };
+	else
+		return err_set(e, GW_USAGE, EINVAL, "--progress takes auto, plain, json or none, not \"%s\"", how);
+	return 0;
+}
+
+__attribute__((format(printf, 2, 3)))
+static void add(char line[LINE], const char *fmt, ...)
+{
+	size_t n = strlen(line);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line + n, LINE - n, fmt, ap);
+	va_end(ap);
+}
+
+static void add_eta(char line[LINE], const struct report *r)
+{
+	uint64_t ns;
+
+	switch (report_eta(r, &ns)) {
+	case ETA_KNOWN:
+		add(line, ", ETA %.1f s", (double)ns / 1e9);
+		break;
+	case ETA_AT_LEAST:
+		add(line, ", ETA %.1f s or more", (double)ns / 1e9);
+		break;
+	case ETA_NEVER:
+		add(line, ", does not converge at this rate");
+		break;
+	case ETA_UNKNOWN:
+		break;
+	}
+}
+
+static void full_line(char line[LINE], const struct report *r)
+{
+	line[0] = '\0';
+	add(line, "%s", r->phase);
+	if (r->round)
+		add(line, ", round %u", r->round);
+	add(line, ": sent %.0f MiB, remaining %.1f MiB, %.1f MiB/s", bytes_to_mib(r->bytes),
+	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->rate));
+	/* Both are known after the first round. */
+	if (r->predicted_ns)
+		add(line, ", dirty %.1f MiB/s, downtime %.0f ms", bytes_to_mib(r->dirty_rate * PAGE_BYTES), ns_to_ms(r->predicted_ns));
+	add_eta(line, r);
+}
+
+/* The same for 80 columns and less: sent and remaining, the link's rate and the guest's; what matters most comes first. */
+static void short_line(char line[LINE], const struct report *r)
+{
+	line[0] = '\0';
+	add(line, "%s %u", r->phase, r->round);
+	add_eta(line, r);
+	add(line, ": %.0f + %.0f MiB, %.0f", bytes_to_mib(r->bytes), bytes_to_mib(r->remaining_pages * PAGE_BYTES),
+	    bytes_to_mib(r->rate));
+	if (r->predicted_ns)
+		add(line, " - %.0f MiB/s, %.0f ms", bytes_to_mib(r->dirty_rate * PAGE_BYTES), ns_to_ms(r->predicted_ns));
+	else
+		add(line, " MiB/s");
+}
+
+/* A line that is wider than the terminal would wrap, and could not be painted over. */
+static void paint(const struct progress *p, const struct report *r)
+{
+	struct winsize size = { 0 };
+	char line[LINE];
+	size_t columns = 80;
+
+	if (!ioctl(fileno(p->out), TIOCGWINSZ, &size) && size.ws_col)
+		columns = size.ws_col;
+	full_line(line, r);
+	if (strlen(line) >= columns)
+		short_line(line, r);
+	fprintf(p->out, "\r%.*s\033[K", (int)(columns - 1), line);
+	fflush(p->out);
+}
+
+static bool due(struct progress *p, const struct report *r)
+{
+	const uint64_t every[] = { [PROGRESS_PLAIN] = PLAIN_NS, [PROGRESS_TERMINAL] = REPAINT_NS, [PROGRESS_JSON] = JSON_NS };
+	uint64_t now = now_ns();
+	bool changed = p->phase != r->phase || p->round != r->round;
+
+	if (p->how == PROGRESS_NONE || (now < p->next_ns && !(changed && p->how == PROGRESS_JSON)))
+		return false;
+	p->next_ns = now + every[p->how];
+	p->phase = r->phase;
+	p->round = r->round;
+	return true;
 }
 
 void progress_show(const struct report *r, void *progress)
 {
 	struct progress *p = progress;
-	uint64_t now = now_ns();
+	char line[LINE];
 
-	if (now < p->next_ns)
+	if (!due(p, r))
 		return;
-	p->next_ns = now + (p->terminal ? REPAINT_NS : PLAIN_NS);
-	fprintf(stderr, "%s%s, round %u: sent %.0f MiB, %.0f MiB/s; pending %.1f MiB, dirty %.1f MiB/s; downtime now %.0f ms%s",
-		p->terminal ? "\r\033[K" : "godwit: ", r->phase, r->round, (double)r->bytes / (1 << 20),
-		(double)r->rate / (1 << 20), (double)(r->pending_pages * PAGE_BYTES) / (1 << 20),
-		(double)(r->dirty_rate * PAGE_BYTES) / (1 << 20), (double)r->predicted_ns / 1e6, p->terminal ? "" : "\n");
-	fflush(stderr);
 	p->painted = true;
+	if (p->how == PROGRESS_JSON) {
+		/* Whoever reads it may have gone; the migration goes on. */
+		if (report_write_progress(p->out, r, NULL))
+			p->how = PROGRESS_NONE;
+	} else if (p->how == PROGRESS_TERMINAL) {
+		paint(p, r);
+	} else {
+		full_line(line, r);
+		fprintf(p->out, "godwit: %s\n", line);
+		fflush(p->out);
+	}
 }
 
-void progress_end(struct progress *p)
+void progress_end(struct progress *p, const struct report *r, const struct err *outcome)
 {
-	if (p->terminal && p->painted)
-		fputc('\n', stderr);
+	if (p->how == PROGRESS_TERMINAL && p->painted)
+		putc('\n', p->out);
+	if (p->how == PROGRESS_JSON)
+		report_write_progress(p->out, r, outcome);
 }

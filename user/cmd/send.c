@@ -6,9 +6,15 @@
 
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
+#include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/sender.h"
+#include "report/json.h"
+#include "report/metrics.h"
+#include "report/text.h"
 #include "wire/wire.h"
+
+#define METRICS_NS 5000000000ull
 
 static const char usage[] =
 	"usage: godwit send (--qmp SOCKET | --domain NAME) [options] ADDR:PORT\n"
@@ -26,10 +32,13 @@ static const char usage[] =
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
-	"  --json FILE            write the report to FILE as well\n";
+	"  --progress HOW         auto: one line that repaints on a terminal, else a line every two seconds; plain: such\n"
+	"                         lines on a terminal too; json: JSON on stdout, an object a line; none (auto)\n"
+	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
+	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
 enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
-	OPT_PAUSE, OPT_JSON, OPT_HELP };
+	OPT_PAUSE, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -43,7 +52,9 @@ static const struct option options[] = {
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
+	{ "progress", required_argument, NULL, OPT_PROGRESS },
 	{ "json", required_argument, NULL, OPT_JSON },
+	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 }
 };
@@ -51,7 +62,11 @@ static const struct option options[] = {
 struct send_args {
 	struct sender_options o;
 	struct cmd_vm vm;
+	struct progress progress;
+	const char *how;	/* --progress */
 	const char *json;
+	const char *metrics;
+	uint64_t metrics_ns;	/* when they are due */
 	const char *io;
 	bool help;
 };
@@ -95,8 +110,14 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 	case OPT_PAUSE:
 		a->o.pause = true;
 		return 0;
+	case OPT_PROGRESS:
+		a->how = optarg;
+		return 0;
 	case OPT_JSON:
 		a->json = optarg;
+		return 0;
+	case OPT_METRICS:
+		a->metrics = optarg;
 		return 0;
 	case OPT_HELP:
 		a->help = true;
@@ -124,7 +145,8 @@ static int parse(struct send_args *a, int argc, char **argv, struct err *e)
 	a->o.qmp_path = a->vm.qmp;
 	a->o.pid = (pid_t)a->vm.pid;
 	a->o.addr = argv[optind];
-	return engine_choose(a->io, &a->o.engine, e);
+	r = progress_init(&a->progress, a->how, e);
+	return r ? r : engine_choose(a->io, &a->o.engine, e);
 }
 
 /* One for each CPU, up to the protocol's limit. */
@@ -137,13 +159,45 @@ static unsigned int default_streams(void)
 	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
 }
 
+/* While it runs. What is wrong with the metrics is told at the end. */
+static void show(const struct report *r, void *args)
+{
+	struct send_args *a = args;
+	struct err ignored = { 0 };
+
+	progress_show(r, &a->progress);
+	if (!a->metrics || now_ns() < a->metrics_ns)
+		return;
+	/* A disk that takes its time must not prolong the blackout. */
+	if (r->nr_rows > 1 && r->rows[r->nr_rows - 1].blackout)
+		return;
+	a->metrics_ns = now_ns() + METRICS_NS;
+	metrics_write(a->metrics, a->o.qmp_path, r, NULL, &ignored);
+}
+
+/* How it ended, everywhere where that was asked for. */
+static void tell(struct send_args *a, const struct report *r, const struct err *outcome)
+{
+	struct err e = { 0 };
+
+	progress_end(&a->progress, r, outcome);
+	if (outcome->exit)
+		cmd_fail(outcome);
+	if (a->progress.how != PROGRESS_JSON)
+		report_print(stdout, r, outcome);
+	if (a->json && report_write_json(a->json, r, outcome, &e))
+		cmd_fail(&e);
+	e.exit = GW_OK;
+	if (a->metrics && metrics_write(a->metrics, a->o.qmp_path, r, outcome, &e))
+		cmd_fail(&e);
+}
+
 int cmd_send(int argc, char **argv)
 {
 	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000,
 				      .streams = default_streams() } };
-	struct err e = { 0 }, json_err = { 0 };
-	struct report report = { 0 };
-	struct progress progress;
+	struct report report = { .phase = "connect" };
+	struct err e = { 0 };
 
 	if (parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
@@ -151,16 +205,13 @@ int cmd_send(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
+	/* Better now than when the guest has moved. */
+	if (a.metrics && metrics_write(a.metrics, a.o.qmp_path, &report, NULL, &e))
+		return cmd_fail(&e);
 	stop_install();
-	progress_init(&progress);
-	a.o.progress = progress_show;
-	a.o.progress_arg = &progress;
+	a.o.progress = show;
+	a.o.progress_arg = &a;
 	sender_run(&a.o, &report, &e);
-	progress_end(&progress);
-	if (e.exit)
-		cmd_fail(&e);
-	report_print(&report, &e);
-	if (a.json && report_write_json(a.json, &report, &e, &json_err))
-		cmd_fail(&json_err);
+	tell(&a, &report, &e);
 	return e.exit;
 }

@@ -53,6 +53,7 @@ int precopy(struct sender *s, struct err *e)
 		rep->pending_pages = c.pending;
 		rep->dirty_rate = ns ? (uint64_t)((double)c.pending * 1e9 / (double)ns) : 0;
 		rep->predicted_ns = c.predicted_ns;
+		report_round_left(rep);
 		sender_progress(s);
 	}
 	if (!r && verdict == CONVERGE_GIVE_UP)

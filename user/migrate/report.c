@@ -1,66 +1,69 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <errno.h>
-#include <jansson.h>
-#include <stdio.h>
-
 #include "migrate/report.h"
-#include "page/page.h"
 
-static double ms(uint64_t ns)
+static uint64_t mean(uint64_t a, uint64_t a_ns, uint64_t b, uint64_t b_ns)
 {
-	return (double)ns / 1e6;
+	double ns = (double)a_ns + (double)b_ns;
+
+	return ns > 0 ? (uint64_t)(((double)a * (double)a_ns + (double)b * (double)b_ns) / ns) : b;
 }
 
-static double mib(uint64_t bytes)
+/* b comes after a. What was left after both is what was left after b. */
+static struct report_row join(const struct report_row *a, const struct report_row *b)
 {
-	return (double)bytes / (1 << 20);
+	struct report_row sum = *b;
+
+	sum.first = a->first;
+	sum.count = a->count + b->count;
+	sum.start_ns = a->start_ns;
+	sum.bytes = a->bytes + b->bytes;
+	sum.data_pages = a->data_pages + b->data_pages;
+	sum.zero_pages = a->zero_pages + b->zero_pages;
+	sum.dirty_rate = mean(a->dirty_rate, a->end_ns - a->start_ns, b->dirty_rate, b->end_ns - b->start_ns);
+	return sum;
 }
 
-void report_print(const struct report *r, const struct err *e)
+static void make_room(struct report *r)
 {
-	if (e->exit != GW_OK) {
-		printf("not migrated (%s) in phase \"%s\", round %u\n", gw_exit_name(e->exit), r->phase, r->round);
-		return;
-	}
-	printf("migrated%s\n", r->verified ? ", all RAM verified" : "");
-	printf("  total time      %10.1f ms\n", ms(r->total_ns));
-	if (r->guest_was_paused)
-		printf("  downtime        the guest was paused before and is paused there\n");
-	else
-		printf("  downtime        %10.1f ms  (+/- %.1f ms, predicted %.1f ms)\n", ms(r->downtime_ns),
-		       ms(r->clock_error_ns), ms(r->predicted_ns));
-	printf("    stop %.1f, harvest %.1f, RAM %.1f, verify %.1f, device state and resume %.1f ms\n",
-	       ms(r->blackout.stop_ns), ms(r->blackout.harvest_ns), ms(r->blackout.ram_ns), ms(r->blackout.verify_ns),
-	       ms(r->blackout.device_ns));
-	printf("  rounds          %10u  (%u streams)\n", r->round, r->streams);
-	printf("  RAM             %10.1f MiB in %llu pages\n", mib(r->total_pages * PAGE_BYTES),
-	       (unsigned long long)r->total_pages);
-	printf("  pages sent      %10llu\n", (unsigned long long)r->data_pages);
-	printf("  pages zero      %10llu\n", (unsigned long long)r->zero_pages);
-	printf("  never touched   %10llu\n", (unsigned long long)r->untouched_pages);
-	printf("  dirty rate      %10llu pages/s\n", (unsigned long long)r->dirty_rate);
-	printf("  sent            %10.1f MiB, of it %.1f MiB device state\n", mib(r->bytes), mib(r->device_bytes));
+	unsigned int n = r->nr_rows / 2;
+
+	for (unsigned int i = 0; i < n; i++)
+		r->rows[i] = join(&r->rows[2 * i], &r->rows[2 * i + 1]);
+	r->nr_rows = n;
 }
 
-int report_write_json(const char *path, const struct report *r, const struct err *outcome, struct err *e)
+void report_round_begin(struct report *r, bool blackout, uint64_t now_ns)
 {
-	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}",
-			      "status", gw_exit_name(outcome->exit), "exit", (int)outcome->exit, "message", outcome->text,
-			      "phase", r->phase, "streams", (int)r->streams, "rounds", (int)r->round, "total-ms", ms(r->total_ns),
-			      "downtime-ms", ms(r->downtime_ns), "clock-error-ms", ms(r->clock_error_ns),
-			      "predicted-downtime-ms", ms(r->predicted_ns), "pages", (json_int_t)r->total_pages,
-			      "pages-sent", (json_int_t)r->data_pages, "pages-zero", (json_int_t)r->zero_pages,
-			      "pages-untouched", (json_int_t)r->untouched_pages,
-			      "dirty-pages-per-second", (json_int_t)r->dirty_rate, "bytes", (json_int_t)r->bytes,
-			      "device-bytes", (json_int_t)r->device_bytes, "verified", r->verified,
-			      "guest-was-paused", r->guest_was_paused);
-	json_t *parts = json_pack("{s:f, s:f, s:f, s:f, s:f}", "stop-ms", ms(r->blackout.stop_ns), "harvest-ms",
-				  ms(r->blackout.harvest_ns), "ram-ms", ms(r->blackout.ram_ns), "verify-ms",
-				  ms(r->blackout.verify_ns), "device-ms", ms(r->blackout.device_ns));
-	int failed = !j || !parts || json_object_set_new(j, "blackout", parts) ||
-		     json_dump_file(j, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	if (r->nr_rows == REPORT_ROWS)
+		make_room(r);
+	if (!r->nr_rows)
+		r->setup_ns = now_ns;
+	r->rows[r->nr_rows++] = (struct report_row) {
+		.first = r->round, .count = 1, .streams = r->streams, .blackout = blackout, .start_ns = now_ns, .end_ns = now_ns,
+		.bytes = r->bytes, .rate = r->rate, .predicted_ns = r->predicted_ns,
+	};
+}
 
-	json_decref(j);
-	return failed ? err_set(e, GW_INTERNAL, EIO, "cannot write the report to %s: is it a directory that can be written to?",
-				path) : 0;
+void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages, uint64_t now_ns)
+{
+	struct report_row *row = &r->rows[r->nr_rows - 1];
+
+	r->data_pages += data_pages;
+	r->zero_pages += zero_pages;
+	row->end_ns = now_ns;
+	row->bytes = r->bytes - row->bytes;
+	row->data_pages = data_pages;
+	row->zero_pages = zero_pages;
+	row->pending_pages = r->remaining_pages;
+}
+
+void report_round_left(struct report *r)
+{
+	struct report_row *row = &r->rows[r->nr_rows - 1];
+
+	r->remaining_pages = r->pending_pages;
+	row->pending_pages = r->pending_pages;
+	row->dirty_rate = r->dirty_rate;
+	row->rate = r->rate;
+	row->predicted_ns = r->predicted_ns;
 }

@@ -15,6 +15,16 @@ void round_end(struct round *rd)
 	pthread_mutex_destroy(&rd->lock);
 }
 
+uint64_t round_taken(struct round *rd)
+{
+	uint64_t taken;
+
+	pthread_mutex_lock(&rd->lock);
+	taken = rd->taken;
+	pthread_mutex_unlock(&rd->lock);
+	return taken;
+}
+
 /* The next run of pages that count as written and are allocated. 1, 0 at the end, -errno. */
 static int next_run(const struct vm *vm, struct dirty_source *s, unsigned int block, uint64_t from, struct run *data,
 		    struct run *out, struct err *e)
@@ -75,6 +85,7 @@ static int take_written(struct round *rd, uint64_t most, struct run *run, struct
 		run->count = most;
 	bitmap_clear(s->map[rd->block], run->first, run->count);
 	rd->at = run->first + run->count;
+	rd->taken += run->count;
 	return 1;
 }
 

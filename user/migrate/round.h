@@ -43,6 +43,7 @@ enum round_kind { ROUND_PRECOPY, ROUND_LAST };
  * @at: in @block, nothing below is left
  * @data: the last run of allocated pages that was found
  * @cleared_end: in @block, the source has been told of what lies below
+ * @taken: written pages that somebody has
  */
 struct round {
 	const struct vm *vm;
@@ -55,10 +56,13 @@ struct round {
 	uint64_t at;
 	struct run data;
 	uint64_t cleared_end;
+	uint64_t taken;
 };
 
 void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind, struct hot *hot);
 void round_end(struct round *rd);
+/* How many written pages have been taken so far. */
+uint64_t round_taken(struct round *rd);
 /**
  * round_take() - the next piece, for any thread. No page is in two of them.
  * Return: 1, 0 when nothing is left, or -errno. The source has forgotten the pages and their bits are gone: they may be

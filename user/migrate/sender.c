@@ -15,15 +15,27 @@ uint64_t sender_bytes(const struct sender *s)
 	return channel_sent(s->ch) + streams_sent(s->streams);
 }
 
+/* How far it is. */
+static void count(struct sender *s)
+{
+	struct report *rep = s->report;
+	uint64_t taken, start_ns = rep->rows[0].start_ns;
+
+	rep->total_ns = now_ns() - s->started_ns;
+	rep->bytes = sender_bytes(s);
+	if (s->round) {
+		taken = round_taken(s->round);
+		/* Of the last round only its harvest knows how much it is: the guess is the harvest before. */
+		rep->remaining_pages = rep->pending_pages > taken ? rep->pending_pages - taken : 0;
+	}
+	/* Until a whole round has been measured, what this one has shown so far is the best guess. */
+	if (s->round && rep->round == 1 && rep->total_ns > start_ns)
+		rep->rate = (uint64_t)((double)(rep->bytes - rep->rows[0].bytes) * 1e9 / (double)(rep->total_ns - start_ns));
+}
+
 void sender_progress(struct sender *s)
 {
-	uint64_t now = now_ns();
-
-	s->report->total_ns = now - s->started_ns;
-	s->report->bytes = sender_bytes(s);
-	/* Until a whole round has been measured, what this one has shown so far is the best guess. */
-	if (s->report->round == 1 && now > s->round_ns)
-		s->report->rate = (uint64_t)((double)(s->report->bytes - s->round_bytes) * 1e9 / (double)(now - s->round_ns));
+	count(s);
 	if (s->o->progress)
 		s->o->progress(s->report, s->o->progress_arg);
 }
@@ -74,25 +86,44 @@ static void ask_why(struct sender *s, struct err *e)
 		*e = said;
 }
 
+static void begin_round(struct sender *s, bool last)
+{
+	struct report *rep = s->report;
+
+	/* The first round takes all that is allocated. */
+	if (++rep->round == 1) {
+		rep->pending_pages = vm_allocated_pages(&s->vm);
+		rep->remaining_pages = rep->pending_pages;
+		rep->untouched_pages = rep->total_pages - rep->pending_pages;
+	}
+	count(s);
+	report_round_begin(rep, last, rep->total_ns);
+}
+
 int sender_round(struct sender *s, enum round_kind kind, struct err *e)
 {
-	struct round_count count = { 0, 0 };
+	struct round_count sent = { 0, 0 };
 	struct round rd;
 	int r;
 
-	s->report->round++;
+	begin_round(s, kind == ROUND_LAST);
 	/* In the first round all pages count as written, which says nothing. */
 	if (kind == ROUND_PRECOPY && s->report->round > 1)
 		hot_hold(&s->hot, s->source);
 	round_begin(&rd, &s->vm, s->source, kind, kind == ROUND_PRECOPY ? &s->hot : NULL);
-	r = streams_round(s->streams, &rd, s->report->round, &count, sender_idle, s, e);
-	round_end(&rd);
-	s->report->data_pages += count.data_pages;
-	s->report->zero_pages += count.zero_pages;
+	s->round = &rd;
+	r = streams_round(s->streams, &rd, s->report->round, &sent, sender_idle, s, e);
 	if (!r)
 		r = end_round(s, kind == ROUND_LAST, e);
 	else
 		ask_why(s, e);
+	/* After a failure some of it is still here. */
+	count(s);
+	if (!r)
+		s->report->remaining_pages = 0;
+	s->round = NULL;
+	round_end(&rd);
+	report_round_end(s->report, sent.data_pages, sent.zero_pages, s->report->total_ns);
 	return r;
 }
 
@@ -208,6 +239,8 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 
 	pace_init(&s.pace, o->bandwidth);
 	report->phase = "connect";
+	report->started_realtime_ns = realtime_ns();
+	report->limit_ns = o->downtime_limit_ms * 1000000ull;
 	r = look(&s, e);
 	if (!r)
 		r = migrate(&s, e);

@@ -34,9 +34,11 @@ struct sender {
 	struct pace pace;
 	struct channel *ch;		/* the control connection */
 	struct streams *streams;
+	struct round *round;		/* under way, or NULL */
 	enum stage stage;
 	uint64_t started_ns;		/* CLOCK_MONOTONIC */
 	uint64_t round_ns, round_bytes;	/* when the round began, and what had been sent by then */
+	uint64_t handed_over_realtime_ns; /* when the device state was complete */
 	uint64_t stop_realtime_ns;	/* QEMU's STOP, source clock; 0: none seen */
 	uint64_t rtt_ns;
 	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */

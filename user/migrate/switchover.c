@@ -215,6 +215,7 @@ static int hand_over(struct sender *s, struct err *e)
 	if (!r) {
 		/* The commit point: signals are not obeyed any more, and the guardian keeps its hands off. */
 		stop_ignore();
+		s->handed_over_realtime_ns = realtime_ns();
 		s->stage = STAGE_HANDED_OVER;
 		guardian_stand_down(&s->guardian);
 		r = send_device(s, held, len, e);
@@ -264,14 +265,15 @@ int switchover(struct sender *s, struct err *e)
 	r = last_round(s, e);
 	if (r)
 		return r;
-	t = now_ns();
+	t = realtime_ns();
 	rep->phase = "device state";
 	r = hand_over(s, e);
 	if (!r)
 		r = wait_resumed(s, &resumed, e);
 	if (r)
 		return r;
-	rep->blackout.device_ns = now_ns() - t;
+	rep->blackout.save_ns = positive((int64_t)(s->handed_over_realtime_ns - t));
+	rep->blackout.load_ns = positive((int64_t)(resumed - s->handed_over_realtime_ns) - s->clock_offset_ns);
 	rep->clock_error_ns = s->rtt_ns / 2;
 	if (s->stop_realtime_ns)
 		rep->downtime_ns = positive((int64_t)(resumed - s->stop_realtime_ns) - s->clock_offset_ns);

@@ -60,6 +60,23 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 	return r;
 }
 
+uint64_t vm_allocated_pages(const struct vm *vm)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		const struct ram_block *b = &vm->blocks[i];
+		uint64_t pages = 0;
+		struct stat st;
+
+		if (!fstat(b->fd, &st))
+			pages = (uint64_t)st.st_blocks * 512 / WIRE_PAGE;
+		/* The file may be longer than the backend. */
+		sum += pages < b->pages ? pages : b->pages;
+	}
+	return sum;
+}
+
 void vm_close(struct vm *vm)
 {
 	if (!vm->pid)

@@ -60,6 +60,8 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 /* Gets vm_fd of a VM that was found without it. The VM stays open on errors, which are those of vm_find(). */
 int vm_find_kvm(struct vm *vm, struct err *e);
 void vm_close(struct vm *vm);	/* all zeros, or closed already, is fine */
+/* How many pages the RAM files hold. At once, where round_allocated() walks them; pages of fallocate() count as well. */
+uint64_t vm_allocated_pages(const struct vm *vm);
 
 /**
  * vm_check_devices() - refuse devices that write guest RAM where nobody can see it

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A migration that might have been: 1024 MiB at 100 MiB/s, a guest that writes 25 MiB/s, rounds of 10.24, 2.56, ... s. */
+#ifndef SAMPLE_REPORT_H
+#define SAMPLE_REPORT_H
+
+#include "migrate/report.h"
+
+#define MIB_PAGES	256u
+#define MIB		(1ull << 20)
+#define S		1000000000ull
+#define MS		1000000ull
+
+/* In the middle of round 1. */
+static inline void sample_begin(struct report *r)
+{
+	*r = (struct report) {
+		.phase = "pre-copy", .started_realtime_ns = 1700000000 * S, .streams = 2, .round = 1, .limit_ns = 300 * MS,
+		.total_pages = 2048 * MIB_PAGES, .untouched_pages = 1024 * MIB_PAGES, .pending_pages = 1024 * MIB_PAGES,
+		.remaining_pages = 1024 * MIB_PAGES, .rate = 100 * MIB,
+	};
+	report_round_begin(r, false, 1 * S);
+	r->total_ns = 6 * S;
+	r->bytes = 500 * MIB;
+	r->remaining_pages = 524 * MIB_PAGES;
+}
+
+/* The round under way ends after ns; then so many MiB are left. */
+static inline void sample_end_round(struct report *r, uint64_t ns, uint64_t mib, uint64_t left_mib)
+{
+	r->total_ns = r->rows[r->nr_rows - 1].start_ns + ns;
+	r->bytes = r->rows[r->nr_rows - 1].bytes + mib * MIB;
+	r->remaining_pages = 0;
+	report_round_end(r, mib * MIB_PAGES - 100, 100, r->total_ns);
+	r->pending_pages = left_mib * MIB_PAGES;
+	r->dirty_rate = (uint64_t)((double)r->pending_pages * 1e9 / (double)ns);
+	r->predicted_ns = left_mib * S / 100 + 20 * MS;
+	report_round_left(r);
+}
+
+static inline void sample_next_round(struct report *r, bool blackout)
+{
+	r->round++;
+	report_round_begin(r, blackout, r->total_ns);
+}
+
+/* All of it. */
+static inline void sample_done(struct report *r)
+{
+	sample_begin(r);
+	sample_end_round(r, 10 * S, 1024, 256);
+	sample_next_round(r, false);
+	sample_end_round(r, 2560 * MS, 256, 20);
+	r->phase = "switchover";
+	sample_next_round(r, true);
+	r->total_ns += 200 * MS;
+	r->bytes += 20 * MIB;
+	r->remaining_pages = 0;
+	report_round_end(r, 20 * MIB_PAGES, 0, r->total_ns);
+	r->total_ns += 10 * MS;
+	r->phase = "done";
+	r->verified = true;
+	r->downtime_ns = 215 * MS;
+	r->clock_error_ns = MS / 4;
+	r->blackout.stop_ns = 4 * MS;
+	r->blackout.harvest_ns = MS;
+	r->blackout.ram_ns = 200 * MS;
+	r->blackout.save_ns = 3 * MS;
+	r->blackout.load_ns = 7 * MS;
+}
+
+#endif

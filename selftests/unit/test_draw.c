@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The picture: its scales, its lengths, and that no text breaks it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "report/draw.h"
+#include "report/svg.h"
+#include "sample_report.h"
+
+static struct report r;
+
+typedef void (*draw_fn)(FILE *f, const struct report *r, const struct err *outcome);
+
+static char *drawn(draw_fn draw, const struct err *outcome)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	draw(f, &r, outcome);
+	fclose(f);
+	assert_null(strstr(text, "nan"));
+	assert_null(strstr(text, "inf"));
+	return text;
+}
+
+static void ticks_are_round(void **state)
+{
+	const double max[] = { 0, 1e-3, 0.7, 1, 9.99, 10, 11, 48.5, 99, 1234567 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(max) / sizeof(max[0]); i++) {
+		struct axis a = { .from = 300, .to = 100 };
+
+		axis_fit(&a, max[i], 6);
+		assert_true(a.max >= max[i] && a.max < max[i] + a.step * 1.0001 + (max[i] > 0 ? 0 : 1));
+		assert_true(a.max / a.step > 1.5 && a.max / a.step < 6.5);
+		assert_true(axis_at(&a, 0) == 300 && axis_at(&a, a.max) == 100);
+	}
+}
+
+/* The sum of the widths of all rectangles of a class. */
+static double width_of(const char *text, const char *class)
+{
+	char mark[64];
+	double sum = 0;
+
+	snprintf(mark, sizeof(mark), "<rect class=\"%s\"", class);
+	for (const char *at = text; (at = strstr(at, mark)); at++)
+		sum += strtod(strstr(at, " width=\"") + 8, NULL);
+	return sum;
+}
+
+/* Where the first rectangle of a class ends. */
+static double end_of(const char *text, const char *class)
+{
+	char mark[64];
+	const char *at;
+
+	snprintf(mark, sizeof(mark), "<rect class=\"%s\"", class);
+	at = strstr(text, mark);
+	assert_non_null(at);
+	return strtod(strstr(at, " x=\"") + 4, NULL) + strtod(strstr(at, " width=\"") + 8, NULL);
+}
+
+/* 200 of 215 ms are RAM, in a bar of all the width; each part also has a mark of 12 in the legend. */
+static void the_blackout_is_to_scale(void **state)
+{
+	const struct err ok = { 0 };
+	double wide = DRAW_RIGHT - DRAW_LEFT;
+	char *text;
+
+	(void)state;
+	sample_done(&r);
+	text = drawn(report_draw_svg, &ok);
+	assert_float_equal(width_of(text, "ram"), 12 + wide * 200 / 215, 0.1);
+	assert_float_equal(width_of(text, "load"), 12 + wide * 7 / 215, 0.1);
+	assert_float_equal(width_of(text, "verify"), 12, 0.1);
+	assert_float_equal(end_of(text, "ram"), DRAW_LEFT + wide * 205 / 215, 0.1);
+	assert_float_equal(end_of(text, "load"), DRAW_RIGHT, 0.1);
+	assert_non_null(strstr(text, "Blackout: 215.0 ms"));
+	assert_float_equal(width_of(text, "normal") / width_of(text, "untouched"), (double)r.data_pages / (double)r.untouched_pages,
+			   0.01);
+	free(text);
+}
+
+/* Rounds 1, 2 and 3 take 10, 2.56 and 0.2 of 13.77 s; the blackout ends with the migration. */
+static void rounds_are_to_scale(void **state)
+{
+	const struct err ok = { 0 };
+	double second = (DRAW_RIGHT - DRAW_LEFT) / 13.77;
+	char *text;
+
+	(void)state;
+	sample_done(&r);
+	text = drawn(report_draw_svg, &ok);
+	assert_float_equal(width_of(text, "sent"), 22 + 12.76 * second, 0.1);
+	assert_float_equal(width_of(text, "out"), 22 + 0.215 * second, 0.1);
+	free(text);
+}
+
+static void text_cannot_break_out(void **state)
+{
+	draw_fn draw[] = { report_draw_svg, report_draw_html };
+	struct err bad = { .exit = GW_QMP, .text = "</text><script>\"&\n" };
+
+	(void)state;
+	memset(bad.text + strlen(bad.text), '<', 900);
+	sample_begin(&r);
+	r.phase = "<b>";
+	for (int i = 0; i < 2; i++) {
+		char *text = drawn(draw[i], &bad);
+
+		assert_null(strstr(text, "<script"));
+		assert_null(strstr(text, "<b>"));
+		assert_null(strstr(text, "<<"));
+		assert_non_null(strstr(text, "&lt;script&gt;&quot;&amp;"));
+		free(text);
+	}
+}
+
+/* From a refusal before the first round. */
+static void nothing_can_be_drawn(void **state)
+{
+	struct err bad = { .exit = GW_UNREACHABLE, .text = "nobody listens there" };
+	char *text;
+
+	(void)state;
+	r = (struct report) { .phase = "connect" };
+	text = drawn(report_draw_html, &bad);
+	assert_non_null(strstr(text, "nobody listens there"));
+	assert_non_null(strstr(text, "the guest was not stopped"));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ticks_are_round),
+		cmocka_unit_test(the_blackout_is_to_scale),
+		cmocka_unit_test(rounds_are_to_scale),
+		cmocka_unit_test(text_cannot_break_out),
+		cmocka_unit_test(nothing_can_be_drawn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The rows of a report, its JSON, and the guess when it will be over. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "page/page.h"
+#include "report/eta.h"
+#include "report/json.h"
+#include "sample_report.h"
+
+static struct report r;
+
+static void rows_tell_of_rounds(void **state)
+{
+	(void)state;
+	sample_done(&r);
+	assert_int_equal(r.nr_rows, 3);
+	assert_int_equal(r.setup_ns, 1 * S);
+	assert_int_equal(r.rows[0].bytes, 1024 * MIB);
+	assert_int_equal(r.rows[0].end_ns, 11 * S);
+	assert_int_equal(r.rows[0].pending_pages, 256 * MIB_PAGES);
+	assert_int_equal(r.rows[0].predicted_ns, 2580 * MS);
+	assert_int_equal(r.rows[1].first, 2);
+	assert_int_equal(r.rows[1].bytes, 256 * MIB);
+	assert_false(r.rows[1].blackout);
+	assert_true(r.rows[2].blackout);
+	assert_int_equal(r.rows[2].pending_pages, 0);
+	assert_int_equal(r.data_pages, 1300 * MIB_PAGES - 200);
+	assert_int_equal(r.zero_pages, 200);
+}
+
+/* However many rounds: the rows stay in their place, in order, and add up. */
+static void many_rounds_fit(void **state)
+{
+	uint64_t bytes = 0, data = 0, end = 1 * S;
+	unsigned int next = 1;
+
+	(void)state;
+	sample_begin(&r);
+	for (int i = 0; i < 10000; i++) {
+		if (i)
+			sample_next_round(&r, false);
+		sample_end_round(&r, 100 * MS, 10, 2);
+	}
+	assert_in_range(r.nr_rows, REPORT_ROWS / 2, REPORT_ROWS);
+	for (unsigned int i = 0; i < r.nr_rows; i++) {
+		assert_int_equal(r.rows[i].first, next);
+		assert_int_equal(r.rows[i].start_ns, end);
+		assert_in_range(r.rows[i].dirty_rate, 20 * MIB_PAGES - 1, 20 * MIB_PAGES);
+		next += r.rows[i].count;
+		end = r.rows[i].end_ns;
+		bytes += r.rows[i].bytes;
+		data += r.rows[i].data_pages;
+	}
+	assert_int_equal(next, 10001);
+	assert_int_equal(end, r.total_ns);
+	assert_int_equal(bytes, 100000 * MIB);
+	assert_int_equal(data, r.data_pages);
+}
+
+/* A failure in the middle of a round leaves a row of what was done. */
+static void a_round_that_fails_has_a_row(void **state)
+{
+	(void)state;
+	sample_begin(&r);
+	report_round_end(&r, 1000, 10, r.total_ns);
+	assert_int_equal(r.rows[0].end_ns, 6 * S);
+	assert_int_equal(r.rows[0].bytes, 500 * MIB);
+	assert_int_equal(r.rows[0].pending_pages, 524 * MIB_PAGES);
+}
+
+static void make_path(char path[64])
+{
+	int fd;
+
+	strcpy(path, "/tmp/godwit-report-XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static void json_comes_back(void **state)
+{
+	struct err outcome = { 0 }, e = { 0 };
+	struct saved_report back;
+	char path[64];
+
+	(void)state;
+	sample_done(&r);
+	err_set(&outcome, GW_LINK_LOST, 1, "it said \"no\"\xff");
+	make_path(path);
+	assert_int_equal(report_write_json(path, &r, &outcome, &e), 0);
+	assert_int_equal(report_read_json(path, &back, &e), 0);
+	assert_int_equal(back.outcome.exit, GW_LINK_LOST);
+	assert_string_equal(back.outcome.text, "it said \"no\"?");
+	assert_string_equal(back.report.phase, "done");
+	assert_int_equal(back.report.nr_rows, 3);
+	/* What is not in the file. */
+	back.report.phase = r.phase;
+	back.report.pending_pages = r.pending_pages;
+	assert_memory_equal(&back.report, &r, offsetof(struct report, rows));
+	assert_memory_equal(back.report.rows, r.rows, sizeof(r.rows));
+	saved_report_free(&back);
+	unlink(path);
+}
+
+static void read_refused(const char *path, const char *why)
+{
+	struct saved_report back;
+	struct err e = { 0 };
+
+	assert_true(report_read_json(path, &back, &e) < 0);
+	assert_int_equal(e.exit, GW_USAGE);
+	assert_non_null(strstr(e.text, path));
+	if (!strstr(e.text, why))
+		fail_msg("\"%s\" does not say \"%s\"", e.text, why);
+	saved_report_free(&back);
+}
+
+/* A good report with one thing changed is refused, and the message names it. */
+static void spoiled(const char *object, const char *key, json_t *value, const char *why)
+{
+	struct err outcome = { 0 }, e = { 0 };
+	char path[64];
+	json_t *j, *o;
+
+	sample_done(&r);
+	make_path(path);
+	assert_int_equal(report_write_json(path, &r, &outcome, &e), 0);
+	j = json_load_file(path, 0, NULL);
+	o = object ? json_object_get(j, object) : j;
+	if (json_is_array(o))
+		o = json_array_get(o, 1);
+	if (value)
+		json_object_set_new(o, key, value);
+	else
+		json_object_del(o, key);
+	assert_int_equal(json_dump_file(j, path, 0), 0);
+	json_decref(j);
+	read_refused(path, why);
+	unlink(path);
+}
+
+static void what_is_no_report_is_refused(void **state)
+{
+	(void)state;
+	read_refused("/nowhere/run.json", "No such file");
+	read_refused("/dev/null", "cannot read");
+	spoiled(NULL, "phase", NULL, "phase");
+	spoiled(NULL, "exit", json_integer(GW_EXITS), "exit");
+	spoiled(NULL, "downtime", json_string("1"), "\"downtime\"");
+	spoiled(NULL, "downtime", json_real(-1), "\"downtime\"");
+	spoiled(NULL, "downtime", json_real(1e300), "\"downtime\"");
+	spoiled(NULL, "verified", json_integer(1), "\"verified\"");
+	spoiled(NULL, "ram", json_array(), "\"total\" in ram");
+	spoiled("ram", "normal", NULL, "\"normal\" in ram");
+	spoiled("blackout", "load", NULL, "\"load\" in blackout");
+	spoiled(NULL, "rounds", json_integer(3), "\"rounds\"");
+	spoiled("rounds", "streams", json_real(1e18), "\"streams\"");
+	spoiled("rounds", "start-time", json_real(0), "not in order");
+}
+
+static void nothing_is_guessed_before_anything_is_known(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	r = (struct report) { .phase = "connect" };
+	assert_int_equal(report_eta(&r, &ns), ETA_UNKNOWN);
+	sample_begin(&r);
+	assert_int_equal(report_eta(&r, &ns), ETA_AT_LEAST);
+	assert_int_equal(ns, 5240 * MS);
+	r.rate = 0;
+	assert_int_equal(report_eta(&r, &ns), ETA_UNKNOWN);
+}
+
+/* 256 MiB are left; at 25 of 100 MiB/s the rounds are 2.56 and 0.64 s, and 0.16 s + 20 ms fit the limit. */
+static void rounds_that_shrink_converge(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	sample_begin(&r);
+	sample_end_round(&r, 10240 * MS, 1024, 256);
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+	assert_in_range(ns, 3379 * MS, 3381 * MS);
+	/* Half a second into the next round. */
+	sample_next_round(&r, false);
+	r.total_ns += 500 * MS;
+	r.remaining_pages = 206 * MIB_PAGES;
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+	assert_in_range(ns, 2879 * MS, 2881 * MS);
+}
+
+static void a_guest_as_fast_as_the_link_never_arrives(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	sample_begin(&r);
+	sample_end_round(&r, 10240 * MS, 1024, 1024);
+	assert_int_equal(report_eta(&r, &ns), ETA_NEVER);
+	r.limit_ns = 11 * S;
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+}
+
+static void a_limit_below_the_fixed_part_is_never_met(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	sample_begin(&r);
+	sample_end_round(&r, 10240 * MS, 1024, 1);
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+	assert_int_equal(ns, r.predicted_ns);
+	r.limit_ns = 19 * MS;
+	assert_int_equal(report_eta(&r, &ns), ETA_NEVER);
+}
+
+static void the_last_round_takes_what_is_left_of_it(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	sample_begin(&r);
+	sample_end_round(&r, 10240 * MS, 1024, 20);
+	sample_next_round(&r, true);
+	r.remaining_pages = 10 * MIB_PAGES;
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+	assert_int_equal(ns, 100 * MS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rows_tell_of_rounds),
+		cmocka_unit_test(many_rounds_fit),
+		cmocka_unit_test(a_round_that_fails_has_a_row),
+		cmocka_unit_test(json_comes_back),
+		cmocka_unit_test(what_is_no_report_is_refused),
+		cmocka_unit_test(nothing_is_guessed_before_anything_is_known),
+		cmocka_unit_test(rounds_that_shrink_converge),
+		cmocka_unit_test(a_guest_as_fast_as_the_link_never_arrives),
+		cmocka_unit_test(a_limit_below_the_fixed_part_is_never_met),
+		cmocka_unit_test(the_last_round_takes_what_is_left_of_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

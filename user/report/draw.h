@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The report as a picture: rounds over time, the parts of the blackout, pages by kind. */
+#ifndef GODWIT_REPORT_DRAW_H
+#define GODWIT_REPORT_DRAW_H
+
+#include <stdio.h>
+
+#include "err.h"
+#include "migrate/report.h"
+
+/* Both only write to f: whoever opened it looks for errors. */
+void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome);
+/* A page that needs no other file: the picture and the table of rounds. */
+void report_draw_html(FILE *f, const struct report *r, const struct err *outcome);
+
+/* The parts of the picture, from y on; for report_draw_svg(). */
+#define DRAW_WIDTH	960.0
+#define DRAW_LEFT	76.0
+#define DRAW_RIGHT	930.0
+
+void draw_rounds(FILE *f, const struct report *r, double y);
+#define DRAW_ROUNDS_HEIGHT	364.0
+void draw_blackout(FILE *f, const struct report *r, double y);
+double draw_blackout_height(const struct report *r);
+void draw_pages(FILE *f, const struct report *r, double y);
+#define DRAW_PAGES_HEIGHT	160.0
+
+#endif

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <math.h>
+#include <stddef.h>
+
+#include "migrate/report.h"
+#include "page/page.h"
+#include "report/fields.h"
+
+/**
+ * enum unit - what a member holds, and what is written
+ * UNIT_COUNT: uint64_t, as it is
+ * UNIT_UINT: unsigned int, as it is
+ * UNIT_BOOL: bool
+ * UNIT_MS: uint64_t nanoseconds, written as milliseconds
+ * UNIT_SECONDS: uint64_t nanoseconds, written as whole seconds
+ * UNIT_PAGES: uint64_t pages, written as bytes
+ * UNIT_MBPS: uint64_t bytes per second, written as megabits per second
+ */
+enum unit { UNIT_COUNT, UNIT_UINT, UNIT_BOOL, UNIT_MS, UNIT_SECONDS, UNIT_PAGES, UNIT_MBPS };
+
+struct field {
+	const char *key;
+	enum unit unit;
+	size_t offset;
+};
+
+#define R(key, unit, member)	{ key, unit, offsetof(struct report, member) }
+#define ROW(key, unit, member)	{ key, unit, offsetof(struct report_row, member) }
+
+static const struct field main_fields[] = {
+	R("start-time", UNIT_SECONDS, started_realtime_ns),
+	R("total-time", UNIT_MS, total_ns),
+	R("setup-time", UNIT_MS, setup_ns),
+	R("downtime", UNIT_MS, downtime_ns),
+	R("clock-error", UNIT_MS, clock_error_ns),
+	R("expected-downtime", UNIT_MS, predicted_ns),
+	R("downtime-limit", UNIT_MS, limit_ns),
+	R("streams", UNIT_UINT, streams),
+	R("verified", UNIT_BOOL, verified),
+	R("guest-was-paused", UNIT_BOOL, guest_was_paused),
+};
+
+static const struct field ram_fields[] = {
+	R("total", UNIT_PAGES, total_pages),
+	R("transferred", UNIT_COUNT, bytes),
+	R("remaining", UNIT_PAGES, remaining_pages),
+	R("normal", UNIT_COUNT, data_pages),
+	R("duplicate", UNIT_COUNT, zero_pages),
+	R("untouched", UNIT_COUNT, untouched_pages),
+	R("device-bytes", UNIT_COUNT, device_bytes),
+	R("dirty-pages-rate", UNIT_COUNT, dirty_rate),
+	R("dirty-sync-count", UNIT_UINT, round),
+	R("mbps", UNIT_MBPS, rate),
+};
+
+static const struct field blackout_fields[] = {
+	R("stop", UNIT_MS, blackout.stop_ns),
+	R("harvest", UNIT_MS, blackout.harvest_ns),
+	R("ram", UNIT_MS, blackout.ram_ns),
+	R("verify", UNIT_MS, blackout.verify_ns),
+	R("save", UNIT_MS, blackout.save_ns),
+	R("load", UNIT_MS, blackout.load_ns),
+};
+
+static const struct field row_fields[] = {
+	ROW("round", UNIT_UINT, first),
+	ROW("count", UNIT_UINT, count),
+	ROW("streams", UNIT_UINT, streams),
+	ROW("blackout", UNIT_BOOL, blackout),
+	ROW("start-time", UNIT_MS, start_ns),
+	ROW("end-time", UNIT_MS, end_ns),
+	ROW("transferred", UNIT_COUNT, bytes),
+	ROW("remaining", UNIT_PAGES, pending_pages),
+	ROW("normal", UNIT_COUNT, data_pages),
+	ROW("duplicate", UNIT_COUNT, zero_pages),
+	ROW("dirty-pages-rate", UNIT_COUNT, dirty_rate),
+	ROW("mbps", UNIT_MBPS, rate),
+	ROW("expected-downtime", UNIT_MS, predicted_ns),
+};
+
+#define N(a) (sizeof(a) / sizeof((a)[0]))
+
+const struct field_table report_tables[REPORT_TABLES] = {
+	{ NULL, main_fields, N(main_fields) },
+	{ "ram", ram_fields, N(ram_fields) },
+	{ "blackout", blackout_fields, N(blackout_fields) },
+};
+
+const struct field_table row_table = { NULL, row_fields, N(row_fields) };
+
+static json_t *encode_field(const struct field *f, const void *from)
+{
+	const void *p = (const char *)from + f->offset;
+	uint64_t v;
+
+	if (f->unit == UNIT_BOOL)
+		return json_boolean(*(const bool *)p);
+	v = f->unit == UNIT_UINT ? *(const unsigned int *)p : *(const uint64_t *)p;
+	switch (f->unit) {
+	case UNIT_MS:
+		return json_real((double)v / 1e6);
+	case UNIT_SECONDS:
+		return json_integer((json_int_t)(v / 1000000000));
+	case UNIT_PAGES:
+		return json_integer((json_int_t)(v * PAGE_BYTES));
+	case UNIT_MBPS:
+		return json_real((double)v * 8 / 1e6);
+	default:
+		return json_integer((json_int_t)v);
+	}
+}
+
+int fields_encode(json_t *o, const struct field_table *t, const void *from)
+{
+	int failed = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		failed |= json_object_set_new(o, t->fields[i].key, encode_field(&t->fields[i], from));
+	return failed ? -1 : 0;
+}
+
+static bool decode_field(const struct field *f, const json_t *v, void *to)
+{
+	void *p = (char *)to + f->offset;
+	double d = json_number_value(v);
+
+	if (f->unit == UNIT_BOOL) {
+		*(bool *)p = json_is_true(v);
+		return json_is_boolean(v);
+	}
+	if (!json_is_number(v) || !(d >= 0 && d < 1e18))
+		return false;
+	if (f->unit == UNIT_UINT) {
+		*(unsigned int *)p = (unsigned int)d;
+		return d <= 1e9;
+	}
+	switch (f->unit) {
+	case UNIT_MS:
+		d = d < 1e12 ? round(d * 1e6) : 1e18;
+		break;
+	case UNIT_SECONDS:
+		d = d < 1e9 * 9 ? d * 1e9 : 9e18;
+		break;
+	case UNIT_PAGES:
+		d /= PAGE_BYTES;
+		break;
+	case UNIT_MBPS:
+		d = d < 1e12 ? round(d * 1e6 / 8) : 1e18;
+		break;
+	default:
+		break;
+	}
+	*(uint64_t *)p = (uint64_t)d;
+	return true;
+}
+
+const char *fields_decode(const json_t *o, const struct field_table *t, void *to)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (!decode_field(&t->fields[i], json_object_get(o, t->fields[i].key), to))
+			return t->fields[i].key;
+	return NULL;
+}
