@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/stop.h"
 #include "migrate/guardian.h"
 
 /* What the sender may say; a closed pipe without STAND_DOWN or DISMISS means that it died. */
@@ -60,6 +61,7 @@ int guardian_start(struct guardian *g, const char *qmp_path, unsigned int timeou
 	if (g->pid == 0) {
 		/* Out of the terminal's process group: Ctrl-C is for the sender. */
 		setsid();
+		stop_ignore();
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);
