@@ -16,6 +16,11 @@ void round_end(struct round *rd)
 	pthread_mutex_destroy(&rd->lock);
 }
 
+void round_cut(struct round *rd)
+{
+	atomic_store(&rd->cut, true);
+}
+
 /* The next run of pages that count as written and are allocated. 1, 0 at the end, -errno. */
 static int next_run(const struct vm *vm, struct dirty_source *s, unsigned int block, uint64_t from, struct run *data,
 		    struct run *out, struct err *e)
@@ -126,11 +131,22 @@ static void next_pass(struct round *rd)
 	rd->hot = NULL;
 }
 
+/* What has been held back is written still. */
+static void stop_here(struct round *rd)
+{
+	if (rd->hot)
+		hot_release(rd->hot, rd->source);
+	rd->hot = NULL;
+	rd->block = rd->vm->nblocks;
+}
+
 int round_take(struct round *rd, struct piece *p, struct err *e)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&rd->lock);
+	if (atomic_load(&rd->cut))
+		stop_here(rd);
 	while (rd->block < rd->vm->nblocks) {
 		p->nr = 0;
 		p->block = rd->block;
