@@ -7,13 +7,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "io/local.h"
+#include "io/sock.h"
 #include "io/stop.h"
+#include "vmm/qmp.h"
 
 static void in_child(int (*passes)(void))
 {
@@ -115,11 +119,45 @@ static void only_the_thread_that_wants_to_looks_around(void **state)
 	in_child(looks_in_its_own_thread);
 }
 
+static void on_alarm(int sig)
+{
+	(void)sig;
+	raise(SIGTERM);
+}
+
+static int gives_up_on_a_greeting(void)
+{
+	char path[64];
+	struct local l;
+	struct err e = { 0 };
+	struct qmp *q;
+	uint64_t begin = now_ns();
+	int r;
+
+	snprintf(path, sizeof(path), "/tmp/godwit-stop-%d", (int)getpid());
+	if (local_listen(&l, path))
+		return 0;
+	stop_install();
+	signal(SIGALRM, on_alarm);
+	ualarm(200000, 0);
+	r = qmp_open(path, 20000, &q, &e);
+	local_close(&l);
+	return r == -EINTR && e.exit == GW_CANCELLED && now_ns() - begin < 5000000000ull;
+}
+
+/* Another client may hold a QMP socket for ever. */
+static void a_qmp_socket_that_says_nothing_can_be_left(void **state)
+{
+	(void)state;
+	in_child(gives_up_on_a_greeting);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_reason_counts),
 		cmocka_unit_test(no_request_is_lost),
+		cmocka_unit_test(a_qmp_socket_that_says_nothing_can_be_left),
 		cmocka_unit_test(only_the_thread_that_wants_to_looks_around),
 	};
 
