@@ -12,6 +12,8 @@ static const struct command {
 } commands[] = {
 	{ "send", cmd_send, "migrate a guest from here to another host" },
 	{ "receive", cmd_receive, "wait here for a guest from another host" },
+	{ "cancel", cmd_cancel, "cancel a migration that runs from here" },
+	{ "set", cmd_set, "change the limits of one" },
 	{ "rate", cmd_rate, "how fast does a guest write to its memory?" },
 	{ "list", cmd_list, "the sessions of godwit.ko" },
 	{ "watch", cmd_watch, "what happens to them" },

@@ -45,8 +45,8 @@ static void put_back(const char *qmp_path, unsigned int timeout_ms, struct migra
 	qmp_close(m.qmp);
 }
 
-int guardian_start(struct guardian *g, const char *qmp_path, unsigned int timeout_ms, const struct migration *m,
-		   struct err *e)
+int guardian_start(struct guardian *g, const char *qmp_path, const char *control, unsigned int timeout_ms,
+		   const struct migration *m, struct err *e)
 {
 	int pipefd[2];
 
@@ -68,8 +68,11 @@ int guardian_start(struct guardian *g, const char *qmp_path, unsigned int timeou
 		prctl(PR_SET_NAME, "godwit-guardian");
 		/* Also the QMP connection: QEMU serves the next client when the last copy is closed. */
 		close_all_but(pipefd[0]);
-		if (sender_died(pipefd[0]))
+		if (sender_died(pipefd[0])) {
+			if (*control)
+				unlink(control);
 			put_back(qmp_path, timeout_ms, *m);
+		}
 		_exit(0);
 	}
 	close(pipefd[0]);
