@@ -187,6 +187,29 @@ static void a_limit_that_is_changed_counts_at_once(void **state)
 	assert_int_equal(converge(&c), CONVERGE_SWITCH);
 }
 
+/* What the guest writes until it stands still is sent, too; it has never written more than 15 MiB between two looks. */
+static void writes_until_the_stop_count(void **state)
+{
+	struct converge c = at(10, 1000);
+
+	(void)state;
+	c.round_ns = 1000 * MS;
+	c.lead_ns = 400 * MS;
+	c.most = 15 << 8;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 160 * MS - 1000, 160 * MS + 1000);
+	c.lead_ns = 5000 * MS;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 170 * MS - 1000, 170 * MS + 1000);
+	/* From here on it has. */
+	c.pending = 25 << 8;
+	converge(&c);
+	c.pending = 20 << 8;
+	c.round_ns = 10 * MS;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 270 * MS - 1000, 270 * MS + 1000);
+}
+
 /* The fixed part grows with how slow the host is, how far, how large the guest; and never wraps. */
 static void the_fixed_part_is_made_of_what_was_measured(void **state)
 {
@@ -224,6 +247,7 @@ int main(void)
 		cmocka_unit_test(the_cap_counts_before_it_is_given_up),
 		cmocka_unit_test(slow_progress_is_no_stall),
 		cmocka_unit_test(a_limit_that_is_changed_counts_at_once),
+		cmocka_unit_test(writes_until_the_stop_count),
 		cmocka_unit_test(the_fixed_part_is_made_of_what_was_measured),
 	};
 

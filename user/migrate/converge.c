@@ -22,6 +22,7 @@
  * nearly all of it.
  */
 #define TURNS		20
+#define LEAD_TURNS	30	/* from `migrate` to STOP */
 /* Round trips: the end of the last round with its ACK, the device state, RESUMED. */
 #define TRIPS		2
 #define DEVICE_BYTES	(256u << 10)	/* of device state, for a guest of a few vCPUs */
@@ -41,6 +42,20 @@ uint64_t converge_fixed(const struct blackout *b)
 
 	return DEVICE_NS + TURNS * b->qmp_ns + TRIPS * b->rtt_ns + b->harvest_ns + device_ns +
 	       b->ram_pages * NS_PER_GIB / ((1u << 30) / PAGE_BYTES);
+}
+
+uint64_t converge_lead(const struct blackout *b)
+{
+	return LEAD_TURNS * b->qmp_ns;
+}
+
+/* Written as fast as in the last round, but to no more pages than the guest writes to. */
+static double pages_at_stop(const struct converge *c)
+{
+	double more = c->round_ns ? (double)c->pending * (double)c->lead_ns / (double)c->round_ns : 0;
+	double room = c->most > c->pending ? (double)(c->most - c->pending) : 0;
+
+	return (double)c->pending + (more < room ? more : room);
 }
 
 /* A tenth less is progress; all that is less counts from the last progress, so that slow progress is some, too. */
@@ -66,8 +81,11 @@ static void allow(struct converge *c)
 
 enum verdict converge(struct converge *c)
 {
-	uint64_t ram_ns = transfer_ns((double)c->pending * PAGE_BYTES, c->rate);
+	uint64_t ram_ns;
 
+	if (c->pending > c->most)
+		c->most = c->pending;
+	ram_ns = transfer_ns(pages_at_stop(c) * PAGE_BYTES, c->rate);
 	c->predicted_ns = ram_ns + c->fixed_ns;
 	compare(c);
 	allow(c);

@@ -91,6 +91,7 @@ static enum verdict decide(struct sender *s, const struct measured *m, struct co
 	};
 
 	c->fixed_ns = converge_fixed(&b);
+	c->lead_ns = converge_lead(&b);
 	c->rate = rate;
 	c->round = s->report->round;
 	/* They may have been changed meanwhile. */
@@ -114,13 +115,12 @@ int precopy(struct sender *s, struct err *e)
 	struct converge c = { .pending = UINT64_MAX, .best = UINT64_MAX };
 	enum verdict verdict = CONVERGE_AGAIN;
 	struct measured m = { .taken = 0 };
-	uint64_t ns = 0;
 	int r;
 
 	rep->phase = "pre-copy";
 	r = s->source->ops->start(s->source, e);
 	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {
-		r = one_round(s, &m, &ns, e);
+		r = one_round(s, &m, &c.round_ns, e);
 		c.before = c.pending;
 		if (!r)
 			r = harvest(s, &m, &c.pending, e);
@@ -128,7 +128,7 @@ int precopy(struct sender *s, struct err *e)
 			break;
 		verdict = decide(s, &m, &c);
 		rep->pending_pages = c.pending;
-		rep->dirty_rate = ns ? (uint64_t)((double)c.pending * 1e9 / (double)ns) : 0;
+		rep->dirty_rate = c.round_ns ? (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;
 		rep->predicted_ns = c.predicted_ns;
 		sender_progress(s);
 	}
