@@ -31,6 +31,8 @@ static const char *const exit_names[] = {
 	[GW_CANCELLED] = "cancelled",
 	[GW_UNKNOWN] = "unknown",
 	[GW_PEER_FAILED] = "peer-failed",
+	[GW_TIME_LIMIT] = "time-limit",
+	[GW_NO_MIGRATION] = "no-migration",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 

@@ -27,9 +27,11 @@ enum gw_exit {
 	GW_VERIFY = 19,		/* --verify found pages that differ */
 	GW_NOT_CONVERGED = 20,	/* the guest writes faster than the link carries */
 	GW_VM_GONE = 21,	/* QEMU exited */
-	GW_CANCELLED = 22,	/* a signal asked us to stop */
+	GW_CANCELLED = 22,	/* a signal or `godwit cancel` asked us to stop */
 	GW_UNKNOWN = 23,	/* after the commit point: look at both ends */
 	GW_PEER_FAILED = 24,	/* the other godwit gave up; its own message says why */
+	GW_TIME_LIMIT = 25,	/* --timeout was over, and --on-timeout says cancel */
+	GW_NO_MIGRATION = 26,	/* cancel, set: there is none, or more than one, or it is too late */
 	GW_EXITS
 };
 

@@ -15,6 +15,8 @@ static const struct command {
 	{ "check", cmd_check, "can a guest be migrated, and if not, what is to be changed?" },
 	{ "estimate", cmd_estimate, "how long would a migration take, and would it end?" },
 	{ "report", cmd_report, "what a migration did, as text or as a picture" },
+	{ "cancel", cmd_cancel, "cancel a migration that runs from here" },
+	{ "set", cmd_set, "change the limits of one" },
 	{ "rate", cmd_rate, "how fast does a guest write to its memory?" },
 	{ "list", cmd_list, "the sessions of godwit.ko" },
 	{ "watch", cmd_watch, "what happens to them" },

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 
 import godwit
 import lab
@@ -11,6 +12,7 @@ import pytest
 
 # Seconds; the slowest test takes about a third of it. A kernel that looks for mistakes needs more.
 TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '150'))
+BIOS = '/usr/share/seabios/bios-256k.bin'
 
 
 def pytest_runtest_logreport(report):
@@ -53,3 +55,35 @@ def directory(request):
     path = os.path.join(lab.B, 'e2e', request.node.name.replace('/', '_'))
     os.makedirs(path, exist_ok=True)
     return path
+
+
+@pytest.fixture(scope='session')
+def flash():
+    """QEMU's arguments for 8 MiB of firmware that do not compress: the BIOS, behind random bytes."""
+    path = '/dev/shm/flash'
+    with open(BIOS, 'rb') as bios, open(path, 'wb') as f:
+        code = bios.read()
+        f.write(os.urandom((8 << 20) - len(code)) + code)
+    return ['-drive', f'if=pflash,unit=0,format=raw,readonly=on,file={path}']
+
+
+@pytest.fixture
+def pair(directory, flash):
+    lab.net()
+    src = lab.Qemu('src', directory=directory, extra=flash, append='start=32 size=24 touch=16 rate=1500').wait_ticks(2)
+    yield src, godwit.destination(src, extra=flash)
+
+
+@pytest.fixture
+def waiting(pair):
+    """A sender that has connected and waits for the word of a receiver that is stopped."""
+    src, dst = pair
+    godwit.note_slots(src)
+    receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'10.77.0.2:{godwit.PORT}',
+                             '--insecure').wait_for('listening')
+    receive.kill(signal.SIGSTOP)
+    run = godwit.Run(src, dst, receiver=False)
+    time.sleep(2)
+    assert run.send.poll() is None
+    yield run.send, receive
+    receive.kill().wait()

@@ -53,7 +53,7 @@ def by_godwit(directory):
     address = f'10.77.0.2:{godwit.PORT}'
     report = f'{directory}/report.json'
     receive = ['receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure']
-    send = ['send', '--qmp', src.main_qmp, '--json', report, address]
+    send = ['send', '--qmp', src.main_qmp, '--json', report, '--downtime-limit', godwit.DOWNTIME, address]
     print(f'   dst$ godwit {" ".join(receive)}\n   src$ godwit {" ".join(send)}', flush=True)
     receiver = godwit.Process('dst', *receive).wait_for('listening')
     with lab.popen('src', [godwit.GODWIT, *send]) as sender:

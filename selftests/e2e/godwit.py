@@ -18,11 +18,12 @@ TOOLS = f'{lab.B}/tools'
 MODULE = os.environ.get('GODWIT_MODULE', f'{lab.B}/kmod/godwit.ko')
 ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
 PORT = 4433
+DOWNTIME = '2000'	# ms
 # Exit statuses, as user/err.h names them.
 EXIT = {'ok': 0, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7, 'ram-private': 8,
         'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14, 'bad-peer': 15,
         'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
-        'cancelled': 22, 'unknown': 23, 'peer-failed': 24}
+        'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26}
 
 
 def loaded():
@@ -142,7 +143,8 @@ class Run:
         if receiver:
             self.receive = Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure',
                                    *receive_options).wait_for('listening')
-        self.send = Process('src', 'send', '--qmp', src.main_qmp, '--json', self.json,
+        # On an emulated host the device state alone may take longer than the default limit allows.
+        self.send = Process('src', 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
                             *(['--verify'] if verify else []), *options, address, columns=columns)
 
     def wait(self, expect='ok'):
@@ -180,6 +182,24 @@ class Run:
         for p in (self.send, self.receive):
             if p and p.process.poll() is None:
                 p.kill().wait()
+
+
+def start_in(phase, pair, *options, **more):
+    """
+    A migration of the fixture "pair", in a phase that lasts long enough to be hit there, by a slow link and
+      round      RAM to send
+      later      the same, in a round after the first
+      stream     QEMU's private RAM (a large flash) to send, while the guest runs
+      paused     much RAM left for the last round, by a downtime limit that allows it
+    """
+    src, dst = pair
+    lab.link('rate', {'round': 20, 'later': 60, 'stream': 40, 'paused': 40}[phase])
+    run = Run(src, dst, '--downtime-limit', '60000' if phase in ('stream', 'paused') else '300', *options, **more)
+    if phase in ('round', 'later'):
+        run.send.wait_for('round 1' if phase == 'round' else 'round 2')
+    else:
+        run.wait_status({'stream': 'active', 'paused': 'pre-switchover'}[phase])
+    return run
 
 
 @contextlib.contextmanager

@@ -168,7 +168,7 @@ class FakeReceiver(threading.Thread):
 ], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
 def test_strange_receiver(src, answers, status, then_close):
     fake = FakeReceiver(answers, then_close)
-    refused(send('--qmp', src.main_qmp, '--timeout', '2', '10.77.0.1:4434'), status)
+    refused(send('--qmp', src.main_qmp, '--peer-timeout', '2', '10.77.0.1:4434'), status)
     fake.done.set()
     fake.join()
     godwit.unharmed(src, ticks=1)
@@ -192,7 +192,7 @@ def strange_sender(directory, speak):
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
     dst.query_status()
     receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
-                             '--timeout', '3').wait_for('listening')
+                             '--peer-timeout', '3').wait_for('listening')
     with socket.create_connection(('127.0.0.1', 4435)) as control:
         control.settimeout(30)
         control.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))

@@ -15,7 +15,7 @@ static struct converge at(uint64_t pending_mib, uint64_t before_mib)
 {
 	return (struct converge) {
 		.limit_ns = 300 * MS, .fixed_ns = 20 * MS, .max_rounds = 30, .round = 2, .rate = 100 << 20,
-		.pending = pending_mib << 8, .before = before_mib << 8,
+		.pending = pending_mib << 8, .before = before_mib << 8, .best = before_mib << 8,
 	};
 }
 
@@ -109,6 +109,127 @@ static void nothing_overflows(void **state)
 	assert_true(c.predicted_ns > c.limit_ns);
 }
 
+static void only_rounds_that_do_not_help_raise_the_limit(void **state)
+{
+	struct converge c = at(100, 1000);
+
+	(void)state;
+	c.ramp_ns = 1300 * MS;
+	/* 1020 ms: too much, and much less than before. */
+	assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_equal(c.allowed_ns, 300 * MS);
+	c.pending = 85 << 8;
+	assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_equal(c.allowed_ns, 300 * MS);
+	/* From here on it stays: 870 ms. One step a round. */
+	c.before = c.pending;
+	for (unsigned int i = 1; i <= 5; i++) {
+		c.round++;
+		assert_int_equal(converge(&c), CONVERGE_AGAIN);
+		assert_int_equal(c.allowed_ns, (300 + 100 * i) * MS);
+		assert_int_equal(c.stalled, i);
+	}
+	assert_int_equal(converge(&c), CONVERGE_SWITCH);
+	assert_int_equal(c.allowed_ns, 900 * MS);
+	assert_true(c.predicted_ns <= c.allowed_ns);
+}
+
+static void the_ramp_ends_at_its_cap(void **state)
+{
+	struct converge c = at(100, 101);
+
+	(void)state;
+	c.ramp_ns = 1005 * MS + 7;
+	for (unsigned int i = 0; i < 25; i++) {
+		assert_int_equal(converge(&c), CONVERGE_AGAIN);
+		assert_true(c.allowed_ns <= c.ramp_ns);
+	}
+	assert_int_equal(c.allowed_ns, c.ramp_ns);
+	c.round = c.max_rounds;
+	assert_int_equal(converge(&c), CONVERGE_GIVE_UP);
+	/* A ramp below the limit is none. */
+	c.ramp_ns = 100 * MS;
+	converge(&c);
+	assert_int_equal(c.allowed_ns, 300 * MS);
+}
+
+static void the_cap_counts_before_it_is_given_up(void **state)
+{
+	struct converge c = at(100, 1000);
+
+	(void)state;
+	c.ramp_ns = 1100 * MS;
+	c.round = c.max_rounds;
+	assert_int_equal(converge(&c), CONVERGE_SWITCH);
+	assert_int_equal(c.allowed_ns, 1100 * MS);
+}
+
+/* Each a twentieth less: three make progress, and one alone does not. */
+static void slow_progress_is_no_stall(void **state)
+{
+	struct converge c = at(1000, UINT64_MAX >> 8);
+
+	(void)state;
+	for (unsigned int i = 0; i < 20; i++) {
+		assert_int_equal(converge(&c), CONVERGE_AGAIN);
+		assert_int_equal(c.stalled, i % 3);
+		c.pending = c.pending / 20 * 19;
+	}
+}
+
+static void a_limit_that_is_changed_counts_at_once(void **state)
+{
+	struct converge c = at(100, 101);
+
+	(void)state;
+	assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	c.limit_ns = 2000 * MS;
+	assert_int_equal(converge(&c), CONVERGE_SWITCH);
+}
+
+/* What the guest writes until it stands still is sent, too; it has never written more than 15 MiB between two looks. */
+static void writes_until_the_stop_count(void **state)
+{
+	struct converge c = at(10, 1000);
+
+	(void)state;
+	c.round_ns = 1000 * MS;
+	c.lead_ns = 400 * MS;
+	c.most = 15 << 8;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 160 * MS - 1000, 160 * MS + 1000);
+	c.lead_ns = 5000 * MS;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 170 * MS - 1000, 170 * MS + 1000);
+	/* From here on it has. */
+	c.pending = 25 << 8;
+	converge(&c);
+	c.pending = 20 << 8;
+	c.round_ns = 10 * MS;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 270 * MS - 1000, 270 * MS + 1000);
+}
+
+/* The fixed part grows with how slow the host is, how far, how large the guest; and never wraps. */
+static void the_fixed_part_is_made_of_what_was_measured(void **state)
+{
+	struct blackout b = { .qmp_ns = 200000, .rtt_ns = 100000, .harvest_ns = 500000, .rate = 1000ull << 20, .ram_pages = 2 << 18 };
+	uint64_t quick = converge_fixed(&b), slow;
+
+	(void)state;
+	assert_in_range(quick, 14 * MS, 16 * MS);
+	b.qmp_ns = 10 * MS;
+	slow = converge_fixed(&b);
+	assert_int_equal(slow - quick, 20 * (10 * MS - 200000));
+	b.rtt_ns += 50 * MS;
+	assert_int_equal(converge_fixed(&b) - slow, 100 * MS);
+	b.rtt_ns -= 50 * MS;
+	b.ram_pages += 256ull << 18;
+	assert_in_range(converge_fixed(&b) - slow, 19 * MS, 20 * MS);
+	b.rate = 1;
+	assert_true(converge_fixed(&b) > 100000 * 1000 * MS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +242,13 @@ int main(void)
 		cmocka_unit_test(a_quiet_guest_switches_at_once),
 		cmocka_unit_test(an_unknown_rate_never_fits),
 		cmocka_unit_test(nothing_overflows),
+		cmocka_unit_test(only_rounds_that_do_not_help_raise_the_limit),
+		cmocka_unit_test(the_ramp_ends_at_its_cap),
+		cmocka_unit_test(the_cap_counts_before_it_is_given_up),
+		cmocka_unit_test(slow_progress_is_no_stall),
+		cmocka_unit_test(a_limit_that_is_changed_counts_at_once),
+		cmocka_unit_test(writes_until_the_stop_count),
+		cmocka_unit_test(the_fixed_part_is_made_of_what_was_measured),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,10 +16,18 @@
 #define MIB	(1ull << 20)
 #define PAGE	(PAGE_BYTES + WIRE_EXTENT)
 
+/* The part of the downtime that is not RAM, and with these links most of it. */
+static uint64_t fixed(uint64_t rate, uint64_t rtt_ns)
+{
+	struct blackout b = { .rate = rate, .rtt_ns = rtt_ns, .ram_pages = 1u << 20 };
+
+	return converge_fixed(&b);
+}
+
 static struct estimate play(const struct curve *c, uint64_t allocated, uint64_t zero, uint64_t rate)
 {
 	struct estimate_in in = {
-		.curve = c, .content = { allocated, zero }, .rate = rate, .limit_ns = 300000000, .max_rounds = 10,
+		.curve = c, .content = { allocated, zero }, .rate = rate, .limit_ns = fixed(rate, 0) + 280000000, .max_rounds = 10,
 	};
 	struct estimate out;
 
@@ -57,13 +65,13 @@ static void an_idle_guest_goes_once(void **state)
 	assert_int_equal(out.rounds, 2);
 	assert_int_equal(out.bytes, 800 * PAGE);
 	assert_int_equal(out.pending_pages, 0);
-	assert_int_equal(out.downtime_ns, CONVERGE_FIXED_NS);
-	assert_int_equal(out.total_ns, S + CONVERGE_FIXED_NS);
+	assert_int_equal(out.downtime_ns, fixed(800 * PAGE, 0));
+	assert_int_equal(out.total_ns, S + out.downtime_ns);
 }
 
 /*
  * 200 pages a second go through, 100 are written: each round is half of the one before. 1600 pages: 8 s, 800 pending; 4 s,
- * 400; 2 s, 200; 1 s, 100; 0.5 s, 50: 270 ms with the fixed part, within the limit. Three rounds more that halve it.
+ * 400; 2 s, 200; 1 s, 100; 0.5 s, 50: 250 ms, within the limit. Two rounds more: 12 are less than a quarter of the rest.
  */
 static void rounds_halve(void **state)
 {
@@ -71,10 +79,10 @@ static void rounds_halve(void **state)
 
 	(void)state;
 	assert_true(out.converges);
-	assert_int_equal(out.rounds, 5 + 3 + 1);
-	assert_in_range(out.bytes, (1600 + 800 + 400 + 200 + 100 + 50 + 25 + 12 + 6) * PAGE - 2 * PAGE,
-			(1600 + 800 + 400 + 200 + 100 + 50 + 25 + 12 + 6) * PAGE);
-	assert_in_range(out.total_ns, 15950 * S / 1000, 16050 * S / 1000);
+	assert_int_equal(out.rounds, 5 + 2 + 1);
+	assert_in_range(out.bytes, (1600 + 800 + 400 + 200 + 100 + 50 + 25 + 12) * PAGE - 2 * PAGE,
+			(1600 + 800 + 400 + 200 + 100 + 50 + 25 + 12) * PAGE);
+	assert_in_range(out.total_ns - fixed(200 * PAGE, 0), 15900 * S / 1000, 15950 * S / 1000);
 }
 
 static void a_small_set_is_sent_again_and_again(void **state)
@@ -113,7 +121,8 @@ static void the_way_costs_time(void **state)
 
 	(void)state;
 	estimate(&in, &out);
-	assert_int_equal(out.downtime_ns, CONVERGE_FIXED_NS + S / 5);
+	assert_int_equal(out.downtime_ns, fixed(MIB, S / 10));
+	assert_int_equal(out.downtime_ns, fixed(MIB, 0) + S / 5);
 	assert_int_equal(out.total_ns, out.downtime_ns + S / 10);
 }
 

@@ -312,6 +312,30 @@ static void a_page_outside_is_refused(void **state)
 	channel_free(in);
 }
 
+/* What nobody took is written still, the hot pages that were held back, too; a later round sends it. */
+static void a_cut_round_loses_nothing(void **state)
+{
+	struct rig *rig = *state;
+	struct round rd;
+	struct piece p;
+
+	for (uint64_t i = 0; i < 6000; i++)
+		rig_write(rig, i, 1);
+	hot_hold(&rig->hot, &rig->source);	/* all are written twice in a row: hot */
+	for (uint64_t i = 3000; i < 9000; i++)
+		rig_write(rig, i, 2);
+	hot_hold(&rig->hot, &rig->source);
+	round_begin(&rd, &rig->src, &rig->source, ROUND_PRECOPY, &rig->hot);
+	assert_int_equal(round_take(&rd, &p, &rig->e), 1);
+	round_cut(&rd);
+	assert_int_equal(round_take(&rd, &p, &rig->e), 0);
+	assert_int_equal(round_take(&rd, &p, &rig->e), 0);
+	round_end(&rd);
+	assert_int_equal(bitmap_weight(rig->source.map[0], PAGES), 9000 - 1024);
+	rig_round(rig, ROUND_LAST);
+	assert_int_equal(rig->count.data_pages, 9000 - 1024);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +347,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(hot_pages_come_last, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_cut_round_loses_nothing, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(no_write_is_lost, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, setup, rig_teardown),

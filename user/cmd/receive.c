@@ -21,9 +21,9 @@ static const char usage[] =
 	"  --pid PID              the QEMU process, if another process made the socket\n"
 	"  --streams N            let the sender open at most N connections for RAM (16)\n"
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
-	"  --timeout S            give up when the sender or QEMU is silent for S seconds (30)\n";
+	"  --peer-timeout S       give up when the sender or QEMU is silent for S seconds (30)\n";
 
-enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_STREAMS, OPT_IO, OPT_TIMEOUT, OPT_HELP };
+enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_STREAMS, OPT_IO, OPT_PEER_TIMEOUT, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -32,7 +32,7 @@ static const struct option options[] = {
 	{ "pid", required_argument, NULL, OPT_PID },
 	{ "streams", required_argument, NULL, OPT_STREAMS },
 	{ "io", required_argument, NULL, OPT_IO },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 }
 };
@@ -64,8 +64,8 @@ static int parse(struct receiver_options *o, bool *help, int argc, char **argv, 
 		case OPT_IO:
 			io = optarg;
 			break;
-		case OPT_TIMEOUT:
-			r = cmd_number("--timeout", optarg, 1, 3600, &n, e);
+		case OPT_PEER_TIMEOUT:
+			r = cmd_number("--peer-timeout", optarg, 1, 3600, &n, e);
 			o->timeout_ms = r ? 0 : n * 1000;
 			break;
 		case OPT_HELP:

@@ -24,35 +24,43 @@ static const char usage[] =
 	"  --qmp SOCKET           the source QEMU's QMP socket (-qmp unix:SOCKET,server=on,wait=off)\n"
 	"  --domain NAME          or the libvirt domain, which needs a second QMP socket (see README)\n"
 	"  --pid PID              the QEMU process, if another process made the socket\n"
-	"  --downtime-limit MS    switch over when the guest will stand still no longer than this (300)\n"
+	"  --downtime-limit MS    switch over when the guest is predicted to stand still no longer than this (300)\n"
+	"  --downtime-ramp MS     raise that, by a tenth of the way to MS, for each round that does not help\n"
 	"  --max-rounds N         give up when that is not reached after N rounds (30)\n"
-	"  --timeout S            give up when the peer or QEMU is silent for S seconds (30)\n"
+	"  --timeout S            seconds for all of the migration (any time)\n"
+	"  --on-timeout cancel|pause  what to do then: give up, or stop the guest and finish, whatever downtime that costs (cancel)\n"
+	"  --peer-timeout S       give up when the peer or QEMU is silent for S seconds (30)\n"
 	"  --streams N            connections for RAM, with a thread each (one for each CPU, at most 16)\n"
-	"  --bandwidth MIB        send at most MIB MiB/s until the switchover; the downtime is predicted with that\n"
+	"  --bandwidth MIB        send at most MIB MiB/s until the switchover (0: no limit)\n"
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
+	"  --control PATH         where \"godwit cancel\" and \"godwit set\" reach this (/run/godwit/PID.sock)\n"
 	"  --progress HOW         auto: one line that repaints on a terminal, else a line every two seconds; plain: such\n"
 	"                         lines on a terminal too; json: JSON on stdout, an object a line; none (auto)\n"
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_LIMIT, OPT_ROUNDS, OPT_TIMEOUT, OPT_STREAMS, OPT_BANDWIDTH, OPT_IO, OPT_VERIFY,
-	OPT_PAUSE, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
+enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_LIMIT, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL,
+	OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
 	{ "domain", required_argument, NULL, OPT_DOMAIN },
 	{ "pid", required_argument, NULL, OPT_PID },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
-	{ "max-rounds", required_argument, NULL, OPT_ROUNDS },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "downtime-ramp", required_argument, NULL, OPT_LIMIT },
+	{ "max-rounds", required_argument, NULL, OPT_LIMIT },
+	{ "timeout", required_argument, NULL, OPT_LIMIT },
+	{ "on-timeout", required_argument, NULL, OPT_LIMIT },
+	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
 	{ "streams", required_argument, NULL, OPT_STREAMS },
-	{ "bandwidth", required_argument, NULL, OPT_BANDWIDTH },
+	{ "bandwidth", required_argument, NULL, OPT_LIMIT },
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "progress", required_argument, NULL, OPT_PROGRESS },
+	{ "control", required_argument, NULL, OPT_CONTROL },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -71,7 +79,8 @@ struct send_args {
 	bool help;
 };
 
-static int parse_option(struct send_args *a, int opt, struct err *e)
+/* name: as it is in the table. */
+static int parse_option(struct send_args *a, int opt, const char *name, struct err *e)
 {
 	unsigned int n;
 	int r;
@@ -86,21 +95,14 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 	case OPT_PID:
 		return cmd_number("--pid", optarg, 1, 1u << 22, &a->vm.pid, e);
 	case OPT_LIMIT:
-		return cmd_number("--downtime-limit", optarg, 1, 2000000, &a->o.downtime_limit_ms, e);
-	case OPT_ROUNDS:
-		return cmd_number("--max-rounds", optarg, 1, 10000, &a->o.max_rounds, e);
-	case OPT_TIMEOUT:
-		r = cmd_number("--timeout", optarg, 1, 3600, &n, e);
+		return limits_set(&a->o.limits, name, optarg, e);
+	case OPT_PEER_TIMEOUT:
+		r = cmd_number("--peer-timeout", optarg, 1, 3600, &n, e);
 		if (!r)
 			a->o.timeout_ms = n * 1000;
 		return r;
 	case OPT_STREAMS:
 		return cmd_number("--streams", optarg, 1, WIRE_STREAMS_MAX, &a->o.streams, e);
-	case OPT_BANDWIDTH:
-		r = cmd_number("--bandwidth", optarg, 1, 1000000, &n, e);
-		if (!r)
-			a->o.bandwidth = (uint64_t)n << 20;
-		return r;
 	case OPT_IO:
 		a->io = optarg;
 		return 0;
@@ -109,6 +111,9 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 		return 0;
 	case OPT_PAUSE:
 		a->o.pause = true;
+		return 0;
+	case OPT_CONTROL:
+		a->o.control = optarg;
 		return 0;
 	case OPT_PROGRESS:
 		a->how = optarg;
@@ -129,10 +134,10 @@ static int parse_option(struct send_args *a, int opt, struct err *e)
 
 static int parse(struct send_args *a, int argc, char **argv, struct err *e)
 {
-	int opt, r;
+	int opt, index = 0, r;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		r = parse_option(a, opt, e);
+	while ((opt = getopt_long(argc, argv, "", options, &index)) != -1) {
+		r = parse_option(a, opt, options[index].name, e);
 		if (r || a->help)
 			return r;
 	}
@@ -194,8 +199,7 @@ static void tell(struct send_args *a, const struct report *r, const struct err *
 
 int cmd_send(int argc, char **argv)
 {
-	struct send_args a = { .o = { .downtime_limit_ms = 300, .max_rounds = 30, .timeout_ms = 30000,
-				      .streams = default_streams() } };
+	struct send_args a = { .o = { .limits = limits_default, .timeout_ms = 30000, .streams = default_streams() } };
 	struct report report = { .phase = "connect" };
 	struct err e = { 0 };
 

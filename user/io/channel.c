@@ -125,7 +125,7 @@ int channel_given_up(struct channel *ch, struct err *e)
 	if (ch->interrupt && atomic_load(ch->interrupt))
 		return -ECANCELED;
 	if (stop_requested())
-		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		return stop_err(e);
 	return 0;
 }
 
@@ -278,7 +278,10 @@ int channel_send(struct channel *ch, const struct wire_header *h, const void *bo
 	struct slot *slot;
 	int r;
 
-	r = channel_flush(ch, e);
+	/* Where there is always room, no wait ever looks. */
+	r = channel_given_up(ch, e);
+	if (!r)
+		r = channel_flush(ch, e);
 	if (!r)
 		r = channel_frame(ch, &f, e);
 	if (r)
@@ -300,7 +303,8 @@ void channel_abort(struct channel *ch, const struct err *why)
 	uint8_t buf[WIRE_HEADER + WIRE_TEXT_MAX];
 	size_t len = strnlen(why->text, WIRE_TEXT_MAX);
 	struct wire_header h = { .type = WIRE_ABORT, .arg = why->exit, .length = (uint32_t)len };
-	uint64_t deadline = deadline_ms(2000);
+	/* Less than a second is all that a cancellation may take, and the source still stands. */
+	uint64_t deadline = deadline_ms(400);
 	struct err ignored = { 0 };
 	char drain[4096];
 
@@ -319,7 +323,7 @@ void channel_abort(struct channel *ch, const struct err *why)
 	while (now_ns() < deadline) {
 		struct pollfd p = { .fd = ch->fd, .events = POLLIN };
 
-		if (poll(&p, 1, 200) > 0 && recv(ch->fd, drain, sizeof(drain), MSG_DONTWAIT) <= 0)
+		if (poll(&p, 1, 100) > 0 && recv(ch->fd, drain, sizeof(drain), MSG_DONTWAIT) <= 0)
 			break;
 	}
 }

@@ -17,7 +17,7 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';	/* it goes to a terminal */
 	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY || h->arg == GW_VERSION ||
-	    h->arg == GW_CANCELLED || h->arg == GW_BAD_PEER)
+	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
 		exit = (enum gw_exit)h->arg;
 	ch->broken = true;
 	return err_set(e, exit, ECONNABORTED, "the other host gave up: %s", text);

@@ -87,7 +87,7 @@ static int wait_streams(struct receiver *r, struct door *d, struct err *e)
 		if (ret)
 			return ret;
 		if (stop_requested())
-			return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+			return stop_err(e);
 		if (now_ns() > deadline)
 			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
 				       "the sender's %u streams did not all come within %u s: does every connection to %s reach this receiver?",
@@ -151,7 +151,7 @@ static int wait_for_anybody(struct receiver *r, struct err *e)
 
 		poll(p, 2, STOP_SLICE_NS / 1000000);
 		if (stop_requested())
-			fd = err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+			fd = stop_err(e);
 		else if (p[1].revents)
 			fd = err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
 		else if (p[0].revents)

@@ -6,6 +6,7 @@
 
 #include "io/sock.h"
 #include "migrate/hello.h"
+#include "io/stop.h"
 #include "migrate/sender_internal.h"
 
 #define PINGS 5
@@ -44,7 +45,7 @@ static int join(struct sender *s, unsigned int stream, const uint8_t *secret, st
 	int fd = sock_tcp_connect_again(channel_fd(s->ch), deadline), r;
 
 	if (fd == -EINTR)
-		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		return stop_err(e);
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect stream %u to %s: %s; fewer --streams need fewer connections",
 			       stream, s->o->addr, strerror(-fd));

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/stop.h"
 #include "migrate/guardian.h"
 
 /* What the sender may say; a closed pipe without STAND_DOWN or DISMISS means that it died. */
@@ -44,8 +45,8 @@ static void put_back(const char *qmp_path, unsigned int timeout_ms, struct migra
 	qmp_close(m.qmp);
 }
 
-int guardian_start(struct guardian *g, const char *qmp_path, unsigned int timeout_ms, const struct migration *m,
-		   struct err *e)
+int guardian_start(struct guardian *g, const char *qmp_path, const char *control, unsigned int timeout_ms,
+		   const struct migration *m, struct err *e)
 {
 	int pipefd[2];
 
@@ -60,14 +61,18 @@ int guardian_start(struct guardian *g, const char *qmp_path, unsigned int timeou
 	if (g->pid == 0) {
 		/* Out of the terminal's process group: Ctrl-C is for the sender. */
 		setsid();
+		stop_ignore();
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);
 		prctl(PR_SET_NAME, "godwit-guardian");
 		/* Also the QMP connection: QEMU serves the next client when the last copy is closed. */
 		close_all_but(pipefd[0]);
-		if (sender_died(pipefd[0]))
+		if (sender_died(pipefd[0])) {
+			if (*control)
+				unlink(control);
 			put_back(qmp_path, timeout_ms, *m);
+		}
 		_exit(0);
 	}
 	close(pipefd[0]);

@@ -20,10 +20,10 @@ struct guardian {
 
 /*
  * Forks it. m: after migration_check(). Before any ring or device is open: it keeps no descriptor but the pipe, so that
- * QEMU, the module and the peer see the sender's end at once.
+ * QEMU, the module and the peer see the sender's end at once. control: a socket's path that goes with the sender; "": none.
  */
-int guardian_start(struct guardian *g, const char *qmp_path, unsigned int timeout_ms, const struct migration *m,
-		   struct err *e);
+int guardian_start(struct guardian *g, const char *qmp_path, const char *control, unsigned int timeout_ms,
+		   const struct migration *m, struct err *e);
 /* The destination may run from now on: hands off. Before the last byte of the device state is sent. */
 void guardian_stand_down(struct guardian *g);
 /* All is in order, whatever the outcome: it may go. Waits for it. */

@@ -252,7 +252,7 @@ int lanes_wait_round(struct lanes *l, uint32_t round, bool last, int (*alive)(vo
 			deadline = deadline_ms(l->timeout_ms);
 		frames = l->frames;
 		if (stop_requested())
-			r = err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+			r = stop_err(e);
 		else if (now_ns() > deadline)
 			r = err_set(e, GW_TIMEOUT, ETIMEDOUT, "a stream has stopped in the middle of round %u (nothing for %u s)", round,
 				    l->timeout_ms / 1000);

@@ -6,9 +6,53 @@
 #include "migrate/sender_internal.h"
 #include "page/page.h"
 
-static int one_round(struct sender *s, uint64_t *ns, struct err *e)
+#define MEASURES	9	/* QMP commands whose median counts */
+#define MEASURES_ROUND	3	/* of them, new ones after each round */
+
+/**
+ * struct measured - what the prediction is made of
+ * @qmp_ns: a ring
+ * @free_rate: of the last round that --bandwidth did not hold back, bytes per second; 0: there was none
+ */
+struct measured {
+	uint64_t qmp_ns[MEASURES];
+	unsigned int taken;
+	uint64_t free_rate;
+	uint64_t harvest_ns;
+};
+
+static int measure_qmp(struct sender *s, struct measured *m, struct err *e)
+{
+	bool running;
+	int r = 0;
+
+	for (unsigned int i = 0; i < MEASURES_ROUND && !r; i++) {
+		uint64_t begin = now_ns();
+
+		r = migration_running(s->qmp, &running, e);
+		m->qmp_ns[m->taken++ % MEASURES] = now_ns() - begin;
+	}
+	return r;
+}
+
+static uint64_t median(const uint64_t *v, unsigned int n)
+{
+	uint64_t sorted[MEASURES];
+
+	for (unsigned int i = 0; i < n; i++) {
+		unsigned int at = i;
+
+		for (; at && sorted[at - 1] > v[i]; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = v[i];
+	}
+	return sorted[n / 2];
+}
+
+static int one_round(struct sender *s, struct measured *m, uint64_t *ns, struct err *e)
 {
 	struct report *rep = s->report;
+	bool held_back = s->limits.bandwidth_mib;
 	uint64_t bytes;
 	int r;
 
@@ -18,48 +62,78 @@ static int one_round(struct sender *s, uint64_t *ns, struct err *e)
 	*ns = now_ns() - s->round_ns;
 	bytes = sender_bytes(s) - s->round_bytes;
 	/* A short round measures round trips, not the link. */
-	if (!r && *ns && (bytes > (4u << 20) || !rep->rate))
-		rep->rate = (uint64_t)((double)bytes * 1e9 / (double)*ns);
-	return r;
+	if (r || !*ns || (bytes <= (4u << 20) && rep->rate))
+		return r;
+	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)*ns);
+	if (!held_back && !s->limits.bandwidth_mib)
+		m->free_rate = rep->rate;
+	return 0;
+}
+
+static int harvest(struct sender *s, struct measured *m, uint64_t *pending, struct err *e)
+{
+	uint64_t begin = now_ns();
+	int r = s->source->ops->harvest(s->source, e);
+
+	m->harvest_ns = now_ns() - begin;
+	if (!r)
+		r = round_pending(&s->vm, s->source, pending, e);
+	return r ? r : measure_qmp(s, m, e);
+}
+
+static enum verdict decide(struct sender *s, const struct measured *m, struct converge *c)
+{
+	/* The last round is not held back: where it is known what the link takes then, that counts. */
+	uint64_t rate = m->free_rate > s->report->rate ? m->free_rate : s->report->rate;
+	struct blackout b = {
+		.qmp_ns = median(m->qmp_ns, m->taken < MEASURES ? m->taken : MEASURES), .rtt_ns = s->rtt_ns,
+		.harvest_ns = m->harvest_ns, .rate = rate, .ram_pages = s->report->total_pages,
+	};
+
+	c->fixed_ns = converge_fixed(&b);
+	c->lead_ns = converge_lead(&b);
+	c->rate = rate;
+	c->round = s->report->round;
+	/* They may have been changed meanwhile. */
+	c->limit_ns = s->limits.downtime_limit_ms * 1000000ull;
+	c->ramp_ns = s->limits.downtime_ramp_ms * 1000000ull;
+	c->max_rounds = s->limits.max_rounds;
+	return converge(c);
+}
+
+static int not_converged(const struct converge *c, struct err *e)
+{
+	return err_set(e, GW_NOT_CONVERGED, ETIME,
+		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or calm the guest",
+		       c->round, (unsigned long long)(c->pending * PAGE_BYTES >> 20),
+		       (unsigned long long)(c->predicted_ns / 1000000), (unsigned long long)(c->allowed_ns / 1000000), c->stalled);
 }
 
 int precopy(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
-	struct converge c = {
-		.limit_ns = s->o->downtime_limit_ms * 1000000ull,
-		.fixed_ns = CONVERGE_FIXED_NS + 2 * s->rtt_ns,
-		.max_rounds = s->o->max_rounds,
-		.pending = UINT64_MAX,
-	};
+	struct converge c = { .pending = UINT64_MAX, .best = UINT64_MAX };
 	enum verdict verdict = CONVERGE_AGAIN;
-	uint64_t ns = 0;
+	struct measured m = { .taken = 0 };
 	int r;
 
 	rep->phase = "pre-copy";
 	r = s->source->ops->start(s->source, e);
-	while (!r && verdict == CONVERGE_AGAIN) {
-		r = one_round(s, &ns, e);
-		if (!r)
-			r = s->source->ops->harvest(s->source, e);
+	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {
+		r = one_round(s, &m, &c.round_ns, e);
 		c.before = c.pending;
 		if (!r)
-			r = round_pending(&s->vm, s->source, &c.pending, e);
+			r = harvest(s, &m, &c.pending, e);
 		if (r)
 			break;
-		c.round = rep->round;
-		c.rate = rep->rate;
-		verdict = converge(&c);
+		verdict = decide(s, &m, &c);
 		rep->pending_pages = c.pending;
-		rep->dirty_rate = ns ? (uint64_t)((double)c.pending * 1e9 / (double)ns) : 0;
+		rep->dirty_rate = c.round_ns ? (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;
 		rep->predicted_ns = c.predicted_ns;
 		report_round_left(rep);
 		sender_progress(s);
 	}
-	if (!r && verdict == CONVERGE_GIVE_UP)
-		return err_set(e, GW_NOT_CONVERGED, ETIME,
-			       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms (limit %u ms): raise --downtime-limit or --max-rounds, use a faster link, or calm the guest",
-			       rep->round, (unsigned long long)(c.pending * PAGE_BYTES >> 20),
-			       (unsigned long long)(c.predicted_ns / 1000000), s->o->downtime_limit_ms);
+	if (!r && verdict == CONVERGE_GIVE_UP && !s->out_of_time)
+		return not_converged(&c, e);
 	return r;
 }

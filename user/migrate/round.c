@@ -12,6 +12,9 @@ void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, 
 
 void round_end(struct round *rd)
 {
+	/* What was not sent is still to be sent: the source does not know it any more. */
+	if (rd->hot)
+		hot_release(rd->hot, rd->source);
 	pthread_mutex_destroy(&rd->lock);
 }
 
@@ -23,6 +26,12 @@ uint64_t round_taken(struct round *rd)
 	taken = rd->taken;
 	pthread_mutex_unlock(&rd->lock);
 	return taken;
+}
+
+void round_cut(struct round *rd)
+{
+	if (rd->kind == ROUND_PRECOPY)
+		atomic_store(&rd->cut, true);
 }
 
 /* The next run of pages that count as written and are allocated. 1, 0 at the end, -errno. */
@@ -136,11 +145,22 @@ static void next_pass(struct round *rd)
 	rd->hot = NULL;
 }
 
+/* What has been held back is written still. */
+static void stop_here(struct round *rd)
+{
+	if (rd->hot)
+		hot_release(rd->hot, rd->source);
+	rd->hot = NULL;
+	rd->block = rd->vm->nblocks;
+}
+
 int round_take(struct round *rd, struct piece *p, struct err *e)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&rd->lock);
+	if (atomic_load(&rd->cut))
+		stop_here(rd);
 	while (rd->block < rd->vm->nblocks) {
 		p->nr = 0;
 		p->block = rd->block;

@@ -4,6 +4,7 @@
 #define GODWIT_ROUND_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,6 +39,7 @@ enum round_kind { ROUND_PRECOPY, ROUND_LAST };
 /**
  * struct round - opaque to all but round.c
  * @lock: protects all that follows, the source's maps and its calls
+ * @cut: nothing more is taken; not under the lock
  * @hot: holds pages back, NULL when it has given them up
  * @holes: the written pages are all taken
  * @at: in @block, nothing below is left
@@ -49,6 +51,7 @@ struct round {
 	const struct vm *vm;
 	struct dirty_source *source;
 	enum round_kind kind;
+	atomic_bool cut;
 	pthread_mutex_t lock;
 	struct hot *hot;
 	bool holes;
@@ -63,6 +66,8 @@ void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, 
 void round_end(struct round *rd);
 /* How many written pages have been taken so far. */
 uint64_t round_taken(struct round *rd);
+/* Of a round of pre-copy: what nobody has taken yet stays written, for a later round. Any thread, at any time. */
+void round_cut(struct round *rd);
 /**
  * round_take() - the next piece, for any thread. No page is in two of them.
  * Return: 1, 0 when nothing is left, or -errno. The source has forgotten the pages and their bits are gone: they may be

@@ -129,7 +129,7 @@ int sample_rest(uint64_t until_ns, struct err *e)
 		struct timespec ts = { (time_t)(left / 1000000000), (long)(left % 1000000000) };
 
 		if (stop_requested())
-			return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+			return stop_err(e);
 		nanosleep(&ts, NULL);
 	}
 	return 0;

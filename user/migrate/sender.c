@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The order of things at the source, and what a failure leaves behind. */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/sock.h"
@@ -112,12 +114,14 @@ int sender_round(struct sender *s, enum round_kind kind, struct err *e)
 		hot_hold(&s->hot, s->source);
 	round_begin(&rd, &s->vm, s->source, kind, kind == ROUND_PRECOPY ? &s->hot : NULL);
 	s->round = &rd;
+	if (s->out_of_time)
+		round_cut(&rd);
 	r = streams_round(s->streams, &rd, s->report->round, &sent, sender_idle, s, e);
 	if (!r)
 		r = end_round(s, kind == ROUND_LAST, e);
 	else
 		ask_why(s, e);
-	/* After a failure some of it is still here. */
+	/* After a failure, or a cut, some of it is still here. */
 	count(s);
 	if (!r)
 		s->report->remaining_pages = 0;
@@ -161,11 +165,49 @@ int sender_idle(void *arg, struct err *e)
 
 	sender_progress(s);
 	if (stop_requested())
-		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		return stop_err(e);
 	if (channel_readable(s->ch))
 		r = sender_listen(s, e);
 	/* The streams are busy; the receiver must not take that for a dead control connection. */
 	return r ? r : sender_keep_alive(s, e);
+}
+
+/* The time is over, and the guest is to stand still: what is under way is the last that is sent before it does. */
+static void hurry(struct sender *s)
+{
+	s->out_of_time = true;
+	pace_set(&s->pace, 0);
+	if (s->round)
+		round_cut(s->round);
+}
+
+/* Looked at from all waits of this thread: others who may ask to stop. */
+static void look_around(void *arg)
+{
+	struct sender *s = arg;
+	uint64_t timeout_ns = s->limits.timeout_s * 1000000000ull;
+
+	control_serve(&s->control);
+	if (!timeout_ns || s->out_of_time || now_ns() - s->started_ns < timeout_ns)
+		return;
+	if (s->limits.on_timeout == ON_TIMEOUT_PAUSE)
+		hurry(s);
+	else
+		stop_request(STOP_TIME);
+}
+
+static int open_control(struct sender *s, struct err *e)
+{
+	struct control *c = &s->control;
+	int r;
+
+	c->vm_pid = s->vm.pid;
+	if (!realpath(s->o->qmp_path, c->qmp_path))
+		strcpy(c->qmp_path, "?");	/* it has gone; there was one to connect to */
+	r = control_open(c, s->o->control, e);
+	if (!r)
+		stop_look(look_around, s);
+	return r;
 }
 
 /* Everything that can be refused is refused here, before anything is changed anywhere. */
@@ -173,18 +215,19 @@ static int look(struct sender *s, struct err *e)
 {
 	struct look l = {
 		.qmp_path = s->o->qmp_path, .pid = s->o->pid, .timeout_ms = s->o->timeout_ms,
-		.downtime_limit_ms = s->o->downtime_limit_ms, .pause = s->o->pause,
+		.downtime_limit_ms = s->limits.downtime_limit_ms, .pause = s->o->pause,
 		.qmp = &s->qmp, .vm = &s->vm, .migration = &s->migration,
 	};
+	int r = look_all(&l, e);
 
-	return look_all(&l, e);
+	return r ? r : open_control(s, e);
 }
 
 static int migrate(struct sender *s, struct err *e)
 {
 	int r;
 
-	r = guardian_start(&s->guardian, s->o->qmp_path, s->o->timeout_ms, &s->migration, e);
+	r = guardian_start(&s->guardian, s->o->qmp_path, s->control.local.path, s->o->timeout_ms, &s->migration, e);
 	if (!r)
 		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
 	if (!r && !s->o->pause)
@@ -232,15 +275,16 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 {
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
-		.migration = { .stream = -1 }, .guardian = { .pipe = -1 }, .started_ns = now_ns(),
+		.migration = { .stream = -1 }, .guardian = { .pipe = -1 }, .started_ns = now_ns(), .limits = o->limits,
+		.control = { .addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace, .local = { .lfd = -1 } },
 	};
 	uint64_t allocated;
 	int r;
 
-	pace_init(&s.pace, o->bandwidth);
+	pace_init(&s.pace, (uint64_t)o->limits.bandwidth_mib << 20);
 	report->phase = "connect";
 	report->started_realtime_ns = realtime_ns();
-	report->limit_ns = o->downtime_limit_ms * 1000000ull;
+	report->limit_ns = o->limits.downtime_limit_ms * 1000000ull;
 	r = look(&s, e);
 	if (!r)
 		r = migrate(&s, e);
@@ -257,6 +301,8 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		put_back(&s, e);
 	}
 	guardian_dismiss(&s.guardian);
+	stop_look(NULL, NULL);
+	control_close(&s.control, e);
 	/* Closing the dirty source ends the module's session; the log goes off in the background. */
 	channel_free(s.ch);
 	streams_free(s.streams);

@@ -8,6 +8,7 @@
 
 #include "err.h"
 #include "io/engine.h"
+#include "migrate/limits.h"
 #include "migrate/report.h"
 
 /**
@@ -15,12 +16,11 @@
  * @qmp_path: the source QEMU's QMP socket
  * @pid: the VMM; 0: whoever listens on the socket
  * @addr: the receiver's ADDR:PORT
- * @downtime_limit_ms: switch over when this is predicted to hold
- * @max_rounds: give up after so many
+ * @limits: at the beginning; they can be changed while it runs
+ * @control: where to listen for that; NULL: CONTROL_DIR/PID.sock
  * @timeout_ms: longest silence of the peer or of QEMU
  * @verify: compare hashes of all RAM before the point of no return
  * @streams: connections for RAM; the receiver may allow fewer
- * @bandwidth: bytes per second that they may send until the switchover, 0: no limit
  * @engine: how sockets are waited for
  * @pause: no module: stop the guest first, send everything once
  * @progress: called now and then, may be NULL
@@ -29,11 +29,10 @@ struct sender_options {
 	const char *qmp_path;
 	pid_t pid;
 	const char *addr;
-	unsigned int downtime_limit_ms;
-	unsigned int max_rounds;
+	struct limits limits;
+	const char *control;
 	unsigned int timeout_ms;
 	unsigned int streams;
-	uint64_t bandwidth;
 	const struct engine_ops *engine;
 	bool verify;
 	bool pause;

@@ -4,9 +4,11 @@
 #define GODWIT_SENDER_INTERNAL_H
 
 #include "io/channel.h"
+#include "migrate/control.h"
 #include "migrate/converge.h"
 #include "migrate/guardian.h"
 #include "migrate/hot.h"
+#include "migrate/limits.h"
 #include "migrate/pace.h"
 #include "migrate/report.h"
 #include "migrate/round.h"
@@ -32,6 +34,9 @@ struct sender {
 	struct dirty_source *source;
 	struct hot hot;
 	struct pace pace;
+	struct limits limits;		/* as they are now */
+	struct control control;
+	bool out_of_time;		/* --on-timeout pause: to the switchover, now */
 	struct channel *ch;		/* the control connection */
 	struct streams *streams;
 	struct round *round;		/* under way, or NULL */

@@ -90,7 +90,7 @@ static int wait_any(struct sender *s, bool keep_alive, struct err *e)
 
 	poll(p, sizeof(p) / sizeof(p[0]), STOP_SLICE_NS / 1000000);
 	if (stop_requested())
-		return err_set(e, GW_CANCELLED, EINTR, "cancelled by a signal");
+		return stop_err(e);
 	if (p[3].revents)
 		return err_set(e, GW_VM_GONE, ESRCH, "the source QEMU has exited");
 	if (p[2].revents)
@@ -212,9 +212,10 @@ static int hand_over(struct sender *s, struct err *e)
 		r = migration_continue(&s->migration, e);
 	if (!r)
 		r = hold_device_state(s, held, &len, e);
+	/* The commit point: requests to stop are refused from here on, and the guardian keeps its hands off. */
+	if (!r && !stop_commit())
+		r = stop_err(e);
 	if (!r) {
-		/* The commit point: signals are not obeyed any more, and the guardian keeps its hands off. */
-		stop_ignore();
 		s->handed_over_realtime_ns = realtime_ns();
 		s->stage = STAGE_HANDED_OVER;
 		guardian_stand_down(&s->guardian);

@@ -23,9 +23,11 @@
  * @seen: no newline in [start, seen)
  * @line_bytes: length of the message taken last
  * @complaint: after -EPROTO, what was wrong with it
+ * @heed_stop: a stop ends a wait, with -EINTR: nothing has been begun that QEMU must be spoken to for
  */
 struct qmp_stream {
 	int fd;
+	bool heed_stop;
 	char *buf;
 	size_t cap;
 	size_t start;

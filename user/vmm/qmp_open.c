@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "io/sock.h"
+#include "io/stop.h"
 #include "vmm/qmp_internal.h"
 #include "vmm/text.h"
 
@@ -16,7 +17,7 @@ static int connect_patiently(const char *path, uint64_t deadline)
 	const struct timespec nap = { .tv_nsec = 10000000 };
 	int fd;
 
-	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline)
+	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline && !stop_requested())
 		nanosleep(&nap, NULL);
 	return fd;
 }
@@ -32,7 +33,7 @@ static int no_socket(const char *path, int err, struct err *e)
 {
 	switch (err) {
 	case EAGAIN:
-		return occupied(path, e);
+		return stop_requested() ? stop_err(e) : occupied(path, e);
 	case ENOENT:
 		return err_set(e, GW_NO_SOCKET, err, "%s: no such socket: start QEMU with -qmp unix:%s,server=on,wait=off",
 			       path, path);
@@ -82,11 +83,16 @@ static bool set_version(struct qmp *q, json_t *greeting)
 static int greet(struct qmp *q, const char *path, uint64_t deadline, struct err *e)
 {
 	json_auto_t *greeting = NULL;
-	int r = qmp_stream_next(&q->stream, deadline, &greeting);
+	int r;
 
+	q->stream.heed_stop = true;
+	r = qmp_stream_next(&q->stream, deadline, &greeting);
+	q->stream.heed_stop = false;
 	switch (r) {
 	case 0:
 		break;
+	case -EINTR:
+		return stop_err(e);
 	case -ETIMEDOUT:
 		return occupied(path, e);
 	case -EPROTO:

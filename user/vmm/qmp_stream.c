@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/sock.h"
+#include "io/stop.h"
 #include "vmm/qmp_internal.h"
 
 #define CHUNK	(64u << 10)
@@ -82,6 +83,21 @@ static int make_room(struct qmp_stream *s)
 	return 0;
 }
 
+/* In slices, as others want to be served meanwhile (stop_look()). */
+static int wait_readable(struct qmp_stream *s, uint64_t deadline)
+{
+	uint64_t slice;
+	int r;
+
+	do {
+		if (stop_requested() && s->heed_stop)
+			return -EINTR;
+		slice = now_ns() + STOP_SLICE_NS;
+		r = sock_wait(s->fd, POLLIN, slice < deadline ? slice : deadline);
+	} while (r == -ETIMEDOUT && now_ns() < deadline);
+	return r;
+}
+
 static int fill(struct qmp_stream *s, uint64_t deadline)
 {
 	ssize_t n;
@@ -99,7 +115,7 @@ static int fill(struct qmp_stream *s, uint64_t deadline)
 		}
 		if (n != -EAGAIN)
 			return -ECONNRESET;
-		r = sock_wait(s->fd, POLLIN, deadline);
+		r = wait_readable(s, deadline);
 		if (r)
 			return r;
 	}

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A running migration obeys: godwit cancel, godwit set, --timeout, --downtime-ramp."""
+import json
+import os
+import random
+import socket
+import threading
+import time
+
+import godwit
+import pytest
+
+pytestmark = pytest.mark.usefixtures('module')
+# Seconds that a cancellation may take, where the host is not emulated.
+with open('/proc/cpuinfo', encoding='ascii') as cpuinfo:
+    SOON = 5 if 'TCG' in cpuinfo.read() else 1
+
+
+def control(*words, status='ok'):
+    """What godwit cancel or set says."""
+    p = godwit.Process('src', *words)
+    assert p.wait(30) == godwit.EXIT[status], p.said
+    return p.said
+
+
+def cancel_soon(src, send):
+    """Without the command, which an emulated host needs a second to start."""
+    begin = time.monotonic()
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(30)
+        peer.connect(f'/run/godwit/{send.pid}.sock')
+        peer.sendall(b'{"execute": "cancel"}\n')
+        answer = json.loads(peer.recv(4096))
+    seconds = time.monotonic() - begin
+    assert answer['return']['status'] == 'cancelled', answer
+    assert src.query_status() == 'running', 'when it is answered the source runs'
+    assert seconds < SOON
+    assert send.wait() == godwit.EXIT['cancelled'], send.said
+    assert 'godwit cancel' in send.said
+    assert not os.listdir('/run/godwit')
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('phase', ['round', 'later', 'stream', 'paused'])
+def test_cancel(pair, phase):
+    run = godwit.start_in(phase, pair)
+    cancel_soon(pair[0], run.send)
+    run.wait('cancelled')
+    assert 'cancelled' in run.receive.said
+
+
+def test_cancel_before_the_first_round(pair, waiting):
+    cancel_soon(pair[0], waiting[0])
+
+
+def test_cancel_command(pair):
+    run = godwit.start_in('round', pair)
+    assert 'runs on here' in control('cancel', '--qmp', pair[0].main_qmp)
+    assert pair[0].query_status() == 'running'
+    run.wait('cancelled')
+    godwit.unharmed(pair[0])
+
+
+def test_cancel_around_the_commit_point(pair):
+    """With the guest stopped, at any moment up to the end: it runs here or there, and both commands say the same."""
+    src, dst = pair
+    run = godwit.Run(src, dst, verify=False)
+    run.wait_status('pre-switchover', 'device', 'completed')
+    time.sleep(random.uniform(0, 0.2))
+    cancel = godwit.Process('src', 'cancel')
+    status, told = run.send.wait(), cancel.wait(30)
+    if status == godwit.EXIT['ok']:
+        assert told == godwit.EXIT['no-migration'], cancel.said
+        godwit.proof(src, dst)
+    else:
+        assert (status, told) == (godwit.EXIT['cancelled'], 0), (run.send.said, cancel.said)
+        godwit.unharmed(src)
+        assert dst.process.poll() is not None or dst.query_status() == 'inmigrate'
+
+
+def test_set(pair):
+    """It would not end for minutes, nor switch over: with other limits it does."""
+    src, dst = pair
+    run = godwit.Run(src, dst, '--bandwidth', '1', '--downtime-limit', '1')
+    run.send.wait_for('round 1')
+    assert 'bandwidth        1\n' in control('set')
+    assert 'downtime-limit   60000\n' in control('set', '--bandwidth', '0', '--downtime-limit', '60000')
+    assert run.wait()['total-ms'] < 60000
+    godwit.proof(src, dst)
+
+
+def test_which(pair, waiting):
+    """One of two is meant; the other one is played."""
+    def answer():
+        for _ in range(2):
+            peer, _ = server.accept()
+            peer.recv(1000)
+            peer.sendall(json.dumps({'return': {'pid': 1, 'vm': 4711, 'qmp': '/run/other', 'to': 'there:1'}}).encode() + b'\n')
+            peer.close()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind('/run/godwit/1.sock')
+        server.listen()
+        thread = threading.Thread(target=answer)
+        thread.start()
+        said = control('cancel', status='no-migration')
+        assert '4711' in said and f'--pid {pair[0].pid}' in said
+        control('cancel', '--pid', str(pair[0].pid))
+        thread.join()
+    # What a dead sender has left is passed over.
+    assert 'no migration' in control('cancel', status='no-migration')
+    os.unlink('/run/godwit/1.sock')
+    assert waiting[0].wait() == godwit.EXIT['cancelled']
+    godwit.unharmed(pair[0])
+
+
+def test_timeout(pair):
+    run = godwit.start_in('round', pair, '--timeout', '6')
+    run.wait('time-limit')
+    assert '--on-timeout pause' in run.send.said
+    godwit.unharmed(pair[0])
+
+
+def test_timeout_pauses(pair):
+    """In the first round, of a guest that writes faster than the link carries: it arrives."""
+    src, dst = pair
+    run = godwit.start_in('round', pair, '--timeout', '6', '--on-timeout', 'pause')
+    report = run.wait()
+    assert report['verified'] and report['rounds'] == 2
+    assert report['downtime-ms'] > 1000
+    godwit.proof(src, dst)
+
+
+def test_ramp(pair):
+    """A guest that never gets below the limit arrives by the ramp, and not above its end."""
+    src, dst = pair
+    run = godwit.start_in('later', pair, '--downtime-ramp', '30000', '--max-rounds', '12')
+    report = run.wait()
+    assert 300 < report['predicted-downtime-ms'] <= 30000
+    assert 3 <= report['rounds'] < 12
+    godwit.proof(src, dst)
+
+
+def test_usage():
+    assert '--downtime-limit' in control('set', '--downtime-limit', 'soon', status='usage')
+    assert '"pause"' in control('set', '--on-timeout', 'never', status='usage')
+    assert 'no limits' in control('cancel', '--bandwidth', '1', status='usage')
+    assert 'no migration' in control('set', status='no-migration')
+    assert '/dev/shm/none' in control('cancel', '--control', '/dev/shm/none', status='no-migration')

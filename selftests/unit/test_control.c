@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a running migration answers, to whatever it is asked. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "io/stop.h"
+#include "migrate/control.h"
+
+struct rig {
+	struct control c;
+	struct report report;
+	struct limits limits;
+	struct pace pace;
+	char answer[LOCAL_LINE];
+};
+
+static int setup(void **state)
+{
+	struct rig *rig = calloc(1, sizeof(*rig));
+
+	rig->report.phase = "pre-copy";
+	rig->limits = limits_default;
+	pace_init(&rig->pace, 0);
+	rig->c = (struct control) { .vm_pid = 4711, .qmp_path = "/run/guest.qmp", .addr = "there:4433", .report = &rig->report,
+				    .limits = &rig->limits, .pace = &rig->pace, .local = { .lfd = -1 } };
+	*state = rig;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+/* The member "return" or "error" of the answer; a new reference. */
+static json_t *ask(struct rig *rig, const char *line, const char *kind)
+{
+	json_auto_t *j = NULL;
+	json_t *what;
+
+	assert_true(control_answer(&rig->c, line, rig->answer));
+	assert_null(strchr(rig->answer, '\n'));
+	assert_true(strlen(rig->answer) < LOCAL_LINE);
+	j = json_loads(rig->answer, 0, NULL);
+	assert_non_null(j);
+	assert_int_equal(json_object_size(j), 1);
+	what = json_object_get(j, kind);
+	if (!what)
+		print_error("%s -> %s\n", line, rig->answer);
+	assert_non_null(what);
+	return json_incref(what);
+}
+
+static void assert_refused(struct rig *rig, const char *line, const char *word)
+{
+	json_auto_t *error = ask(rig, line, "error");
+
+	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_USAGE);
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), word));
+}
+
+static void query_tells_what_it_is(void **state)
+{
+	struct rig *rig = *state;
+	json_auto_t *ret = ask(rig, "{\"execute\": \"query\"}", "return");
+
+	assert_int_equal(json_integer_value(json_object_get(ret, "vm")), 4711);
+	assert_string_equal(json_string_value(json_object_get(ret, "qmp")), "/run/guest.qmp");
+	assert_string_equal(json_string_value(json_object_get(ret, "to")), "there:4433");
+	assert_string_equal(json_string_value(json_object_get(ret, "phase")), "pre-copy");
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(ret, "limits"), "downtime-limit")), 300);
+}
+
+static void set_changes_what_it_names(void **state)
+{
+	struct rig *rig = *state;
+	json_auto_t *ret = ask(rig, "{\"execute\": \"set\", \"arguments\": {\"bandwidth\": 7, \"on-timeout\": \"pause\", "
+			       "\"timeout\": 90, \"downtime-limit\": 5, \"downtime-ramp\": 50, \"max-rounds\": 9}}", "return");
+	const struct limits wanted = { 5, 50, 9, 90, ON_TIMEOUT_PAUSE, 7 };
+
+	assert_memory_equal(&rig->limits, &wanted, sizeof(wanted));
+	assert_int_equal(json_integer_value(json_object_get(ret, "bandwidth")), 7);
+	assert_string_equal(json_string_value(json_object_get(ret, "on-timeout")), "pause");
+	/* It holds at once: the first burst is free, the second waits for its turn. */
+	pace_take(&rig->pace, 7 << 20, 1000000000);
+	assert_in_range(pace_take(&rig->pace, 1, 1000000000), 1900000000, 2000000000);
+	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"bandwidth\": 0}}", "return"));
+	assert_int_equal(pace_take(&rig->pace, 1, 1000000000), 1000000000);
+	assert_int_equal(rig->limits.max_rounds, 9);
+}
+
+static void set_is_all_or_nothing(void **state)
+{
+	static const struct { const char *args, *word; } cases[] = {
+		{ "{\"max-rounds\": 5, \"downtime-limit\": 0}", "--downtime-limit" },
+		{ "{\"max-rounds\": 5, \"downtime-limit\": -1}", "--downtime-limit" },
+		{ "{\"max-rounds\": 5, \"downtime-limit\": 4294967597}", "--downtime-limit" },
+		{ "{\"max-rounds\": 5, \"downtime-limit\": \"7\"}", "whole number" },
+		{ "{\"max-rounds\": 5, \"downtime-limit\": 7.5}", "whole number" },
+		{ "{\"max-rounds\": 5, \"downtime-limit\": null}", "whole number" },
+		{ "{\"max-rounds\": 5, \"on-timeout\": \"later\"}", "\"pause\"" },
+		{ "{\"max-rounds\": 5, \"on-timeout\": 1}", "string" },
+		{ "{\"max-rounds\": 5, \"speed\": 1}", "speed" },
+		{ "[5]", "object" }, { "5", "object" }, { "null", "object" },
+	};
+	struct rig *rig = *state;
+	char line[256];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(line, sizeof(line), "{\"execute\": \"set\", \"arguments\": %s}", cases[i].args);
+		assert_refused(rig, line, cases[i].word);
+		assert_memory_equal(&rig->limits, &limits_default, sizeof(limits_default));
+	}
+	assert_refused(rig, "{\"execute\": \"set\"}", "object");
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+	static const char *const lines[] = {
+		"", "x", "{", "[]", "null", "\"cancel\"", "{}", "{\"execute\": 1}", "{\"execute\": \"quit\"}", "{\"execute\": null}",
+		"{\"execute\": \"cancel\", \"execute\": \"query\"}", "{\"execute\": \"cancel\"} {}", "\xff\xfe", "{\"execute\": \"\\u0000cancel\"}",
+	};
+	struct rig *rig = *state;
+	char deep[LOCAL_LINE];
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		assert_refused(rig, lines[i], "query");
+	memset(deep, '[', sizeof(deep));
+	deep[sizeof(deep) - 1] = '\0';
+	assert_refused(rig, deep, "query");
+	assert_false(stop_requested());
+}
+
+static void an_answer_that_is_too_long_is_an_error(void **state)
+{
+	struct rig *rig = *state;
+
+	memset(rig->c.qmp_path, 'q', LOCAL_LINE);
+	json_decref(ask(rig, "{\"execute\": \"query\"}", "error"));
+}
+
+static void command_line_limits(void **state)
+{
+	struct limits l = limits_default;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(limits_set(&l, "bandwidth", "100", &e), 0);
+	assert_int_equal(limits_set(&l, "on-timeout", "pause", &e), 0);
+	assert_int_equal(l.bandwidth_mib, 100);
+	assert_int_equal(l.on_timeout, ON_TIMEOUT_PAUSE);
+	for (const char *const *bad = (const char *const[]){ "soon", "", "1x", "-1", "99999999999999999999", "10001", NULL }; *bad; bad++) {
+		e.exit = GW_OK;
+		assert_int_equal(limits_set(&l, "max-rounds", *bad, &e), -EINVAL);
+		assert_int_equal(e.exit, GW_USAGE);
+		assert_non_null(strstr(e.text, "--max-rounds"));
+		assert_int_equal(l.max_rounds, limits_default.max_rounds);
+	}
+}
+
+/* Last: a request is for ever. */
+static void cancel_is_answered_at_the_end_or_too_late(void **state)
+{
+	struct rig *rig = *state;
+	json_auto_t *error = NULL;
+
+	assert_false(control_answer(&rig->c, "{\"execute\": \"cancel\"}", rig->answer));
+	assert_true(stop_requested());
+	stop_ignore();
+	error = ask(rig, "{\"execute\": \"cancel\"}", "error");
+	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_NO_MIGRATION);
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "too late"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(query_tells_what_it_is, setup, teardown),
+		cmocka_unit_test_setup_teardown(set_changes_what_it_names, setup, teardown),
+		cmocka_unit_test_setup_teardown(set_is_all_or_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_answer_that_is_too_long_is_an_error, setup, teardown),
+		cmocka_unit_test_setup_teardown(command_line_limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(cancel_is_answered_at_the_end_or_too_late, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Who asks to stop, and when it is too late. Each case in a process of its own: a request is for ever. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "io/local.h"
+#include "io/sock.h"
+#include "io/stop.h"
+#include "vmm/qmp.h"
+
+static void in_child(int (*passes)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_return_code(pid, errno);
+	if (!pid)
+		_exit(passes() ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static int first_reason(void)
+{
+	struct err e = { 0 };
+
+	return !stop_requested() && stop_request(STOP_TIME) && stop_request(STOP_COMMAND) && stop_requested() &&
+	       stop_err(&e) == -EINTR && e.exit == GW_TIME_LIMIT && strstr(e.text, "--timeout");
+}
+
+static int by_command(void)
+{
+	struct err e = { 0 };
+
+	return stop_request(STOP_COMMAND) && stop_err(&e) == -EINTR && e.exit == GW_CANCELLED && strstr(e.text, "godwit cancel");
+}
+
+static int by_signal(void)
+{
+	struct err e = { 0 };
+
+	stop_install();
+	raise(SIGTERM);
+	return stop_requested() && stop_err(&e) == -EINTR && e.exit == GW_CANCELLED && strstr(e.text, "signal");
+}
+
+static void the_first_reason_counts(void **state)
+{
+	(void)state;
+	in_child(first_reason);
+	in_child(by_command);
+	in_child(by_signal);
+}
+
+static int asked_before(void)
+{
+	return stop_request(STOP_COMMAND) && !stop_commit() && stop_requested();
+}
+
+static int asked_after(void)
+{
+	stop_install();
+	if (!stop_commit() || stop_request(STOP_COMMAND))
+		return 0;
+	raise(SIGINT);
+	return !stop_requested();
+}
+
+/* Whoever was told yes has stopped it; whoever came after the commit point was told no. */
+static void no_request_is_lost(void **state)
+{
+	(void)state;
+	in_child(asked_before);
+	in_child(asked_after);
+}
+
+static void look(void *arg)
+{
+	++*(unsigned int *)arg;
+	stop_request(STOP_COMMAND);
+}
+
+static void *other_thread(void *arg)
+{
+	(void)arg;
+	return stop_requested() ? arg : NULL;
+}
+
+static int looks_in_its_own_thread(void)
+{
+	unsigned int calls = 0;
+	pthread_t thread;
+	void *seen;
+
+	stop_look(look, &calls);
+	if (pthread_create(&thread, NULL, other_thread, &calls) || pthread_join(thread, &seen) || calls || seen)
+		return 0;
+	/* What it asks for counts at once. */
+	if (!stop_requested() || calls != 1)
+		return 0;
+	stop_look(NULL, NULL);
+	return stop_requested() && calls == 1;
+}
+
+static void only_the_thread_that_wants_to_looks_around(void **state)
+{
+	(void)state;
+	in_child(looks_in_its_own_thread);
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	raise(SIGTERM);
+}
+
+static int gives_up_on_a_greeting(void)
+{
+	char path[64];
+	struct local l;
+	struct err e = { 0 };
+	struct qmp *q;
+	uint64_t begin = now_ns();
+	int r;
+
+	snprintf(path, sizeof(path), "/tmp/godwit-stop-%d", (int)getpid());
+	if (local_listen(&l, path))
+		return 0;
+	stop_install();
+	signal(SIGALRM, on_alarm);
+	ualarm(200000, 0);
+	r = qmp_open(path, 20000, &q, &e);
+	local_close(&l);
+	return r == -EINTR && e.exit == GW_CANCELLED && now_ns() - begin < 5000000000ull;
+}
+
+/* Another client may hold a QMP socket for ever. */
+static void a_qmp_socket_that_says_nothing_can_be_left(void **state)
+{
+	(void)state;
+	in_child(gives_up_on_a_greeting);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_reason_counts),
+		cmocka_unit_test(no_request_is_lost),
+		cmocka_unit_test(a_qmp_socket_that_says_nothing_can_be_left),
+		cmocka_unit_test(only_the_thread_that_wants_to_looks_around),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
