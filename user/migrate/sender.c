@@ -175,8 +175,10 @@ static int look(struct sender *s, struct err *e)
 	r = qmp_open(s->o->qmp_path, s->o->timeout_ms, &s->qmp, e);
 	if (!r)
 		r = migration_check(&s->migration, s->qmp, false, s->o->downtime_limit_ms, e);
-	if (!r)
+	if (!r) {
+		s->report->guest_was_paused = !s->migration.was_running;
 		r = vm_find(s->qmp, s->o->pid, s->o->pause ? 0 : VM_KVM, &s->vm, e);
+	}
 	if (!r)
 		r = vm_check_devices(s->qmp, &s->vm, e);
 	return r;
@@ -251,7 +253,6 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		report->bytes = sender_bytes(&s);
 	if (!r) {
 		report->phase = "done";
-		report->guest_was_paused = !s.migration.was_running;
 		if (!round_allocated(&s.vm, s.source, &allocated, e))
 			report->untouched_pages = report->total_pages - allocated;
 		migration_restore(&s.migration);
