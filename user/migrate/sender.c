@@ -220,6 +220,7 @@ static int look(struct sender *s, struct err *e)
 	};
 	int r = look_all(&l, e);
 
+	s->report->guest_was_paused = s->migration.qmp && !s->migration.was_running;
 	return r ? r : open_control(s, e);
 }
 
@@ -293,7 +294,6 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		report->bytes = sender_bytes(&s);
 	if (!r) {
 		report->phase = "done";
-		report->guest_was_paused = !s.migration.was_running;
 		if (!round_allocated(&s.vm, s.source, &allocated, e))
 			report->untouched_pages = report->total_pages - allocated;
 		migration_restore(&s.migration);
