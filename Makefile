@@ -8,7 +8,7 @@ override B := $(abspath $(or $(B),build))
 export B
 
 .PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench bench-kernel \
-	check-packaging deps man install uninstall dkms dkms-source clean
+	check-packaging check-packages deps man install uninstall deb dkms dkms-source clean
 
 all: user module
 
@@ -32,17 +32,20 @@ check: check-native check-lab
 check-native: deps user check-packaging
 	$(MAKE) -C selftests/unit check check-sanitize
 	$(MAKE) -C selftests/fuzz check
-	selftests/dkms.sh
 
 check-lab: deps user
 	selftests/deps.sh mmdebstrap zstd
 	selftests/check.sh kselftest
 	selftests/check.sh check
 
-# Pages, completion, and what make install puts where.
-check-packaging: deps user man
-	selftests/deps.sh mandoc man-db zsh bash-completion
+# Pages, completion, what make install and the packages put where.
+check-packaging: check-packages man
+	selftests/deps.sh mandoc man-db zsh bash-completion lintian systemd
 	/usr/bin/python3 -m pytest -p no:cacheprovider -q selftests/packaging
+
+# The packages of this tree; DKMS builds the module out of its own.
+check-packages: deps user deb
+	selftests/dkms.sh
 
 # The module and the main migrations on other kernels with other QEMUs: Debian 12's backport, Debian unstable.
 check-kernels: deps user
@@ -78,6 +81,11 @@ install: user
 
 uninstall:
 	$(MAKE) -C packaging uninstall
+
+# godwit and godwit-dkms for this Debian, in $(B)/deb. Needs no root.
+deb:
+	selftests/deps.sh debhelper dh-dkms
+	packaging/deb
 
 # The module's source, and nothing that was built from it, in TO: where dkms looks for it by default.
 dkms-source: TO ?= $(DESTDIR)/usr/src/godwit-$(VERSION)
