@@ -33,8 +33,8 @@ check-native: deps user check-packaging
 	$(MAKE) -C selftests/unit check check-sanitize
 	$(MAKE) -C selftests/fuzz check
 
-check-lab: deps user
-	selftests/deps.sh mmdebstrap zstd
+check-lab: deps user check-packages
+	selftests/deps.sh mmdebstrap zstd systemd udev
 	selftests/check.sh kselftest
 	selftests/check.sh check
 
@@ -43,7 +43,7 @@ check-packaging: check-packages man
 	selftests/deps.sh mandoc man-db zsh bash-completion lintian systemd
 	/usr/bin/python3 -m pytest -p no:cacheprovider -q selftests/packaging
 
-# The packages of this tree; DKMS builds the module out of its own.
+# The packages of this tree, and DKMS builds the module out of its own; the lab's tests install both.
 check-packages: deps user deb
 	selftests/dkms.sh
 

@@ -119,9 +119,9 @@ class Process:
 
 
 class Run:
-    """One migration under way: receiver on side dst, sender on side src."""
+    """One migration under way: receiver on side dst, sender on side src (None: where the lab itself is)."""
 
-    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=()):
+    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), side='src'):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
         note_slots(src)
@@ -132,7 +132,7 @@ class Run:
         if receiver:
             self.receive = Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure',
                                    *receive_options).wait_for('listening')
-        self.send = Process('src', 'send', '--qmp', src.main_qmp, '--json', self.json,
+        self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json,
                             *(['--verify'] if verify else []), *options, address)
 
     def wait(self, expect='ok'):
