@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The verbs. Each delegates; `make demo` and `make check` first install what they lack.
-PREFIX  ?= /usr/local
 DESTDIR ?=
 KVER    ?= $(shell uname -r)
 KDIR    ?= /lib/modules/$(KVER)/build
@@ -9,7 +8,7 @@ override B := $(abspath $(or $(B),build))
 export B
 
 .PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench bench-kernel \
-	deps install dkms dkms-source clean
+	check-packaging check-packages deps man install uninstall deb dkms dkms-source clean
 
 all: user module
 
@@ -30,15 +29,23 @@ demo: deps user
 # Unit tests, fuzzing, then the module and the migrations under KVM in the lab.
 check: check-native check-lab
 
-check-native: deps user
+check-native: deps user check-packaging
 	$(MAKE) -C selftests/unit check check-sanitize
 	$(MAKE) -C selftests/fuzz check
-	selftests/dkms.sh
 
-check-lab: deps user
-	selftests/deps.sh mmdebstrap zstd
+check-lab: deps user check-packages
+	selftests/deps.sh mmdebstrap zstd systemd udev
 	selftests/check.sh kselftest
 	selftests/check.sh check
+
+# Pages, completion, what make install and the packages put where.
+check-packaging: check-packages man
+	selftests/deps.sh mandoc man-db zsh bash-completion lintian systemd
+	/usr/bin/python3 -m pytest -p no:cacheprovider -q selftests/packaging
+
+# The packages of this tree, and DKMS builds the module out of its own; the lab's tests install both.
+check-packages: deps user deb
+	selftests/dkms.sh
 
 # The module and the main migrations on other kernels with other QEMUs: Debian 12's backport, Debian unstable.
 check-kernels: deps user
@@ -64,8 +71,21 @@ check-static:
 	selftests/deps.sh sparse coccinelle shellcheck
 	selftests/static/check
 
+# The manual pages, in $(B)/packaging/man.
+man:
+	$(MAKE) -C packaging
+
+# The tool, its pages, completion and units, below DESTDIR and PREFIX (/usr/local); packaging/Makefile has each directory.
 install: user
-	install -D -m 755 $(B)/godwit $(DESTDIR)$(PREFIX)/sbin/godwit
+	$(MAKE) -C packaging install
+
+uninstall:
+	$(MAKE) -C packaging uninstall
+
+# godwit and godwit-dkms for this Debian, in $(B)/deb. Needs no root.
+deb:
+	selftests/deps.sh debhelper dh-dkms
+	packaging/deb
 
 # The module's source, and nothing that was built from it, in TO: where dkms looks for it by default.
 dkms-source: TO ?= $(DESTDIR)/usr/src/godwit-$(VERSION)

@@ -3,7 +3,7 @@
 #ifndef GODWIT_ERR_H
 #define GODWIT_ERR_H
 
-/* The exit statuses of godwit(8). Numbers are a promise to scripts: append, never renumber. */
+/* The exit statuses of godwit(1). Numbers are a promise to scripts: append, never renumber. */
 enum gw_exit {
 	GW_OK = 0,
 	GW_INTERNAL = 1,	/* a system call failed that should not */

@@ -130,9 +130,9 @@ class Process:
 
 
 class Run:
-    """One migration under way: receiver on side dst, sender on side src."""
+    """One migration under way: receiver on side dst, sender on side src (None: where the lab itself is)."""
 
-    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0):
+    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0, side='src'):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
         note_slots(src)
@@ -144,7 +144,7 @@ class Run:
             self.receive = Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure',
                                    *receive_options).wait_for('listening')
         # On an emulated host the device state alone may take longer than the default limit allows.
-        self.send = Process('src', 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
+        self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
                             *(['--verify'] if verify else []), *options, address, columns=columns)
 
     def wait(self, expect='ok'):

@@ -4,16 +4,18 @@
 #include <stdio.h>
 
 #include "cmd/cmd.h"
+#include "io/activation.h"
 #include "io/stop.h"
 #include "migrate/receiver.h"
 #include "wire/wire.h"
 
 static const char usage[] =
-	"usage: godwit receive --qmp SOCKET --listen ADDR:PORT [options]\n"
+	"usage: godwit receive --qmp SOCKET [--listen ADDR:PORT] [options]\n"
 	"\n"
 	"Waits at ADDR:PORT for one guest and hands it to the QEMU behind the QMP socket SOCKET, which was\n"
 	"started with -incoming defer and the same devices as the source. Whoever only asks (godwit check, godwit\n"
-	"estimate) is answered, and it waits on.\n"
+	"estimate) is answered, and it waits on. Started by a socket unit of systemd it listens on that unit's\n"
+	"socket, and takes no --listen.\n"
 	"\n"
 	"  --qmp SOCKET           the destination QEMU's QMP socket\n"
 	"  --listen ADDR:PORT     where to listen; loopback only, unless --insecure\n"
@@ -75,15 +77,32 @@ static int parse(struct receiver_options *o, bool *help, int argc, char **argv, 
 			r = err_set(e, GW_USAGE, EINVAL, "see \"godwit receive --help\"");
 		}
 	}
-	if (!r && (!o->qmp_path || !o->listen || optind != argc))
-		r = err_set(e, GW_USAGE, EINVAL, "receive needs --qmp SOCKET and --listen ADDR:PORT: see \"godwit receive --help\"");
+	if (!r && (!o->qmp_path || optind != argc))
+		r = err_set(e, GW_USAGE, EINVAL, "receive needs --qmp SOCKET, and no argument: see \"godwit receive --help\"");
 	return r ? r : engine_choose(io, &o->engine, e);
+}
+
+/* Where to listen: the socket that was passed, whose address is left in name, or --listen. */
+static int choose_listener(struct receiver_options *o, char name[ACTIVATION_NAME], struct err *e)
+{
+	int r = activation_socket(&o->listen_fd, name, e);
+
+	if (r)
+		return r;
+	if (o->listen && o->listen_fd >= 0)
+		return err_set(e, GW_USAGE, EINVAL, "a socket that listens on %s was passed: leave out --listen", name);
+	if (!o->listen && o->listen_fd < 0)
+		return err_set(e, GW_USAGE, EINVAL, "receive needs --listen ADDR:PORT: see \"godwit receive --help\"");
+	if (!o->listen)
+		o->listen = name;
+	return 0;
 }
 
 int cmd_receive(int argc, char **argv)
 {
-	struct receiver_options o = { .timeout_ms = 30000, .streams = WIRE_STREAMS_MAX };
+	struct receiver_options o = { .timeout_ms = 30000, .streams = WIRE_STREAMS_MAX, .listen_fd = -1 };
 	struct receiver_result res = { 0 };
+	char listens_at[ACTIVATION_NAME];
 	struct err e = { 0 };
 	bool help = false;
 
@@ -93,6 +112,8 @@ int cmd_receive(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
+	if (choose_listener(&o, listens_at, &e))
+		return cmd_fail(&e);
 	stop_install();
 	if (receiver_run(&o, &res, &e))
 		return cmd_fail(&e);

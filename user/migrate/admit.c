@@ -133,7 +133,7 @@ static int open_door(struct receiver *r, struct err *e)
 		return err_set(e, GW_USAGE, EPERM,
 			       "%s can be reached by others, and the stream is neither encrypted nor authenticated: listen on loopback and tunnel (ssh -L), or say --insecure on a network that you trust",
 			       r->o->listen);
-	r->lfd = sock_tcp_listen(r->o->listen);
+	r->lfd = r->o->listen_fd >= 0 ? r->o->listen_fd : sock_tcp_listen(r->o->listen);
 	if (r->lfd < 0)
 		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen, strerror(-r->lfd));
 	printf("godwit: listening on %s\n", r->o->listen);

@@ -15,6 +15,7 @@
  * @qmp_path: the destination QEMU's QMP socket; it was started with -incoming defer
  * @pid: the VMM; 0: whoever listens on the socket
  * @listen: ADDR:PORT
+ * @listen_fd: a socket that listens there already, from now on the receiver's; -1: none, it opens one
  * @insecure: listen on an address that others can reach, in the clear and without a password
  * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
  * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
@@ -23,6 +24,7 @@ struct receiver_options {
 	const char *qmp_path;
 	pid_t pid;
 	const char *listen;
+	int listen_fd;
 	bool insecure;
 	unsigned int timeout_ms;
 	unsigned int streams;

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What Tab offers in bash and zsh: every command and option that --help names, and no other."""
+import os
+import pty
+import re
+import select
+import subprocess
+import termios
+import time
+
+import pytest
+from helptext import BUILD, COMMANDS, PACKAGING, options
+
+BASH = r'''
+. /usr/share/bash-completion/bash_completion
+. "$1/completion/godwit.bash"
+shift
+COMP_LINE=$*
+COMP_POINT=${#COMP_LINE}
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_godwit
+printf '%s\n' "${COMPREPLY[@]}"
+'''
+# A terminal wide and high enough to list all at once, and a key that says what the line has become.
+ZSH = r'''
+PROMPT= RPROMPT= LISTMAX=0; stty cols 500 rows 200 -echo; unsetopt prompt_sp; setopt no_beep
+zstyle ':completion:*' verbose no
+fpath=(%s/completion $fpath); autoload -U compinit; compinit -D -u
+told() { print -r -- "<$BUFFER>"; BUFFER=; zle redisplay }
+zle -N told; bindkey '^X' told; print ready
+'''
+ENVIRONMENT = {'PATH': f'{BUILD}:/usr/sbin:/usr/bin:/sbin:/bin', 'TERM': 'dumb', 'HOME': '/nonexistent', 'LANG': 'C'}
+
+
+def bash(*words):
+    done = subprocess.run(['bash', '-c', BASH, 'bash', PACKAGING, *words], env=ENVIRONMENT, capture_output=True, text=True,
+                          check=False, timeout=30)
+    assert not done.stderr, done.stderr
+    return set(done.stdout.split())
+
+
+class Zsh:
+    """An interactive zsh on a terminal of its own."""
+
+    def __init__(self):
+        self.pid, self.fd = pty.fork()
+        if not self.pid:
+            os.execvpe('zsh', ['zsh', '-f', '-i'], ENVIRONMENT)
+        attributes = termios.tcgetattr(self.fd)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(self.fd, termios.TCSANOW, attributes)
+        os.write(self.fd, (ZSH % PACKAGING).encode())
+        self.read_until(r'ready')
+
+    def read_until(self, pattern):
+        said, end = '', time.monotonic() + 30
+        while not re.search(pattern, said):
+            assert select.select([self.fd], [], [], end - time.monotonic())[0], f'no {pattern} from zsh: {said}'
+            said += os.read(self.fd, 65536).decode(errors='replace')
+        return said
+
+    def complete(self, text):
+        """What it lists or inserts."""
+        os.write(self.fd, f'{text}\t\t\x18'.encode())
+        return set(re.findall(r'[\w./-]+', self.read_until(r'<[^>]*>').replace(text, ' ', 1)))
+
+    def close(self):
+        os.close(self.fd)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture(scope='module')
+def zsh():
+    shell = Zsh()
+    yield lambda *words: shell.complete(' '.join(words))
+    shell.close()
+
+
+@pytest.fixture(params=['bash', 'zsh'])
+def complete(request):
+    return bash if request.param == 'bash' else request.getfixturevalue('zsh')
+
+
+def test_commands(complete):
+    assert complete('godwit', '') >= COMMANDS
+    assert complete('godwit', 're') >= {c for c in COMMANDS if c.startswith('re')}
+
+
+@pytest.mark.parametrize('command', sorted(COMMANDS))
+def test_options(complete, command):
+    offered = {word for word in complete('godwit', command, '--') if word.startswith('--')} - {'--'}
+    assert offered == options(command) | {'--help'}
+
+
+def test_values(complete, tmp_path):
+    assert {'auto', 'uring', 'poll'} <= complete('godwit', 'send', '--io', '')
+    (tmp_path / 'guest.qmp').touch()
+    assert [word for word in complete('godwit', 'receive', '--qmp', f'{tmp_path}/gue') if word.endswith('guest.qmp')]
+    # A flag has none: what comes next is an option again.
+    assert '--verify' in complete('godwit', 'send', '--pause', '--verif')
