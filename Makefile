@@ -47,6 +47,7 @@ check-kernels: deps user
 
 # How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, half an hour. BENCH=--quick: a minute.
 bench: deps user
+	selftests/deps.sh iperf3 mmdebstrap
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
 
