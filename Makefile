@@ -52,8 +52,10 @@ check-kernels: deps user
 	selftests/deps.sh mmdebstrap zstd
 	selftests/kernels/check.sh
 
-# How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, half an hour. BENCH=--quick: a minute.
+# How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, an hour or more; the first run also
+# fetches unstable's QEMU. BENCH=--quick: a minute.
 bench: deps user
+	selftests/deps.sh iperf3 mmdebstrap
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
 

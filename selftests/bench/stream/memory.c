@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * memory MIB FILE: what this machine's memory and loopback allow, in GiB/s, as lines "name value". FILE is made on
+ * memory MIB FILE: what this machine's memory allows, in GiB/s, as lines "name value". FILE is made on
  * tmpfs and removed: new pages are what a destination needs.
  *
  *	memcpy		from one buffer to another, both there already
  *	populate	MADV_POPULATE_WRITE of a new file
  *	pwrite		the same file from a buffer in the cache
- *	socket		one TCP connection, from a buffer to a buffer
  */
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,42 +94,6 @@ static void measure_pwrite(char *buf)
 	close(fd);
 }
 
-static void read_all(int fd, char *buf)
-{
-	size_t got = 0;
-	ssize_t n;
-
-	while (got < bytes && (n = recv(fd, buf, STEP, MSG_WAITALL)) > 0)
-		got += (size_t)n;
-	check(got == bytes, "recv");
-}
-
-static void measure_socket(char *buf)
-{
-	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(sin);
-	int lfd = socket(AF_INET, SOCK_STREAM, 0), fd;
-	double t;
-
-	check(!bind(lfd, (struct sockaddr *)&sin, len) && !listen(lfd, 1), "listen");
-	check(!getsockname(lfd, (struct sockaddr *)&sin, &len), "getsockname");
-	if (!fork()) {
-		fd = socket(AF_INET, SOCK_STREAM, 0);
-		check(!connect(fd, (struct sockaddr *)&sin, len), "connect");
-		for (size_t at = 0; at < bytes; at += STEP)
-			check(send(fd, buf, STEP, 0) == STEP, "send");
-		_exit(0);
-	}
-	fd = accept(lfd, NULL, NULL);
-	check(fd >= 0, "accept");
-	t = seconds();
-	read_all(fd, buf);
-	say("socket", t);
-	close(fd);
-	close(lfd);
-	wait(NULL);
-}
-
 int main(int argc, char **argv)
 {
 	static char buf[STEP];
@@ -148,9 +108,6 @@ int main(int argc, char **argv)
 	measure_memcpy();
 	measure_populate();
 	measure_pwrite(buf);
-	/* A child must not print what still waits in the buffer. */
-	fflush(stdout);
-	measure_socket(buf);
 	unlink(path);
 	return 0;
 }

@@ -11,7 +11,9 @@ has sent it, and the destination may be busy for several times as long.
 """
 import contextlib
 import dataclasses
+import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from qmp import Qmp	# noqa: E402 pylint: disable=wrong-import-position
 
 B = os.environ.get('B', f'{TOP}/build')
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
+NEWEST_QEMU = ['env', 'QEMU_SUITE=sid', f'{TOP}/selftests/kernels/qemu.sh']
 MIB = 1 << 20
 TICK = os.sysconf('SC_CLK_TCK')
 NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
@@ -36,6 +39,12 @@ class Sample:
     cpu_send: float
     cpu_receive: float
     peak: int
+
+
+def version(qemu):
+    """"QEMU 7.2" of an emulator's command; the first call of the newest one may have to fetch it."""
+    said = subprocess.run([*qemu, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return 'QEMU ' + re.search(r'version (\d+\.\d+)', said)[1]
 
 
 def cpu_seconds(pid):
@@ -82,11 +91,11 @@ class Net:
 class Pair:
     """Source and destination. The RAM files are the caller's."""
 
-    def __init__(self, net, directory, mib, source, destination):
+    def __init__(self, net, directory, mib, source, destination, qemu):
         self.net, self.directory, self.mib = net, directory, mib
         self.processes, self.qmp = {}, {}
         for side, ram in (('src', source), ('dst', destination)):
-            words = [QEMU, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
+            words = [*qemu, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
                      'q35,accel=tcg,memory-backend=ram0', '-object',
                      f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on', '-qmp',
                      f'unix:{self.socket(side)},server=on,wait=off', '-qmp',
@@ -166,3 +175,19 @@ def by_qemu(pair, port, channels):
     cpu = {side: cpu_seconds(pair.pid(side)) - before[side][0] for side in pair.processes}
     return Sample(seconds, cpu['src'], cpu['dst'], peak)
 
+
+
+def network_limit(net, mib, port):
+    """GiB/s of one TCP connection that carries nothing but itself, as iperf3 measures it at the receiver."""
+    with subprocess.Popen(net.there('iperf3', '-s', '-1', '-p', str(port)), stdout=subprocess.DEVNULL) as server:
+        words = ['iperf3', '-c', net.address, '-p', str(port), '-J', '-l', '256K', '-n', f'{mib}M']
+        for _ in range(50):
+            # Until the server listens the client fails, and says so in its JSON.
+            said = json.loads(subprocess.run(words, check=False, stdout=subprocess.PIPE, text=True).stdout)
+            if 'error' not in said:
+                break
+            time.sleep(0.1)
+        else:
+            server.kill()
+            raise RuntimeError(f'iperf3: {said["error"]}')
+    return said['end']['sum_received']['bits_per_second'] / 8 / 2**30
