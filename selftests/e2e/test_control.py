@@ -131,12 +131,12 @@ def test_timeout_pauses(pair):
 
 
 def test_ramp(pair):
-    """A guest that never gets below the limit arrives by the ramp, and not above its end."""
+    """No guest gets below this limit: it arrives by the ramp, before the last round, and not above its end."""
     src, dst = pair
-    run = godwit.start_in('later', pair, '--downtime-ramp', '30000', '--max-rounds', '12')
+    run = godwit.start_in('later', pair, '--downtime-limit', '1', '--downtime-ramp', '30000', '--max-rounds', '20')
     report = run.wait()
-    assert 300 < report['predicted-downtime-ms'] <= 30000
-    assert 3 <= report['rounds'] < 12
+    assert 1 < report['predicted-downtime-ms'] <= 30000
+    assert 3 <= report['rounds'] < 20
     godwit.proof(src, dst)
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whatever dies, and whenever: the source runs on, nothing is left behind, the module unloads."""
-import os
 import signal
 import subprocess
 import time
