@@ -60,6 +60,19 @@ int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e)
 	return r;
 }
 
+/* Up to 256 bytes come in one piece; of more, a signal (io_uring's, too) may bring fewer. */
+static int random_bytes(uint8_t *to, size_t len)
+{
+	size_t n = 0;
+
+	for (size_t at = 0; at < len; at += n) {
+		n = len - at < 256 ? len - at : 256;
+		if (getrandom(to + at, n, 0) != (ssize_t)n)
+			return -errno;
+	}
+	return 0;
+}
+
 int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_PROBE, .length = WIRE_PROBE_MAX };
@@ -68,7 +81,7 @@ int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, stru
 	int r = 0;
 
 	/* What a tunnel could compress would measure the tunnel. */
-	if (!body || getrandom(body, WIRE_PROBE_MAX, 0) != WIRE_PROBE_MAX)
+	if (!body || random_bytes(body, WIRE_PROBE_MAX))
 		r = err_set(e, GW_INTERNAL, ENOMEM, "out of memory, or no random numbers");
 	while (!r && (!sent || now_ns() < begin + ms * 1000000ull)) {
 		r = channel_send(ch, &h, body, e);
