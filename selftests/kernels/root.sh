@@ -31,7 +31,7 @@ exec 9>"$roots/$suite.lock"
 flock 9
 if [ "$(cat "$root/etc/godwit-root" 2>/dev/null)" != "$include" ]; then
 	echo "root.sh: fetching a root of $suite" >&2
-	rm -rf --one-file-system "$root" "$root.part"
+	rm -rf --one-file-system "$root.part"
 	for s in "$base" "$suite"; do
 		echo "deb $mirror $s main"
 	done | sort -u >"$root.list"
@@ -43,6 +43,7 @@ if [ "$(cat "$root/etc/godwit-root" 2>/dev/null)" != "$include" ]; then
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		"$base" "$root.part" "$root.list" >&2
 	echo "$include" >"$root.part/etc/godwit-root"
+	rm -rf --one-file-system "$root"
 	mv "$root.part" "$root"
 fi
 echo "$root"
