@@ -28,7 +28,7 @@ demo)
 	exec "$top/selftests/lab/lab" run --memory 6G -- "$top/selftests/e2e/demo.py" ;;
 check)
 	shift
-	exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:160,1G:2 --timeout 2400 -- \
+	exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:160,1G:2 --timeout 3600 -- \
 		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
 kselftest)
 	shift
