@@ -85,7 +85,7 @@ def test_set(pair):
     run.send.wait_for('round 1')
     assert 'bandwidth        1\n' in control('set')
     assert 'downtime-limit   60000\n' in control('set', '--bandwidth', '0', '--downtime-limit', '60000')
-    assert run.wait()['total-ms'] < 60000
+    assert run.wait()['total-time'] < 60000
     godwit.proof(src, dst)
 
 
@@ -125,8 +125,8 @@ def test_timeout_pauses(pair):
     src, dst = pair
     run = godwit.start_in('round', pair, '--timeout', '6', '--on-timeout', 'pause')
     report = run.wait()
-    assert report['verified'] and report['rounds'] == 2
-    assert report['downtime-ms'] > 1000
+    assert report['verified'] and report['ram']['dirty-sync-count'] == 2
+    assert report['downtime'] > 1000
     godwit.proof(src, dst)
 
 
@@ -135,8 +135,8 @@ def test_ramp(pair):
     src, dst = pair
     run = godwit.start_in('later', pair, '--downtime-limit', '1', '--downtime-ramp', '30000', '--max-rounds', '20')
     report = run.wait()
-    assert 1 < report['predicted-downtime-ms'] <= 30000
-    assert 3 <= report['rounds'] < 20
+    assert 1 < report['expected-downtime'] <= 30000
+    assert 3 <= report['ram']['dirty-sync-count'] < 20
     godwit.proof(src, dst)
 
 

@@ -9,6 +9,7 @@
 #include "io/stop.h"
 #include "migrate/estimate.h"
 #include "migrate/probe.h"
+#include "migrate/turns.h"
 #include "page/page.h"
 
 static const char usage[] =
@@ -141,11 +142,15 @@ static int measure(const struct estimate_args *a, struct curve *curve, struct es
 {
 	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
 	struct dirty_source *source = NULL;
+	struct turns turns = { .taken = 0 };
 	struct qmp *qmp = NULL;
 	int r = 0;
 
 	if (a->vm.qmp)
 		r = qmp_open(a->vm.qmp, TIMEOUT_MS, &qmp, e);
+	if (!r && qmp)
+		r = turns_measure(&turns, qmp, e);
+	in->turn_ns = turns_median(&turns);
 	if (!r)
 		r = vm_find(qmp, (pid_t)a->vm.pid, VM_KVM, &vm, e);
 	if (!r)
@@ -201,8 +206,8 @@ static void print(const struct estimate_in *in, const struct estimate *out)
 static void print_json(const struct estimate_in *in, const struct estimate *out)
 {
 	json_t *j = json_pack("{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}", "converges", out->converges,
-			      "rounds", (int)out->rounds, "total-ms", (double)out->total_ns / 1e6, "downtime-ms",
-			      (double)out->downtime_ns / 1e6, "bytes", (json_int_t)out->bytes, "pending-pages",
+			      "rounds", (int)out->rounds, "total-time", (double)out->total_ns / 1e6, "expected-downtime",
+			      (double)out->downtime_ns / 1e6, "transferred", (json_int_t)out->bytes, "pending-pages",
 			      (json_int_t)out->pending_pages, "dirty-pages-per-second", dirty_rate(in->curve),
 			      "working-set-pages", working_set(in->curve), "pages", (json_int_t)in->curve->total_pages,
 			      "sample-pages", (json_int_t)in->curve->sample_pages, "allocated-pages",

@@ -38,9 +38,12 @@ static uint64_t pending_after(const struct curve *c, uint64_t pages, uint64_t ns
 
 void estimate(const struct estimate_in *in, struct estimate *out)
 {
-	struct blackout b = { .rtt_ns = in->rtt_ns, .rate = in->rate, .ram_pages = in->curve->total_pages };
+	struct blackout b = {
+		.qmp_ns = in->turn_ns, .rtt_ns = in->rtt_ns, .rate = in->rate, .ram_pages = in->curve->total_pages,
+	};
 	struct converge c = {
-		.limit_ns = in->limit_ns, .fixed_ns = converge_fixed(&b), .max_rounds = in->max_rounds, .rate = in->rate,
+		.limit_ns = in->limit_ns, .fixed_ns = converge_fixed(&b), .lead_ns = converge_lead(&b),
+		.max_rounds = in->max_rounds, .rate = in->rate,
 		.pending = UINT64_MAX, .best = UINT64_MAX,
 	};
 	uint64_t pages = in->content.allocated_pages, bytes = (pages - in->content.zero_pages) * WIRE_PAGE_BYTES;
@@ -54,6 +57,7 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 		out->total_ns += ns;
 		c.round++;
 		c.before = c.pending;
+		c.round_ns = ns;
 		c.pending = pending_after(in->curve, pages, ns);
 		verdict = converge(&c);
 		pages = c.pending;

@@ -13,6 +13,7 @@
  * struct estimate_in - what is known
  * @rate: bytes per second of the link, at least 1
  * @rtt_ns: there and back
+ * @turn_ns: of QEMU's main loop (turns.h); 0: not known
  * @limit_ns, @max_rounds: as in struct converge
  */
 struct estimate_in {
@@ -20,6 +21,7 @@ struct estimate_in {
 	struct content content;
 	uint64_t rate;
 	uint64_t rtt_ns;
+	uint64_t turn_ns;
 	uint64_t limit_ns;
 	unsigned int max_rounds;
 };

@@ -4,50 +4,18 @@
 
 #include "io/sock.h"
 #include "migrate/sender_internal.h"
+#include "migrate/turns.h"
 #include "page/page.h"
-
-#define MEASURES	9	/* QMP commands whose median counts */
-#define MEASURES_ROUND	3	/* of them, new ones after each round */
 
 /**
  * struct measured - what the prediction is made of
- * @qmp_ns: a ring
  * @free_rate: of the last round that --bandwidth did not hold back, bytes per second; 0: there was none
  */
 struct measured {
-	uint64_t qmp_ns[MEASURES];
-	unsigned int taken;
+	struct turns turns;
 	uint64_t free_rate;
 	uint64_t harvest_ns;
 };
-
-static int measure_qmp(struct sender *s, struct measured *m, struct err *e)
-{
-	bool running;
-	int r = 0;
-
-	for (unsigned int i = 0; i < MEASURES_ROUND && !r; i++) {
-		uint64_t begin = now_ns();
-
-		r = migration_running(s->qmp, &running, e);
-		m->qmp_ns[m->taken++ % MEASURES] = now_ns() - begin;
-	}
-	return r;
-}
-
-static uint64_t median(const uint64_t *v, unsigned int n)
-{
-	uint64_t sorted[MEASURES];
-
-	for (unsigned int i = 0; i < n; i++) {
-		unsigned int at = i;
-
-		for (; at && sorted[at - 1] > v[i]; at--)
-			sorted[at] = sorted[at - 1];
-		sorted[at] = v[i];
-	}
-	return sorted[n / 2];
-}
 
 static int one_round(struct sender *s, struct measured *m, uint64_t *ns, struct err *e)
 {
@@ -78,7 +46,7 @@ static int harvest(struct sender *s, struct measured *m, uint64_t *pending, stru
 	m->harvest_ns = now_ns() - begin;
 	if (!r)
 		r = round_pending(&s->vm, s->source, pending, e);
-	return r ? r : measure_qmp(s, m, e);
+	return r ? r : turns_measure(&m->turns, s->qmp, e);
 }
 
 static enum verdict decide(struct sender *s, const struct measured *m, struct converge *c)
@@ -86,7 +54,7 @@ static enum verdict decide(struct sender *s, const struct measured *m, struct co
 	/* The last round is not held back: where it is known what the link takes then, that counts. */
 	uint64_t rate = m->free_rate > s->report->rate ? m->free_rate : s->report->rate;
 	struct blackout b = {
-		.qmp_ns = median(m->qmp_ns, m->taken < MEASURES ? m->taken : MEASURES), .rtt_ns = s->rtt_ns,
+		.qmp_ns = turns_median(&m->turns), .rtt_ns = s->rtt_ns,
 		.harvest_ns = m->harvest_ns, .rate = rate, .ram_pages = s->report->total_pages,
 	};
 
@@ -114,7 +82,7 @@ int precopy(struct sender *s, struct err *e)
 	struct report *rep = s->report;
 	struct converge c = { .pending = UINT64_MAX, .best = UINT64_MAX };
 	enum verdict verdict = CONVERGE_AGAIN;
-	struct measured m = { .taken = 0 };
+	struct measured m = { .free_rate = 0 };
 	int r;
 
 	rep->phase = "pre-copy";
