@@ -23,7 +23,8 @@
 
 /**
  * struct rig
- * @log: written since it was cleared
+ * @log: written since it was cleared: what a vCPU does
+ * @noted: written since the last harvest, which forgets it: what all others do
  * @cleared: pages that were cleared, in so many calls: @clears
  * @on_clear: called by clear() before and after its work; may be NULL
  * @ram: the source's, to write to; @there: the destination's, to look at
@@ -33,7 +34,7 @@ struct rig {
 	struct dirty_source source;
 	struct hot hot;
 	uint64_t cleared, clears;
-	bool log[PAGES];
+	bool log[PAGES], noted[PAGES];
 	void (*on_clear)(struct rig *rig);
 	uint8_t *ram, *there;
 	struct placement place;
@@ -164,24 +165,26 @@ static inline void rig_assert_equal(struct rig *rig)
 	assert_memory_equal(rig->ram, rig->there, PAGES * PAGE_BYTES);
 }
 
-/* The log knows, and the next harvest will. */
-static inline void rig_dirty(struct rig *rig, uint64_t page, int value)
+/* The source knows, and the next harvest will. */
+static inline void rig_dirty(struct rig *rig, uint64_t page, int value, bool by_vcpu)
 {
 	memset(rig->ram + page * PAGE_BYTES, value, PAGE_BYTES);
-	rig->log[page] = true;
+	*(by_vcpu ? &rig->log[page] : &rig->noted[page]) = true;
 }
 
 static inline void rig_harvest(struct rig *rig)
 {
-	for (uint64_t p = 0; p < PAGES; p++)
-		if (rig->log[p])
+	for (uint64_t p = 0; p < PAGES; p++) {
+		if (rig->log[p] || rig->noted[p])
 			bitmap_set(rig->source.map[0], p, 1);
+		rig->noted[p] = false;
+	}
 }
 
 /* Written, and harvested. */
 static inline void rig_write(struct rig *rig, uint64_t page, int value)
 {
-	rig_dirty(rig, page, value);
+	rig_dirty(rig, page, value, true);
 	bitmap_set(rig->source.map[0], page, 1);
 }
 

@@ -199,11 +199,12 @@ static void write_some(struct rig *rig)
 		uint32_t page = next_random(&writer_seed) % PAGES;
 
 		/* A few pages all the time, the others now and then. */
-		rig_dirty(rig, n % 2 ? page % 20 * 200 : page, (int)(next_random(&writer_seed) % 255) + 1);
+		rig_dirty(rig, n % 2 ? page % 20 * 200 : page, (int)(next_random(&writer_seed) % 255) + 1,
+			  next_random(&writer_seed) % 3);
 	}
 }
 
-/* The guest writes whenever it can: before and after a clear, between the pages that are read. */
+/* The guest writes whenever it can: before and after a clear, between the pages that are read. Some rounds are cut. */
 static void no_write_is_lost(void **state)
 {
 	struct rig *rig = *state;
@@ -226,6 +227,8 @@ static void no_write_is_lost(void **state)
 					if (!last && at % 50 == 0)
 						write_some(rig);
 				}
+			if (next_random(&writer_seed) % 8 == 0)
+				round_cut(&rd);
 		}
 		round_end(&rd);
 		if (last)
