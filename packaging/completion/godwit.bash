@@ -5,7 +5,7 @@
 # "--io auto|uring|poll".
 _godwit_help()
 {
-	"$@" --help 2>/dev/null | sed -n 's/^  \(-\{0,2\}[a-z][a-z-]*\( [^ ]\+\)\?\)\(  .*\)\?$/\1/p'
+	"$@" --help 2>/dev/null | sed -n 's/^  \(-[a-z], \)\?\(-\{0,2\}[a-z][a-z-]*\( [^ ]\+\)\?\)\(  .*\)\?$/\2/p'
 }
 
 _godwit()
@@ -20,7 +20,7 @@ _godwit()
 	help=$(_godwit_help "${words[0]}" "${words[1]}")
 	value=$(awk -v option="$prev" '$1 == option { print $2 }' <<<"$help")
 	case $value in
-	SOCKET | FILE)
+	SOCKET | PATH | FILE*)
 		_filedir ;;
 	DIR)
 		_filedir -d ;;
@@ -29,7 +29,11 @@ _godwit()
 	*\|*)
 		COMPREPLY=($(compgen -W "${value//|/ }" -- "$cur")) ;;
 	'')
-		[[ $cur == -* ]] && COMPREPLY=($(compgen -W "$(cut -d' ' -f1 <<<"$help") --help" -- "$cur")) ;;
+		if [[ $cur == -* ]]; then
+			COMPREPLY=($(compgen -W "$(cut -d' ' -f1 <<<"$help") --help" -- "$cur"))
+		elif "${words[0]}" "${words[1]}" --help 2>/dev/null | head -n 1 | grep -q '\.json$'; then
+			_filedir
+		fi ;;
 	esac
 } &&
 	complete -F _godwit godwit

@@ -78,11 +78,11 @@ def test_migration(installed, directory, monkeypatch):
     os.symlink(dst.main_qmp, '/run/guest.qmp')
     os.makedirs('/etc/godwit', exist_ok=True)
     with open('/etc/godwit/receive-guest.conf', 'w', encoding='ascii') as f:
-        f.write('GODWIT_OPTIONS=--streams 2 --timeout 90\n')
+        f.write('GODWIT_OPTIONS=--streams 2 --peer-timeout 90\n')
     with Manager(*UNITS, log='/run/receiver.log') as manager:
         systemctl('start', SOCKET)
         assert systemctl('is-active', SERVICE, check=False) == 'inactive'
-        run = godwit.Run(src, dst, '--streams', '4', '--timeout', '90', receiver=False, side=None)
+        run = godwit.Run(src, dst, '--streams', '4', '--peer-timeout', '90', receiver=False, side=None)
         try:
             report = run.wait()
         except AssertionError as e:

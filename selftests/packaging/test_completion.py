@@ -95,7 +95,11 @@ def test_options(complete, command):
 
 def test_values(complete, tmp_path):
     assert {'auto', 'uring', 'poll'} <= complete('godwit', 'send', '--io', '')
+    assert {'auto', 'plain', 'json', 'none'} <= complete('godwit', 'send', '--progress', '')
     (tmp_path / 'guest.qmp').touch()
-    assert [word for word in complete('godwit', 'receive', '--qmp', f'{tmp_path}/gue') if word.endswith('guest.qmp')]
+    for words in (('receive', '--qmp'), ('send', '--control'), ('send', '--metrics'), ('report', '--output'), ('report',)):
+        assert [word for word in complete('godwit', *words, f'{tmp_path}/gue') if word.endswith('guest.qmp')], words
+    # An address is no file.
+    assert not [word for word in complete('godwit', 'receive', '--listen', f'{tmp_path}/gue') if word.endswith('guest.qmp')]
     # A flag has none: what comes next is an option again.
     assert '--verify' in complete('godwit', 'send', '--pause', '--verif')

@@ -29,7 +29,7 @@ def test_each_command_has_a_page():
 
 @pytest.mark.parametrize('command', sorted(COMMANDS))
 def test_options(command):
-    assert set(re.findall(r'^\.It Fl -(\S+)', text(f'godwit-{command}.1'), re.MULTILINE)) == \
+    assert set(re.findall(r'^\.It Fl (?:\w , )?-(\S+)', text(f'godwit-{command}.1'), re.MULTILINE)) == \
         {option[2:] for option in options(command)} | {'help'}
 
 

@@ -20,12 +20,13 @@ static const char usage[] =
 	"  --to ADDR:PORT         also ask the godwit receiver there, and measure the link\n"
 	"  --probe MS             measure its speed for so long (1000); 0: do not\n"
 	"  --downtime-limit MS    what \"godwit send\" will be given (300)\n"
-	"  --timeout S            how long the receiver or QEMU may be silent (30)\n"
+	"  --peer-timeout S       how long the receiver or QEMU may be silent (30)\n"
 	"  --io auto|uring|poll   how to wait for the network (auto)\n"
 	"  --pause                for a migration without godwit.ko, with the guest stopped\n"
 	"  --json                 as a JSON object\n";
 
-enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_TO, OPT_PROBE, OPT_LIMIT, OPT_TIMEOUT, OPT_IO, OPT_PAUSE, OPT_JSON, OPT_HELP };
+enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_TO, OPT_PROBE, OPT_LIMIT, OPT_PEER_TIMEOUT, OPT_IO, OPT_PAUSE, OPT_JSON,
+	OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -34,7 +35,7 @@ static const struct option options[] = {
 	{ "to", required_argument, NULL, OPT_TO },
 	{ "probe", required_argument, NULL, OPT_PROBE },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "json", no_argument, NULL, OPT_JSON },
@@ -71,8 +72,8 @@ static int parse_option(struct check_args *a, int opt, struct err *e)
 		return cmd_number("--probe", optarg, 0, 10000, &a->o.probe_ms, e);
 	case OPT_LIMIT:
 		return cmd_number("--downtime-limit", optarg, 1, 2000000, &a->o.downtime_limit_ms, e);
-	case OPT_TIMEOUT:
-		r = cmd_number("--timeout", optarg, 1, 3600, &n, e);
+	case OPT_PEER_TIMEOUT:
+		r = cmd_number("--peer-timeout", optarg, 1, 3600, &n, e);
 		if (!r)
 			a->o.timeout_ms = n * 1000;
 		return r;

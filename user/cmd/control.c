@@ -24,9 +24,10 @@ static const char cancel_usage[] =
 	WHICH_USAGE;
 
 static const char set_usage[] =
-	"usage: godwit set [options] LIMIT...\n"
+	"usage: godwit set [options] [LIMIT...]\n"
 	"\n"
-	"Changes limits of the migration that runs from this host, and prints all of them. With several, say which:\n"
+	"Changes limits of the migration that runs from this host, and prints all of them; without any only prints them.\n"
+	"With several migrations, say which:\n"
 	"\n"
 	WHICH_USAGE
 	"\n"
