@@ -59,8 +59,9 @@ int guardian_start(struct guardian *g, const char *qmp_path, const char *control
 		return err_set(e, GW_INTERNAL, errno, "fork: %s", strerror(errno));
 	}
 	if (g->pid == 0) {
-		/* Out of the terminal's process group: Ctrl-C is for the sender. */
+		/* Out of the terminal's process group: Ctrl-C is for the sender. So is the control socket, which is closed here. */
 		setsid();
+		stop_look(NULL, NULL);
 		stop_ignore();
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
