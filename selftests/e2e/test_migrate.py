@@ -118,10 +118,8 @@ def test_vhost_net(directory):
 class Writer:
     """
     Another process that maps the RAM, as a vhost-user backend does. It writes 8 MiB below the guest's own pages, and
-    writes them again when the destination has them. That, and what comes then, is over before the first round ends: until
-    then the link stands nearly still.
+    writes them again when the destination has them. That, and what comes then, is over before the first round ends.
     """
-    LINK_MBIT = 100
 
     def __init__(self, vm, cgroup=None, how=()):
         self.vm, self.cgroup, self.how, self.process = vm, cgroup, how, None
@@ -136,22 +134,11 @@ class Writer:
         with open(run.dst.ram[0].path, 'rb', buffering=0) as ram:
             while not any(os.pread(ram.fileno(), 8, (24 << 20) - 4096)):
                 time.sleep(0.05)
-        lab.link('rate', 1)
         self.process.stdin.write('\n')
         self.process.stdin.flush()
         assert self.process.stdout.readline() == 'again\n'
         then()
         assert run.send.wait_for('round 1') and 'round 2' not in run.send.said, 'the link was too fast for this test'
-        lab.link('rate', self.LINK_MBIT)
-
-    def resident_mib(self):
-        """How much of its stretch is still mapped."""
-        with open(f'/proc/{self.process.pid}/smaps', encoding='ascii') as f:
-            lines = iter(f)
-            for line in lines:
-                if self.vm.ram[0].path in line:
-                    return next(int(x.split()[1]) >> 10 for x in lines if x.startswith('Rss:'))
-        raise AssertionError('the RAM file is not mapped')
 
     def end(self):
         if self.process:
@@ -168,7 +155,7 @@ class Writer:
 def test_other_process(directory):
     src = source(directory, 'start=32 size=32 touch=32 rate=50')
     lab.net()
-    lab.link('rate', Writer.LINK_MBIT)
+    lab.link('rate', 24)
     with godwit.guests(), Writer(src) as writer:
         rows_matter(src, 'mapping', lambda name: godwit.destination(src, name), writer.again, writer.start)
 
@@ -177,7 +164,7 @@ def test_write_protected(directory):
     """Who wrote may write-protect: since 6.6 the kernel then keeps the dirty bit elsewhere in the entry."""
     src = source(directory, 'start=32 size=32 touch=32 rate=50')
     lab.net()
-    lab.link('rate', Writer.LINK_MBIT)
+    lab.link('rate', 24)
     with godwit.guests(), Writer(src, how=['protect']) as writer:
         writer.start()
         run = godwit.Run(src, godwit.destination(src))
@@ -190,14 +177,11 @@ def test_reclaim(directory):
     with lab.swap(256), lab.MemoryCgroup('vmm', 64) as cgroup, godwit.guests():
         src = source(directory, 'start=32 size=32 touch=32 rate=50', cgroup=cgroup)
         lab.net()
-        lab.link('rate', Writer.LINK_MBIT)
+        lab.link('rate', 24)
         with Writer(src, cgroup) as writer:
             def swap_out():
-                for _ in range(20):
-                    cgroup.reclaim(56)
-                    if writer.resident_mib() <= 4:
-                        break
-                assert writer.resident_mib() <= 4 and cgroup.swapped_bytes() > 8 << 20
+                cgroup.reclaim(56)
+                assert cgroup.swapped_bytes() > 8 << 20
             rows_matter(src, 'unmap', lambda name: godwit.destination(src, name),
                         lambda run: writer.again(run, swap_out), writer.start)
 
