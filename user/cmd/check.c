@@ -7,6 +7,7 @@
 #include "check/check.h"
 #include "cmd/cmd.h"
 #include "io/stop.h"
+#include "migrate/limits.h"
 
 static const char usage[] =
 	"usage: godwit check (--qmp SOCKET | --domain NAME) [--to ADDR:PORT] [options]\n"
@@ -25,13 +26,10 @@ static const char usage[] =
 	"  --pause                for a migration without godwit.ko, with the guest stopped\n"
 	"  --json                 as a JSON object\n";
 
-enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_TO, OPT_PROBE, OPT_LIMIT, OPT_PEER_TIMEOUT, OPT_IO, OPT_PAUSE, OPT_JSON,
-	OPT_HELP };
+enum { OPT_TO = CMD_OWN, OPT_PROBE, OPT_LIMIT, OPT_PEER_TIMEOUT, OPT_IO, OPT_PAUSE, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
-	{ "qmp", required_argument, NULL, OPT_QMP },
-	{ "domain", required_argument, NULL, OPT_DOMAIN },
-	{ "pid", required_argument, NULL, OPT_PID },
+	CMD_VM_OPTIONS,
 	{ "to", required_argument, NULL, OPT_TO },
 	{ "probe", required_argument, NULL, OPT_PROBE },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
@@ -46,6 +44,7 @@ static const struct option options[] = {
 struct check_args {
 	struct check_options o;
 	struct cmd_vm vm;
+	struct limits limits;
 	const char *io;
 	bool json;
 	bool help;
@@ -53,30 +52,20 @@ struct check_args {
 
 static int parse_option(struct check_args *a, int opt, struct err *e)
 {
-	unsigned int n;
-	int r;
-
 	switch (opt) {
-	case OPT_QMP:
-		a->vm.qmp = optarg;
-		return 0;
-	case OPT_DOMAIN:
-		a->vm.domain = optarg;
-		return 0;
-	case OPT_PID:
-		return cmd_number("--pid", optarg, 1, 1u << 22, &a->vm.pid, e);
+	case CMD_QMP:
+	case CMD_DOMAIN:
+	case CMD_PID:
+		return cmd_vm_option(&a->vm, opt, optarg, e);
 	case OPT_TO:
 		a->o.addr = optarg;
 		return 0;
 	case OPT_PROBE:
 		return cmd_number("--probe", optarg, 0, 10000, &a->o.probe_ms, e);
 	case OPT_LIMIT:
-		return cmd_number("--downtime-limit", optarg, 1, 2000000, &a->o.downtime_limit_ms, e);
+		return limits_set(&a->limits, "downtime-limit", optarg, e);
 	case OPT_PEER_TIMEOUT:
-		r = cmd_number("--peer-timeout", optarg, 1, 3600, &n, e);
-		if (!r)
-			a->o.timeout_ms = n * 1000;
-		return r;
+		return cmd_peer_timeout(optarg, &a->o.timeout_ms, e);
 	case OPT_IO:
 		a->io = optarg;
 		return 0;
@@ -108,6 +97,7 @@ static int parse(struct check_args *a, int argc, char **argv, struct err *e)
 	r = cmd_find_domain(&a->vm, e);
 	a->o.qmp_path = a->vm.qmp;
 	a->o.pid = (pid_t)a->vm.pid;
+	a->o.downtime_limit_ms = a->limits.downtime_limit_ms;
 	return r ? r : engine_choose(a->io, &a->o.engine, e);
 }
 
@@ -138,7 +128,7 @@ static void print_json(const struct check *c)
 
 int cmd_check(int argc, char **argv)
 {
-	struct check_args a = { .o = { .downtime_limit_ms = 300, .timeout_ms = 30000, .probe_ms = 1000 } };
+	struct check_args a = { .o = { .timeout_ms = 30000, .probe_ms = 1000 }, .limits = limits_default };
 	struct err e = { 0 };
 	struct check c;
 

@@ -36,8 +36,20 @@ struct cmd_vm {
 	struct domain found;
 };
 
+/* A command that names a VM has these in its table, and its own from CMD_OWN on. */
+enum { CMD_QMP = 1, CMD_DOMAIN, CMD_PID, CMD_OWN };
+#define CMD_VM_OPTIONS \
+	{ "qmp", required_argument, NULL, CMD_QMP }, \
+	{ "domain", required_argument, NULL, CMD_DOMAIN }, \
+	{ "pid", required_argument, NULL, CMD_PID }
+
+/* One of them. */
+int cmd_vm_option(struct cmd_vm *vm, int opt, const char *text, struct err *e);
 /* With --domain: fills in the socket, and the pid unless there was a --pid. */
 int cmd_find_domain(struct cmd_vm *vm, struct err *e);
+
+/* --peer-timeout: seconds, into milliseconds. */
+int cmd_peer_timeout(const char *text, unsigned int *timeout_ms, struct err *e);
 
 /*
  * The arguments of a command that knows --json and --help, and takes nothing else. false: it is done, with this exit

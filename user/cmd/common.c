@@ -25,6 +25,30 @@ int cmd_number(const char *what, const char *text, unsigned int min, unsigned in
 	return 0;
 }
 
+int cmd_peer_timeout(const char *text, unsigned int *timeout_ms, struct err *e)
+{
+	unsigned int s;
+	int r = cmd_number("--peer-timeout", text, 1, 3600, &s, e);
+
+	if (!r)
+		*timeout_ms = s * 1000;
+	return r;
+}
+
+int cmd_vm_option(struct cmd_vm *vm, int opt, const char *text, struct err *e)
+{
+	switch (opt) {
+	case CMD_QMP:
+		vm->qmp = text;
+		return 0;
+	case CMD_DOMAIN:
+		vm->domain = text;
+		return 0;
+	default:
+		return cmd_number("--pid", text, 1, 1u << 22, &vm->pid, e);
+	}
+}
+
 int cmd_find_domain(struct cmd_vm *vm, struct err *e)
 {
 	int r;

@@ -8,6 +8,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/estimate.h"
+#include "migrate/limits.h"
 #include "migrate/probe.h"
 #include "migrate/turns.h"
 #include "page/page.h"
@@ -30,13 +31,10 @@ static const char usage[] =
 	"  --sample PAGES         how many pages to watch (65536): more are more exact, and disturb the guest more\n"
 	"  --json                 as a JSON object\n";
 
-enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_BANDWIDTH, OPT_TO, OPT_LIMIT, OPT_ROUNDS, OPT_SECONDS, OPT_SAMPLE, OPT_JSON,
-	OPT_HELP };
+enum { OPT_BANDWIDTH = CMD_OWN, OPT_TO, OPT_LIMIT, OPT_ROUNDS, OPT_SECONDS, OPT_SAMPLE, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
-	{ "qmp", required_argument, NULL, OPT_QMP },
-	{ "domain", required_argument, NULL, OPT_DOMAIN },
-	{ "pid", required_argument, NULL, OPT_PID },
+	CMD_VM_OPTIONS,
 	{ "bandwidth", required_argument, NULL, OPT_BANDWIDTH },
 	{ "to", required_argument, NULL, OPT_TO },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
@@ -59,7 +57,8 @@ static const struct option options[] = {
 struct estimate_args {
 	struct cmd_vm vm;
 	const char *addr;
-	unsigned int bandwidth_mib, limit_ms, max_rounds, seconds, sample_pages;
+	struct limits limits;
+	unsigned int bandwidth_mib, seconds, sample_pages;
 	bool json;
 	bool help;
 };
@@ -67,23 +66,19 @@ struct estimate_args {
 static int parse_option(struct estimate_args *a, int opt, struct err *e)
 {
 	switch (opt) {
-	case OPT_QMP:
-		a->vm.qmp = optarg;
-		return 0;
-	case OPT_DOMAIN:
-		a->vm.domain = optarg;
-		return 0;
-	case OPT_PID:
-		return cmd_number("--pid", optarg, 1, 1u << 22, &a->vm.pid, e);
+	case CMD_QMP:
+	case CMD_DOMAIN:
+	case CMD_PID:
+		return cmd_vm_option(&a->vm, opt, optarg, e);
 	case OPT_BANDWIDTH:
 		return cmd_number("--bandwidth", optarg, 1, 1000000, &a->bandwidth_mib, e);
 	case OPT_TO:
 		a->addr = optarg;
 		return 0;
 	case OPT_LIMIT:
-		return cmd_number("--downtime-limit", optarg, 1, 2000000, &a->limit_ms, e);
+		return limits_set(&a->limits, "downtime-limit", optarg, e);
 	case OPT_ROUNDS:
-		return cmd_number("--max-rounds", optarg, 1, 10000, &a->max_rounds, e);
+		return limits_set(&a->limits, "max-rounds", optarg, e);
 	case OPT_SECONDS:
 		return cmd_number("--seconds", optarg, 1, 86400, &a->seconds, e);
 	case OPT_SAMPLE:
@@ -226,7 +221,7 @@ static void print_json(const struct estimate_in *in, const struct estimate *out)
 
 int cmd_estimate(int argc, char **argv)
 {
-	struct estimate_args a = { .limit_ms = 300, .max_rounds = 30, .seconds = 8, .sample_pages = 65536 };
+	struct estimate_args a = { .limits = limits_default, .seconds = 8, .sample_pages = 65536 };
 	struct err e = { 0 };
 	struct estimate_in in;
 	struct estimate out;
@@ -240,8 +235,8 @@ int cmd_estimate(int argc, char **argv)
 	}
 	stop_install();
 	in = (struct estimate_in) {
-		.curve = &curve, .rate = (uint64_t)a.bandwidth_mib << 20, .limit_ns = a.limit_ms * 1000000ull,
-		.max_rounds = a.max_rounds,
+		.curve = &curve, .rate = (uint64_t)a.bandwidth_mib << 20,
+		.limit_ns = a.limits.downtime_limit_ms * 1000000ull, .max_rounds = a.limits.max_rounds,
 	};
 	if (measure(&a, &curve, &in, &e))
 		return cmd_fail(&e);

@@ -67,8 +67,7 @@ static int parse(struct receiver_options *o, bool *help, int argc, char **argv, 
 			io = optarg;
 			break;
 		case OPT_PEER_TIMEOUT:
-			r = cmd_number("--peer-timeout", optarg, 1, 3600, &n, e);
-			o->timeout_ms = r ? 0 : n * 1000;
+			r = cmd_peer_timeout(optarg, &o->timeout_ms, e);
 			break;
 		case OPT_HELP:
 			*help = true;

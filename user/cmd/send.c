@@ -43,13 +43,11 @@ static const char usage[] =
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_QMP = 1, OPT_DOMAIN, OPT_PID, OPT_LIMIT, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL,
-	OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
+enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL, OPT_PROGRESS,
+	OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
-	{ "qmp", required_argument, NULL, OPT_QMP },
-	{ "domain", required_argument, NULL, OPT_DOMAIN },
-	{ "pid", required_argument, NULL, OPT_PID },
+	CMD_VM_OPTIONS,
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
 	{ "downtime-ramp", required_argument, NULL, OPT_LIMIT },
 	{ "max-rounds", required_argument, NULL, OPT_LIMIT },
@@ -84,25 +82,15 @@ struct send_args {
 /* name: as it is in the table. */
 static int parse_option(struct send_args *a, int opt, const char *name, struct err *e)
 {
-	unsigned int n;
-	int r;
-
 	switch (opt) {
-	case OPT_QMP:
-		a->vm.qmp = optarg;
-		return 0;
-	case OPT_DOMAIN:
-		a->vm.domain = optarg;
-		return 0;
-	case OPT_PID:
-		return cmd_number("--pid", optarg, 1, 1u << 22, &a->vm.pid, e);
+	case CMD_QMP:
+	case CMD_DOMAIN:
+	case CMD_PID:
+		return cmd_vm_option(&a->vm, opt, optarg, e);
 	case OPT_LIMIT:
 		return limits_set(&a->o.limits, name, optarg, e);
 	case OPT_PEER_TIMEOUT:
-		r = cmd_number("--peer-timeout", optarg, 1, 3600, &n, e);
-		if (!r)
-			a->o.timeout_ms = n * 1000;
-		return r;
+		return cmd_peer_timeout(optarg, &a->o.timeout_ms, e);
 	case OPT_STREAMS:
 		return cmd_number("--streams", optarg, 1, WIRE_STREAMS_MAX, &a->o.streams, e);
 	case OPT_IO:
