@@ -10,6 +10,7 @@
 
 #include "io/sock.h"
 #include "qmp_peer.h"
+#include "vmm/migration.h"
 #include "vmm/qmp.h"
 #include "vmm/qmp_internal.h"
 
@@ -303,6 +304,56 @@ static void test_event_behind_late_reply(void **state)
 	end(&t);
 }
 
+/* A QEMU that answers only when somebody has read what it writes, holding its lock; and one that refuses after all. */
+static void begun_peer(struct peer *p)
+{
+	char byte;
+
+	peer_negotiate(p);
+	for (int i = 0; i < 2; i++) {
+		peer_hear(p, "migrate-continue");
+		if (read(*(const int *)p->arg, &byte, 1) != 1)
+			strcpy(p->missed, "the reader");
+		if (i == 0)
+			peer_reply(p, "return", "{}");
+		else
+			peer_reply(p, "error", "{\"class\": \"GenericError\", \"desc\": \"no\"}");
+		peer_say(p, "{\"event\": \"STOP\"}\n");
+	}
+	peer_hear(p, "cont");
+	peer_reply(p, "return", "{}");
+}
+
+static void test_begun(void **state)
+{
+	struct migration m = { .stream = -1 };
+	struct err refusal = { 0 };
+	struct qmp_event ev;
+	int reader[2];
+	struct talk t;
+
+	(void)state;
+	assert_int_equal(pipe(reader), 0);
+	begin(&t, begun_peer, &reader[0]);
+	m.qmp = t.q;
+	assert_int_equal(migration_continue(&m, &t.e), 0);
+	assert_int_equal(qmp_event(t.q, 0, &ev, &t.e), 0);
+	assert_int_equal(write(reader[1], "", 1), 1);
+	expect_event(&t, "STOP");
+
+	assert_int_equal(migration_continue(&m, &t.e), 0);
+	assert_int_equal(write(reader[1], "", 1), 1);
+	assert_int_equal(qmp_event(t.q, deadline_ms(2000), &ev, &refusal), -EREMOTEIO);
+	assert_int_equal(refusal.exit, GW_QMP);
+	assert_string_equal(refusal.text, "QEMU refused \"migrate-continue\": no (GenericError)");
+	/* The connection is as good as before. */
+	expect_event(&t, "STOP");
+	assert_int_equal(qmp_call(t.q, "cont", NULL, NULL, &t.e), 0);
+	end(&t);
+	close(reader[0]);
+	close(reader[1]);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_call_and_events),
 	cmocka_unit_test(test_refusals),
@@ -312,6 +363,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_nonsense),
 	cmocka_unit_test(test_late_reply),
 	cmocka_unit_test(test_event_behind_late_reply),
+	cmocka_unit_test(test_begun),
 };
 
 int main(void)

@@ -200,7 +200,7 @@ int migration_start(struct migration *m, bool incoming, struct err *e)
 
 int migration_continue(struct migration *m, struct err *e)
 {
-	return qmp_call(m->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), NULL, e);
+	return qmp_begin(m->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), e);
 }
 
 void migration_hang_up(struct migration *m)

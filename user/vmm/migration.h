@@ -38,7 +38,10 @@ int migration_check_blockers(struct qmp *q, struct err *e);
 int migration_configure(struct migration *m, struct err *e);
 /* `migrate` or `migrate-incoming`, into a socket pair; m->stream is our end. */
 int migration_start(struct migration *m, bool incoming, struct err *e);
-/* The source stands in pre-switchover: let it write the device state. */
+/*
+ * The source stands in pre-switchover: let it write the device state. Its answer is not waited for: QEMU can begin to write,
+ * holding its big lock, before its main loop has answered, and then does not until somebody reads the stream.
+ */
 int migration_continue(struct migration *m, struct err *e);
 void migration_hang_up(struct migration *m);
 

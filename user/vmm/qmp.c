@@ -58,6 +58,11 @@ static int send_command(struct qmp *q, const char *command, json_t *args, int fd
 	size_t len;
 	int r;
 
+	q->begun = NULL;
+	if (q->broken) {
+		json_decref(args);
+		return qmp_fail(q, q->broken, command, e);
+	}
 	/* json_pack() would take a missing value for an error. */
 	if (args && json_object_set_new(msg, "arguments", args))
 		return err_set(e, GW_INTERNAL, ENOMEM, "%s: arguments cannot be built", command);
@@ -143,10 +148,6 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
 
 	if (ret)
 		*ret = NULL;
-	if (q->broken) {
-		json_decref(args);
-		return qmp_fail(q, q->broken, command, e);
-	}
 	r = send_command(q, command, args, fd, deadline, e);
 	if (!r)
 		r = wait_reply(q, command, deadline, &reply, e);
@@ -158,6 +159,15 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
 	if (ret)
 		*ret = json_incref(json_object_get(reply, "return"));
 	return 0;
+}
+
+int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e)
+{
+	int r = send_command(q, command, args, -1, deadline_ms(q->timeout_ms), e);
+
+	if (!r)
+		q->begun = command;
+	return r;
 }
 
 int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, struct err *e)
@@ -183,10 +193,14 @@ int qmp_event(struct qmp *q, uint64_t deadline, struct qmp_event *ev, struct err
 				return r;
 			continue;
 		}
-		r = is_reply(q, msg);	/* late */
+		r = is_reply(q, msg);	/* late, or to what was begun */
+		if (r == 1 && q->begun && json_object_get(msg, "error"))
+			r = refused(q->begun, json_object_get(msg, "error"), e);
+		else if (r < 0)
+			r = protocol_error(q, "a reply to no command", what, e);
 		json_decref(msg);
 		if (r < 0)
-			return protocol_error(q, "a reply to no command", what, e);
+			return r;
 	}
 	return 1;
 }

@@ -44,6 +44,13 @@ int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, str
 int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t **ret, struct err *e);
 
 /**
+ * qmp_begin() - one command whose answer is not waited for
+ * Whoever waits for it may keep QEMU from giving it. qmp_event() hears that: if QEMU refuses the command, that is its error.
+ * @args: stolen; NULL for none
+ */
+int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e);
+
+/**
  * struct qmp_event - one event
  * @name: "STOP", "RESUME", "MIGRATION", ...
  * @data: its data object, or NULL; borrowed until the next qmp_event() call
@@ -59,7 +66,8 @@ struct qmp_event {
  * qmp_event() - the next event
  * @deadline: CLOCK_MONOTONIC ns; 0: do not wait
  * Of more than 1024 events that wait the oldest are lost.
- * Return: 1 an event, 0 none until then, -errno with *e set (GW_VM_GONE: QEMU closed the socket).
+ * Return: 1 an event, 0 none until then, -errno with *e set (GW_VM_GONE: QEMU closed the socket; GW_QMP: it refused what
+ * was begun).
  */
 int qmp_event(struct qmp *q, uint64_t deadline, struct qmp_event *ev, struct err *e);
 

@@ -64,6 +64,7 @@ void qmp_events_free(struct qmp_events *q);
  * struct qmp - a connection
  * @broken: 0, or -errno: nothing more can be sent or received
  * @id: of the command sent last; the first one has 1
+ * @begun: the command sent last, if nobody waits for its answer
  * @owed: commands without an answer yet: no more replies than that can come
  */
 struct qmp {
@@ -73,6 +74,7 @@ struct qmp {
 	unsigned int version;
 	unsigned int id;
 	unsigned int owed;
+	const char *begun;
 	pid_t peer;
 	int broken;
 };
