@@ -21,8 +21,8 @@
  * Main loop turns one after the other, from STOP to RESUME at the other end: on hosts that are slow or busy they are
  * nearly all of it.
  */
-#define TURNS		30
-#define LEAD_TURNS	30	/* from `migrate` to STOP */
+#define TURNS		20
+#define LEAD_TURNS	20	/* from `migrate` to STOP */
 /* Round trips: the end of the last round with its ACK, the device state, RESUMED. */
 #define TRIPS		2
 #define DEVICE_BYTES	(256u << 10)	/* of device state, for a guest of a few vCPUs */
