@@ -34,6 +34,21 @@ static void engines_by_name(void **state)
 	assert_int_equal(e.exit, GW_USAGE);
 }
 
+static void zero_copy_by_name(void **state)
+{
+	enum engine_zero_copy got = ENGINE_ZC_ON;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(engine_zero_copy("off", &got, &e), 0);
+	assert_int_equal(got, ENGINE_ZC_OFF);
+	assert_int_equal(engine_zero_copy("auto", &got, &e), 0);
+	assert_int_equal(got, ENGINE_ZC_AUTO);
+	assert_int_not_equal(engine_zero_copy("yes", &got, &e), 0);
+	assert_int_equal(e.exit, GW_USAGE);
+	assert_int_equal(got, ENGINE_ZC_AUTO);
+}
+
 /* In a child: a filter is for ever. */
 static int without_uring(int out)
 {
@@ -83,6 +98,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(engines_by_name),
+		cmocka_unit_test(zero_copy_by_name),
 		cmocka_unit_test(without_uring_it_is_poll),
 	};
 

@@ -255,7 +255,9 @@ static void the_largest_frame_is_placed(struct rig *rig, bool mapped)
 	int pair[2];
 	pid_t child;
 
+	/* As an earlier round. */
 	memset(rig->there + zero * 200 * PAGE_BYTES, 7, PAGE_BYTES);
+	bitmap_set(rig->place.placed[0], zero * 200, 1);
 	for (unsigned int i = 0; i < nr; i++) {
 		struct wire_extent x = { .kind = i == zero ? WIRE_ZERO : WIRE_DATA, .pages = sizes[i], .first = i * 200 };
 

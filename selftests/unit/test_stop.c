@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Who asks to stop, and when it is too late. Each case in a process of its own: a request is for ever. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -17,6 +19,7 @@
 #include "io/local.h"
 #include "io/sock.h"
 #include "io/stop.h"
+#include "migrate/hello.h"
 #include "vmm/qmp.h"
 
 static void in_child(int (*passes)(void))
@@ -152,12 +155,56 @@ static void a_qmp_socket_that_says_nothing_can_be_left(void **state)
 	in_child(gives_up_on_a_greeting);
 }
 
+/* A port whose queue is full answers no SYN. */
+static int full_port(char *addr, size_t size)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(sin);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (bind(fd, (struct sockaddr *)&sin, len) || listen(fd, 0) || getsockname(fd, (struct sockaddr *)&sin, &len))
+		return -errno;
+	snprintf(addr, size, "127.0.0.1:%d", ntohs(sin.sin_port));
+	for (int i = 0; i < 4; i++) {
+		int peer = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+		if (connect(peer, (struct sockaddr *)&sin, len) && errno != EINPROGRESS)
+			return -errno;
+	}
+	return 0;
+}
+
+static int gives_up_on_a_connection(void)
+{
+	struct channel *ch;
+	struct err e = { 0 };
+	uint64_t begin = now_ns();
+	char addr[32];
+	int r;
+
+	if (full_port(addr, sizeof(addr)))
+		return 0;
+	stop_install();
+	signal(SIGALRM, on_alarm);
+	ualarm(200000, 0);
+	r = hello(addr, NULL, 20000, &ch, &e);
+	return r == -EINTR && e.exit == GW_CANCELLED && !ch && now_ns() - begin < 5000000000ull;
+}
+
+/* A host that swallows packets is unreachable only when nobody has asked to stop before. */
+static void a_connection_under_way_can_be_left(void **state)
+{
+	(void)state;
+	in_child(gives_up_on_a_connection);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_reason_counts),
 		cmocka_unit_test(no_request_is_lost),
 		cmocka_unit_test(a_qmp_socket_that_says_nothing_can_be_left),
+		cmocka_unit_test(a_connection_under_way_can_be_left),
 		cmocka_unit_test(only_the_thread_that_wants_to_looks_around),
 	};
 

@@ -12,6 +12,18 @@
 #include "each_engine.h"
 #include "io/sock.h"
 #include "ram_rig.h"
+#include "vmm/huge.h"
+
+/* The library's own asks the kernel for a tmpfs with huge pages: here both ends map their RAM, or neither does. */
+static bool mapped;
+
+void *huge_map(const struct ram_block *b, int prot)
+{
+	void *base = mapped ? mmap(NULL, b->pages * PAGE_BYTES, prot, MAP_SHARED, b->fd, 0) : NULL;
+
+	assert_ptr_not_equal(base, MAP_FAILED);
+	return base;
+}
 
 /* A third of the pages, with data or zeros. */
 static void scribble(struct rig *rig, uint32_t *seed)
@@ -25,13 +37,16 @@ static void punch(struct rig *rig, uint32_t *seed)
 	for (unsigned int i = 0; i < 100; i++)
 		assert_return_code(fallocate(rig->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 					     next_random(seed) % PAGES * PAGE_BYTES, PAGE_BYTES), 0);
+	/* Several huge pages, and parts of two. */
+	assert_return_code(fallocate(rig->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				     next_random(seed) % (PAGES / 4) * PAGE_BYTES, PAGES / 2 * PAGE_BYTES), 0);
 }
 
-static void every_round_arrives(void **state)
+static void every_round_arrives_by(bool map)
 {
 	static const struct { unsigned int n; int sndbuf; } cases[] = { { 1, 0 }, { 2, 4096 }, { 4, 0 }, { 16, 4096 } };
 
-	(void)state;
+	mapped = map;
 	for (unsigned int c = 0; c < 4; c++) {
 		struct rig *rig = rig_new();
 		uint32_t seed = c;
@@ -50,6 +65,19 @@ static void every_round_arrives(void **state)
 		assert_false(atomic_load(lanes_failed(rig->lanes)));
 		rig_free(rig);
 	}
+}
+
+static void every_round_arrives(void **state)
+{
+	(void)state;
+	every_round_arrives_by(false);
+}
+
+static void every_round_arrives_through_mappings(void **state)
+{
+	(void)state;
+	every_round_arrives_by(true);
+	mapped = false;
 }
 
 /**
@@ -244,6 +272,7 @@ static void the_limit_is_kept_and_lifted(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_round_arrives),
+	cmocka_unit_test(every_round_arrives_through_mappings),
 	cmocka_unit_test_setup_teardown(a_slow_stream_is_waited_for, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(one_stream_dies_in_the_middle, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(the_first_error_is_told, rig_setup, rig_teardown),

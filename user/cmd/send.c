@@ -35,6 +35,8 @@ static const char usage[] =
 	"  --streams N            connections for RAM, with a thread each (one for each CPU, at most 16)\n"
 	"  --bandwidth MIB        send at most MIB MiB/s until the switchover (0: no limit)\n"
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
+	"  --zero-copy auto|on|off  let the network card read RAM where it is: if the kernel does not copy it after all, always\n"
+	"                         (io_uring and Linux 6.1 or newer), never (auto)\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --control PATH         where \"godwit cancel\" and \"godwit set\" reach this (/run/godwit/PID.sock, by its own PID)\n"
@@ -43,8 +45,8 @@ static const char usage[] =
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL, OPT_PROGRESS,
-	OPT_JSON, OPT_METRICS, OPT_HELP };
+enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL,
+	OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
 	CMD_VM_OPTIONS,
@@ -57,6 +59,7 @@ static const struct option options[] = {
 	{ "streams", required_argument, NULL, OPT_STREAMS },
 	{ "bandwidth", required_argument, NULL, OPT_LIMIT },
 	{ "io", required_argument, NULL, OPT_IO },
+	{ "zero-copy", required_argument, NULL, OPT_ZERO_COPY },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "progress", required_argument, NULL, OPT_PROGRESS },
@@ -96,6 +99,8 @@ static int parse_option(struct send_args *a, int opt, const char *name, struct e
 	case OPT_IO:
 		a->io = optarg;
 		return 0;
+	case OPT_ZERO_COPY:
+		return engine_zero_copy(optarg, &a->o.zero_copy, e);
 	case OPT_VERIFY:
 		a->o.verify = true;
 		return 0;
@@ -189,7 +194,12 @@ static void tell(struct send_args *a, const struct report *r, const struct err *
 
 int cmd_send(int argc, char **argv)
 {
-	struct send_args a = { .o = { .limits = limits_default, .timeout_ms = 30000, .streams = default_streams() } };
+	struct send_args a = {
+		.o = {
+			.limits = limits_default, .timeout_ms = 30000, .streams = default_streams(),
+			.zero_copy = ENGINE_ZC_AUTO,
+		},
+	};
 	struct report report = { .phase = "connect" };
 	struct err e = { 0 };
 

@@ -9,12 +9,17 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "io/channel_internal.h"
 #include "io/sock.h"
 #include "io/stop.h"
+
+/* Page-aligned behind the head. Not of malloc(): see engine.h, close. */
+#define HEAD_MAPPED	((HEAD_BYTES + WIRE_PAGE - 1) / WIRE_PAGE * WIRE_PAGE)
+#define MAPPED_BYTES	(HEAD_MAPPED + FRAME_BYTES)
 
 int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out, struct err *e)
 {
@@ -45,8 +50,9 @@ void channel_free(struct channel *ch)
 	shutdown(ch->fd, SHUT_RDWR);
 	ch->engine->ops->close(ch->engine);
 	close(ch->fd);
-	for (unsigned int i = 0; i < CHANNEL_FRAMES; i++)
-		free(ch->slots[i].frame.buf);
+	for (unsigned int i = 0; i < CHANNEL_SLOTS; i++)
+		if (ch->slots[i].head)
+			munmap(ch->slots[i].head, MAPPED_BYTES);
 	free(ch);
 }
 
@@ -58,6 +64,16 @@ int channel_fd(const struct channel *ch)
 uint64_t channel_sent(const struct channel *ch)
 {
 	return ch->sent;
+}
+
+void channel_zero_copy(struct channel *ch, enum engine_zero_copy how)
+{
+	ch->engine->zero_copy = how;
+}
+
+struct zero_copy_count channel_zero_copies(const struct channel *ch)
+{
+	return (struct zero_copy_count) { ch->engine->zero_copies, ch->engine->copied };
 }
 
 void channel_interrupt(struct channel *ch, const atomic_bool *flag)
@@ -82,7 +98,7 @@ static void start_send(struct channel *ch)
 {
 	if (ch->sending || !ch->queued)
 		return;
-	ch->engine->ops->send(ch->engine, &ch->queue[0]->msg);
+	ch->engine->ops->send(ch->engine, &ch->queue[0]->msg, (unsigned int)(ch->queue[0] - ch->slots));
 	ch->sending = true;
 }
 
@@ -132,6 +148,7 @@ int channel_given_up(struct channel *ch, struct err *e)
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 {
 	const bool receiving = ch->engine->receiving;
+	const uint64_t released = ch->engine->released;
 	int r;
 
 	for (;;) {
@@ -140,6 +157,8 @@ int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 			return r;
 		if ((ch->sending && !ch->engine->sending) || (receiving && !ch->engine->receiving))
 			return channel_reap(ch, e);
+		if (ch->engine->released != released)
+			return 0;
 		r = channel_given_up(ch, e);
 		if (r)
 			return r;
@@ -171,27 +190,31 @@ int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e)
 	return r;
 }
 
+static struct slot *free_slot(struct channel *ch)
+{
+	for (unsigned int i = 0; i < CHANNEL_SLOTS && ch->queued < CHANNEL_FRAMES; i++)
+		if (!ch->slots[i].busy && !ch->engine->held[i])
+			return &ch->slots[i];
+	return NULL;
+}
+
 /* Waits for one to become free. */
 static int get_slot(struct channel *ch, struct slot **out, struct err *e)
 {
-	uint64_t deadline = channel_patience(ch), before = ch->sent;
+	uint64_t deadline = channel_patience(ch);
 	int r;
 
-	for (;;) {
-		for (unsigned int i = 0; i < CHANNEL_FRAMES; i++) {
-			if (ch->slots[i].busy)
-				continue;
-			ch->slots[i].busy = true;
-			*out = &ch->slots[i];
-			return 0;
-		}
+	while (!(*out = free_slot(ch))) {
+		const uint64_t sent = ch->sent, released = ch->engine->released;
+
 		r = channel_wait(ch, deadline, e);
 		if (r)
 			return r;
-		if (ch->sent != before)
+		if (ch->sent != sent || ch->engine->released != released)
 			deadline = channel_patience(ch);
-		before = ch->sent;
 	}
+	(*out)->busy = true;
+	return 0;
 }
 
 /* The vector of the slot is filled in: it is the next to be sent. */
@@ -209,10 +232,15 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
 
 	if (r)
 		return r;
-	if (!slot->frame.buf && posix_memalign((void **)&slot->frame.buf, WIRE_PAGE, FRAME_BYTES)) {
-		slot->frame.buf = NULL;
-		slot->busy = false;
-		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (!slot->head) {
+		void *p = mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED) {
+			slot->busy = false;
+			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+		}
+		slot->head = p;
+		slot->frame.buf = slot->head + HEAD_MAPPED;
 	}
 	slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = slot->frame.used = 0;
 	*out = &slot->frame;

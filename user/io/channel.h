@@ -34,10 +34,10 @@ struct channel;
 /**
  * struct ram_frame - a RAM frame under construction
  * @extents: described so far
- * @iov: the page bytes of the WIRE_DATA extents, in @buf
+ * @iov: the page bytes of the WIRE_DATA extents, in @buf or where they stay as long
  * @bytes: sum of iov
- * @used: bytes of @buf that hold them, and what lies between them
- * @buf: FRAME_BYTES that live as long as the frame
+ * @used: bytes of @buf that hold them, or could, and what lies between them
+ * @buf: FRAME_BYTES, until the frame has been pushed
  */
 struct ram_frame {
 	unsigned int nr;
@@ -54,6 +54,13 @@ int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms
 void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
 int channel_fd(const struct channel *ch);	/* for poll */
 uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */
+/* Before the first frame; without it none is zero-copy. */
+void channel_zero_copy(struct channel *ch, enum engine_zero_copy how);
+/* Zero-copy sends that the peer has acknowledged; copied: those that the kernel copied after all. */
+struct zero_copy_count {
+	uint64_t sends, copied;
+};
+struct zero_copy_count channel_zero_copies(const struct channel *ch);
 /* Waits end when *flag is true, within STOP_SLICE_NS. NULL: no more. */
 void channel_interrupt(struct channel *ch, const atomic_bool *flag);
 

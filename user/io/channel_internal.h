@@ -7,9 +7,17 @@
 
 #include "io/channel.h"
 
+/* How many frames have buffers: those that are sent, and those that zero-copy sends may still be read from. */
+#define CHANNEL_SLOTS	ENGINE_BUFFERS
+#define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT)
+
+/**
+ * struct slot
+ * @head: header and extents; a mapping of its own, with the frame's buffer behind it
+ */
 struct slot {
 	struct ram_frame frame;
-	uint8_t head[WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT];
+	uint8_t *head;
 	struct iovec iov[FRAME_PAGES + 1];
 	struct msghdr msg;
 	bool busy;
@@ -18,6 +26,7 @@ struct slot {
 /**
  * struct channel
  * @queue: frames to be sent; the first one is under way if @sending
+ * @slots: what is neither busy nor held by the engine is free
  * @sending: the engine has been given one, and its result was not taken yet
  * @broken: nothing more can be said to the peer
  * @until_ns: no wait goes on longer, whatever comes; 0: no such limit
@@ -29,7 +38,7 @@ struct channel {
 	struct engine *engine;
 	uint64_t timeout_ns, until_ns;
 	const atomic_bool *interrupt;
-	struct slot slots[CHANNEL_FRAMES];
+	struct slot slots[CHANNEL_SLOTS];
 	struct slot *queue[CHANNEL_FRAMES];
 	unsigned int queued;
 	struct msghdr recv_msg;
@@ -40,7 +49,7 @@ struct channel {
 
 /* Takes the result of a send that has ended, and starts the next. */
 int channel_reap(struct channel *ch, struct err *e);
-/* Waits until a send or a receive has ended, and takes the former's result. deadline 0: none. */
+/* Waits until a send or a receive has ended, or buffers are free again; takes a send's result. deadline 0: none. */
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e);
 /* Is there a reason to wait no more? -ECANCELED and -ETIMEDOUT (@until_ns) leave *e alone. */
 int channel_given_up(struct channel *ch, struct err *e);

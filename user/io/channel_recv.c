@@ -35,8 +35,6 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	    !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
 	    recv(ch->fd, text, h.length, MSG_DONTWAIT) == (ssize_t)h.length)
 		return gave_up(ch, &h, text, e);
-	if (err == EFAULT)
-		return err_set(e, GW_INTERNAL, err, "there is no memory for what arrives: are there too few huge pages, or does a cgroup limit them?");
 	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
 }
 
@@ -69,6 +67,11 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 			continue;	/* that was a send */
 		if (en->received == -EINTR || en->received == -EAGAIN)
 			continue;
+		if (en->received == -EFAULT) {
+			ch->broken = true;
+			return err_set(e, GW_INTERNAL, EFAULT,
+				       "there is no memory at the destination for what arrives: its tmpfs is full, there are too few huge pages, or a cgroup limits them");
+		}
 		if (en->received <= 0)
 			return channel_lost(ch, en->received ? (int)-en->received : ECONNRESET, e);
 		*got += (size_t)en->received;

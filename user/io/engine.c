@@ -43,3 +43,16 @@ int engine_choose(const char *name, const struct engine_ops **out, struct err *e
 	}
 	return err_set(e, GW_USAGE, EINVAL, "--io takes auto, uring or poll, not \"%s\"", name);
 }
+
+int engine_zero_copy(const char *name, enum engine_zero_copy *out, struct err *e)
+{
+	static const char *const names[] = { [ENGINE_ZC_AUTO] = "auto", [ENGINE_ZC_ON] = "on", [ENGINE_ZC_OFF] = "off" };
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(names[i], name))
+			continue;
+		*out = (enum engine_zero_copy)i;
+		return 0;
+	}
+	return err_set(e, GW_USAGE, EINVAL, "--zero-copy takes auto, on or off, not \"%s\"", name);
+}

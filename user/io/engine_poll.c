@@ -63,8 +63,9 @@ static bool try_recv(struct polled *p)
 	return true;
 }
 
-static void poll_send(struct engine *en, struct msghdr *msg)
+static void poll_send(struct engine *en, struct msghdr *msg, unsigned int buffer)
 {
+	(void)buffer;	/* the kernel has its copy */
 	of(en)->send = msg;
 	en->sending = true;
 }

@@ -214,12 +214,21 @@ int sock_is_loopback(const char *addr)
 	return 1;
 }
 
+/*
+ * Bytes that wait in the socket for their turn, on top of what is on its way. With more, the peer's acknowledgements push them
+ * out, on the receiver's CPU where both share a host, and what is written is out of the cache before it is sent: over
+ * loopback into huge pages that took 0.55 s/GiB of CPU time of both ends, and takes 0.40. What is on its way is as much as
+ * ever, so distance does not matter.
+ */
+#define NOTSENT	(128 << 10)
+
 int sock_tune(int fd, unsigned int timeout_ms)
 {
 	/* Three probes without an answer fit into the timeout. */
 	int probe_s = timeout_ms >= 4000 ? (int)(timeout_ms / 4000) : 1;
 	const struct { int level, name, value; } opts[] = {
 		{ IPPROTO_TCP, TCP_NODELAY, 1 },
+		{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT },
 		{ IPPROTO_TCP, TCP_KEEPIDLE, probe_s },
 		{ IPPROTO_TCP, TCP_KEEPINTVL, probe_s },
 		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },

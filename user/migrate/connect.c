@@ -5,36 +5,9 @@
 #include <unistd.h>
 
 #include "io/sock.h"
-#include "migrate/hello.h"
 #include "io/stop.h"
+#include "migrate/hello.h"
 #include "migrate/sender_internal.h"
-
-#define PINGS 5
-
-/* The ping with the shortest way tells most about the other clock. */
-static int compare_clocks(struct sender *s, struct err *e)
-{
-	int r = 0;
-
-	s->rtt_ns = UINT64_MAX;
-	for (int i = 0; i < PINGS && !r; i++) {
-		uint64_t mono = now_ns(), real = realtime_ns(), rtt;
-		struct wire_header h;
-		uint8_t body[8];
-
-		r = sender_ping(s, e);
-		if (!r)
-			r = channel_expect(s->ch, WIRE_PONG, &h, e);
-		if (!r)
-			r = channel_body(s->ch, body, sizeof(body), e);
-		rtt = now_ns() - mono;
-		if (!r && rtt < s->rtt_ns) {
-			s->rtt_ns = rtt;
-			s->clock_offset_ns = (int64_t)(wire_get_u64(body) - real - rtt / 2);
-		}
-	}
-	return r;
-}
 
 /* One connection that has joined, or -errno. */
 static int join(struct sender *s, unsigned int stream, const uint8_t *secret, struct err *e)
@@ -64,6 +37,7 @@ static int open_streams(struct sender *s, const uint8_t *secret, unsigned int n,
 	struct wire_header h = { .type = WIRE_STREAMS, .arg = n };
 	struct streams_options o = {
 		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .timeout_ms = s->o->timeout_ms,
+		.zero_copy = s->o->zero_copy,
 	};
 	int fds[WIRE_STREAMS_MAX], r;
 	unsigned int made = 0;
@@ -108,6 +82,7 @@ static int join_streams(struct sender *s, struct err *e)
 
 int connect_peer(struct sender *s, struct err *e)
 {
+	struct hello_pong pong;
 	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, e);
 
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
@@ -116,5 +91,11 @@ int connect_peer(struct sender *s, struct err *e)
 		r = hello_blocks(s->ch, WIRE_BLOCKS, &s->vm, e);
 	if (!r)
 		r = join_streams(s, e);
-	return r ? r : compare_clocks(s, e);
+	if (!r)
+		r = hello_clocks(s->ch, &pong, e);
+	if (r)
+		return r;
+	s->rtt_ns = pong.rtt_ns;
+	s->clock_offset_ns = pong.offset_ns;
+	return 0;
 }

@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "io/sock.h"
+#include "io/stop.h"
 #include "migrate/hello.h"
+
+#define PINGS	5
 
 int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out,
 	  struct err *e)
@@ -16,6 +19,8 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 	*out = NULL;
 	if (fd == -EINVAL)
 		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", addr);
+	if (fd == -EINTR)
+		return stop_err(e);
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; is \"godwit receive --listen\" running there?", addr,
 			       strerror(-fd));
@@ -25,6 +30,41 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 		return r;
 	r = channel_send(*out, &h, NULL, e);
 	return r ? r : channel_expect(*out, WIRE_HELLO, &h, e);
+}
+
+int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_PING, .arg = serial, .length = 8 };
+	uint64_t mono = now_ns(), real = realtime_ns();
+	uint8_t body[8];
+	int r;
+
+	wire_put_u64(body, real);
+	r = channel_send(ch, &h, body, e);
+	if (!r)
+		r = channel_expect(ch, WIRE_PONG, &h, e);
+	if (!r)
+		r = channel_body(ch, body, sizeof(body), e);
+	if (r)
+		return r;
+	pong->rtt_ns = now_ns() - mono;
+	pong->offset_ns = (int64_t)(wire_get_u64(body) - real - pong->rtt_ns / 2);
+	return 0;
+}
+
+int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e)
+{
+	int r = 0;
+
+	best->rtt_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < PINGS && !r; i++) {
+		struct hello_pong pong;
+
+		r = hello_ping(ch, i, &pong, e);
+		if (!r && pong.rtt_ns < best->rtt_ns)
+			*best = pong;
+	}
+	return r;
 }
 
 int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, struct err *e)

@@ -15,6 +15,21 @@
  */
 int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out,
 	  struct err *e);
+
+/**
+ * struct hello_pong - what a PING has brought
+ * @rtt_ns: there and back
+ * @offset_ns: the other side's CLOCK_REALTIME minus ours; off by half of @rtt_ns at most
+ */
+struct hello_pong {
+	uint64_t rtt_ns;
+	int64_t offset_ns;
+};
+
+/* One PING. Its PONG also says that all that was sent before has been read. */
+int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e);
+/* A few of them: the one with the shortest way, which tells most about the other clock. */
+int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);
 /* The table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK. */
 int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, struct err *e);
 

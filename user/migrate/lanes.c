@@ -41,7 +41,7 @@ struct lane {
  * @quit: connections may go
  */
 struct lanes {
-	const struct placement *place;
+	struct placement *place;
 	const struct engine_ops *engine;
 	unsigned int timeout_ms;
 	atomic_bool failed, stop;
@@ -155,7 +155,7 @@ static struct lanes *new(void)
 	return l;
 }
 
-int lanes_start(const struct placement *p, const struct engine_ops *engine, unsigned int timeout_ms, const int *fds,
+int lanes_start(struct placement *p, const struct engine_ops *engine, unsigned int timeout_ms, const int *fds,
 		unsigned int n, struct lanes **out, struct err *e)
 {
 	struct lanes *l = new();

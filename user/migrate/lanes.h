@@ -14,7 +14,7 @@
 struct lanes;
 
 /* Takes the descriptors over, on failure too. timeout_ms: how long the peer may be silent in the middle of a frame. */
-int lanes_start(const struct placement *p, const struct engine_ops *engine, unsigned int timeout_ms, const int *fds,
+int lanes_start(struct placement *p, const struct engine_ops *engine, unsigned int timeout_ms, const int *fds,
 		unsigned int n, struct lanes **out, struct err *e);
 /* True from the first failure on. For channel_interrupt(). */
 const atomic_bool *lanes_failed(const struct lanes *l);

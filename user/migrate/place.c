@@ -2,13 +2,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "migrate/place.h"
 #include "page/page.h"
-#include "source/source.h"
+#include "vmm/huge.h"
 
 /* Pages [first, first + count) become a hole. */
 static int punch(const struct ram_block *b, uint64_t first, uint64_t count, struct err *e)
@@ -19,53 +20,70 @@ static int punch(const struct ram_block *b, uint64_t first, uint64_t count, stru
 	return 0;
 }
 
+static int open_block(struct placement *p, unsigned int i, struct err *e)
+{
+	const struct ram_block *b = &p->vm->blocks[i];
+	int r = punch(b, 0, b->pages, e);
+
+	if (r)
+		return r;
+	p->pages[i] = b->pages;
+	p->placed[i] = calloc(b->pages / 64 + 1, sizeof(*p->placed[i]));
+	if (!p->placed[i])
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (!b->hugetlb) {
+		p->base[i] = huge_map(b, PROT_READ | PROT_WRITE);
+		return 0;
+	}
+	p->base[i] = mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	if (p->base[i] != MAP_FAILED)
+		return 0;
+	p->base[i] = NULL;
+	return err_set(e, GW_INTERNAL, errno, "cannot map the destination's RAM \"%s\": %s", b->name, strerror(errno));
+}
+
 int place_open(struct placement *p, const struct vm *vm, struct err *e)
 {
+	int r = 0;
+
 	memset(p, 0, sizeof(*p));
 	p->vm = vm;
-	for (unsigned int i = 0; i < vm->nblocks; i++) {
-		const struct ram_block *b = &vm->blocks[i];
-		void *base;
-		int r = punch(b, 0, b->pages, e);
-
-		if (r)
-			return r;
-		p->pages[i] = b->pages;
-		if (!b->hugetlb)
-			continue;
-		base = mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-		if (base == MAP_FAILED)
-			return err_set(e, GW_INTERNAL, errno, "cannot map the destination's RAM \"%s\": %s", b->name, strerror(errno));
-		p->base[i] = base;
-	}
-	return 0;
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		pthread_mutex_init(&p->writing[i], NULL);
+	for (unsigned int i = 0; i < vm->nblocks && !r; i++)
+		r = open_block(p, i, e);
+	return r;
 }
 
 void place_close(struct placement *p)
 {
-	for (unsigned int i = 0; p->vm && i < p->vm->nblocks; i++)
+	for (unsigned int i = 0; p->vm && i < p->vm->nblocks; i++) {
 		if (p->base[i])
 			munmap(p->base[i], p->pages[i] * PAGE_BYTES);
+		free(p->placed[i]);
+		pthread_mutex_destroy(&p->writing[i]);
+	}
 }
 
-/*
- * lseek() knows no holes on hugetlbfs, but mincore() knows which huge pages this mapping, the only writer, has touched.
- * Where another thread is about to touch one for its own pages, ours are zero in it.
- */
-static int zero_huge(const struct placement *p, const struct wire_extent *x)
+/* Whole huge pages of a tmpfs become a hole. To punch a part of one would split it: that is zeroed. */
+static int zero_mapped(const struct placement *p, const struct wire_extent *x, struct err *e)
 {
-	uint64_t per_huge = p->vm->blocks[x->block].page_size / PAGE_BYTES, page = x->first, end = x->first + x->pages;
+	const struct ram_block *b = &p->vm->blocks[x->block];
+	uint64_t end = x->first + x->pages, page = x->first;
 
-	while (page < end) {
-		uint64_t in_huge = per_huge - page % per_huge;
-		uint64_t n = end - page < in_huge ? end - page : in_huge;
-		uint8_t *at = p->base[x->block] + page * PAGE_BYTES;
-		unsigned char present = 1;
+	while ((page = bitmap_next_shared(p->placed[x->block], page, end)) < end) {
+		uint64_t huge = page - page % HUGE_PAGES;
 
-		mincore(at, PAGE_BYTES, &present);
-		if (present & 1)
-			memset(at, 0, n * PAGE_BYTES);
-		page += n;
+		if (!b->hugetlb && huge >= x->first && huge + HUGE_PAGES <= end) {
+			int r = punch(b, huge, HUGE_PAGES, e);
+
+			if (r)
+				return r;
+			page = huge + HUGE_PAGES;
+		} else {
+			memset(p->base[x->block] + page * PAGE_BYTES, 0, PAGE_BYTES);
+			page++;
+		}
 	}
 	return 0;
 }
@@ -73,14 +91,12 @@ static int zero_huge(const struct placement *p, const struct wire_extent *x)
 /* A hole is zero already, and stays one. What an earlier round has put there becomes one, and holes in between again. */
 static int place_zeros(const struct placement *p, const struct wire_extent *x, struct err *e)
 {
-	const struct ram_block *b = &p->vm->blocks[x->block];
-	uint64_t end = x->first + x->pages, data;
-	int r;
+	uint64_t end = x->first + x->pages, placed;
 
 	if (p->base[x->block])
-		return zero_huge(p, x);
-	r = file_first_data(b->fd, x->first, end, &data, e);
-	return r > 0 ? punch(b, data, end - data, e) : r;
+		return zero_mapped(p, x, e);
+	placed = bitmap_next_shared(p->placed[x->block], x->first, end);
+	return placed < end ? punch(&p->vm->blocks[x->block], placed, end - placed, e) : 0;
 }
 
 static int write_pages(const struct ram_block *b, const uint8_t *buf, uint64_t first, uint64_t count, struct err *e)
@@ -141,12 +157,36 @@ static uint32_t next_pages(struct fill *f, uint32_t most, struct wire_extent *ou
 	return out->pages;
 }
 
+/*
+ * From buf into the files. A file takes one writer at a time, and who waits for the other in the kernel spins: a thread that
+ * sleeps here, until the other one is through with its buffer, leaves the CPU to the rest.
+ */
+static int write_parts(struct placement *p, const struct wire_extent *part, unsigned int n, const uint8_t *buf, struct err *e)
+{
+	unsigned int i = 0;
+	int r = 0;
+
+	while (i < n && !r) {
+		const uint16_t block = part[i].block;
+		const bool mapped = p->base[block];
+
+		if (!mapped)
+			pthread_mutex_lock(&p->writing[block]);
+		for (; i < n && part[i].block == block && !r; buf += (size_t)part[i++].pages * PAGE_BYTES)
+			if (!mapped)
+				r = write_pages(&p->vm->blocks[block], buf, part[i].first, part[i].pages, e);
+		if (!mapped)
+			pthread_mutex_unlock(&p->writing[block]);
+	}
+	return r;
+}
+
 /* Into the mapping, or into buf and from there into the files: which of them is the block's nature. */
-static int place_data(const struct placement *p, struct channel *ch, struct fill *f, uint8_t *buf, struct err *e)
+static int place_data(struct placement *p, struct channel *ch, struct fill *f, uint8_t *buf, struct err *e)
 {
 	struct wire_extent part[PLACE_BUFFER / PAGE_BYTES];
-	struct iovec iov[PLACE_BUFFER / PAGE_BYTES];
-	uint32_t pages = 0, at = 0;
+	struct iovec iov[PLACE_BUFFER / PAGE_BYTES], *end = iov;
+	uint32_t pages = 0;
 	unsigned int n = 0;
 	int r;
 
@@ -156,16 +196,16 @@ static int place_data(const struct placement *p, struct channel *ch, struct fill
 		pages += next_pages(f, PLACE_BUFFER / PAGE_BYTES - pages, &part[n]);
 		if (p->base[part[n].block])
 			to = p->base[part[n].block] + part[n].first * PAGE_BYTES;
-		iov[n] = (struct iovec) { to, (size_t)part[n].pages * PAGE_BYTES };
+		if (end > iov && (uint8_t *)end[-1].iov_base + end[-1].iov_len == to)
+			end[-1].iov_len += (size_t)part[n].pages * PAGE_BYTES;
+		else
+			*end++ = (struct iovec) { to, (size_t)part[n].pages * PAGE_BYTES };
 	}
-	r = channel_bodyv(ch, iov, n, e);
-	for (unsigned int i = 0; i < n && !r; at += part[i++].pages)
-		if (!p->base[part[i].block])
-			r = write_pages(&p->vm->blocks[part[i].block], buf + (size_t)at * PAGE_BYTES, part[i].first, part[i].pages, e);
-	return r;
+	r = channel_bodyv(ch, iov, (unsigned int)(end - iov), e);
+	return r ? r : write_parts(p, part, n, buf, e);
 }
 
-int place_frame(const struct placement *p, struct channel *ch, const struct wire_header *h, uint8_t *buf,
+int place_frame(struct placement *p, struct channel *ch, const struct wire_header *h, uint8_t *buf,
 		struct place_count *count, struct err *e)
 {
 	struct wire_extent x[WIRE_EXTENTS_MAX];
@@ -186,6 +226,8 @@ int place_frame(const struct placement *p, struct channel *ch, const struct wire
 			r = place_zeros(p, &x[i], e);
 			count->zero_pages += x[i].pages;
 		} else {
+			/* Before they are: what fails in the middle may have been written to. */
+			bitmap_set_shared(p->placed[x[i].block], x[i].first, x[i].pages);
 			count->data_pages += x[i].pages;
 		}
 	}

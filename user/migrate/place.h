@@ -5,11 +5,13 @@
  * Into tmpfs by pwrite() from a small buffer: a new page is neither faulted in nor zeroed first. A bare copy over
  * loopback took the receiver 0.68 s/GiB of CPU time this way and 1.01 into a mapping (medians of 11). A file's
  * pwrite()s wait for each other, so threads overlap only in receiving; where one CPU cannot place what the network
- * brings the mapping may win: not measured. hugetlbfs has no write(): there the socket's bytes go straight into a mapping.
+ * brings the mapping may win: not measured. Where the kernel gives huge pages (hugetlbfs; a tmpfs mounted for them) the
+ * socket's bytes go straight into a mapping: half of the receiver's CPU time, and the guest has huge pages here too.
  */
 #ifndef GODWIT_PLACE_H
 #define GODWIT_PLACE_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "err.h"
@@ -19,13 +21,18 @@
 #define PLACE_BUFFER	(256u << 10)	/* bytes; small enough to stay in the CPU's cache between the two copies */
 
 /**
- * struct placement - what all threads share; nothing of it changes while they work
- * @base: of blocks on hugetlbfs; else NULL
+ * struct placement - what all threads share; but for @placed and @writing nothing of it changes while they work
+ * @base: of blocks with huge pages; else NULL
+ * @placed: a bit a page: data has been put there. All RAM was emptied before, so the others are zero. A page may change
+ *	its thread from one round to the next: the sender begins no round before the last one is acknowledged.
+ * @writing: whoever writes to the file
  */
 struct placement {
 	const struct vm *vm;
 	uint8_t *base[WIRE_BLOCKS_MAX];
+	uint64_t *placed[WIRE_BLOCKS_MAX];
 	uint64_t pages[WIRE_BLOCKS_MAX];
+	pthread_mutex_t writing[WIRE_BLOCKS_MAX];
 };
 
 struct place_count {
@@ -37,7 +44,7 @@ struct place_count {
 int place_open(struct placement *p, const struct vm *vm, struct err *e);
 void place_close(struct placement *p);
 /* One RAM frame, its header read already. buf: PLACE_BUFFER bytes of the calling thread. */
-int place_frame(const struct placement *p, struct channel *ch, const struct wire_header *h, uint8_t *buf,
+int place_frame(struct placement *p, struct channel *ch, const struct wire_header *h, uint8_t *buf,
 		struct place_count *count, struct err *e);
 
 #endif

@@ -21,14 +21,11 @@ static int one_round(struct sender *s, struct measured *m, uint64_t *ns, struct 
 {
 	struct report *rep = s->report;
 	bool held_back = s->limits.bandwidth_mib;
-	uint64_t bytes;
-	int r;
+	uint64_t bytes = sender_bytes(s), begin = now_ns();
+	int r = sender_round(s, ROUND_PRECOPY, e);
 
-	s->round_bytes = sender_bytes(s);
-	s->round_ns = now_ns();
-	r = sender_round(s, ROUND_PRECOPY, e);
-	*ns = now_ns() - s->round_ns;
-	bytes = sender_bytes(s) - s->round_bytes;
+	*ns = now_ns() - begin;
+	bytes = sender_bytes(s) - bytes;
 	/* A short round measures round trips, not the link. */
 	if (r || !*ns || (bytes <= (4u << 20) && rep->rate))
 		return r;

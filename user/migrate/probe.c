@@ -7,8 +7,6 @@
 #include "migrate/hello.h"
 #include "migrate/probe.h"
 
-#define PINGS	5
-
 int probe_open(const char *addr, const struct vm *vm, const struct engine_ops *engine, unsigned int timeout_ms,
 	       struct channel **out, struct probe_answer *answer, struct err *e)
 {
@@ -30,33 +28,12 @@ int probe_open(const char *addr, const struct vm *vm, const struct engine_ops *e
 	return 0;
 }
 
-/* Answered when all that was sent before has been read. */
-static int round_trip(struct channel *ch, uint32_t serial, struct err *e)
-{
-	struct wire_header h = { .type = WIRE_PING, .arg = serial, .length = 8 };
-	uint8_t body[8];
-	int r;
-
-	wire_put_u64(body, realtime_ns());
-	r = channel_send(ch, &h, body, e);
-	if (!r)
-		r = channel_expect(ch, WIRE_PONG, &h, e);
-	return r ? r : channel_body(ch, body, sizeof(body), e);
-}
-
 int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e)
 {
-	int r = 0;
+	struct hello_pong best;
+	int r = hello_clocks(ch, &best, e);
 
-	*rtt_ns = UINT64_MAX;
-	for (uint32_t i = 0; !r && i < PINGS; i++) {
-		uint64_t begin = now_ns(), ns;
-
-		r = round_trip(ch, i, e);
-		ns = now_ns() - begin;
-		if (!r && ns < *rtt_ns)
-			*rtt_ns = ns;
-	}
+	*rtt_ns = best.rtt_ns;
 	return r;
 }
 
@@ -78,6 +55,7 @@ int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, stru
 	struct wire_header h = { .type = WIRE_PROBE, .length = WIRE_PROBE_MAX };
 	uint8_t *body = malloc(WIRE_PROBE_MAX);
 	uint64_t begin = now_ns(), sent = 0, ns;
+	struct hello_pong pong;
 	int r = 0;
 
 	/* What a tunnel could compress would measure the tunnel. */
@@ -88,7 +66,7 @@ int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, stru
 		sent += WIRE_HEADER + WIRE_PROBE_MAX;
 	}
 	if (!r)
-		r = round_trip(ch, PINGS, e);
+		r = hello_ping(ch, 0, &pong, e);
 	ns = now_ns() - begin;
 	*bytes_per_s = (uint64_t)((double)sent * 1e9 / (double)(ns ? ns : 1));
 	free(body);

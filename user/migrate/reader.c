@@ -54,7 +54,8 @@ static void add_extent(struct ram_frame *f, unsigned int block, uint16_t kind, u
 		f->extents[f->nr++] = (struct wire_extent) { .block = (uint16_t)block, .kind = kind, .pages = pages, .first = first };
 }
 
-static void add_page(struct reader *rd, unsigned int block, uint64_t page, uint8_t *bytes)
+/* used: of the frame's buffer, if this page is sent. */
+static void add_page(struct reader *rd, unsigned int block, uint64_t page, uint8_t *bytes, uint32_t used)
 {
 	struct ram_frame *f = rd->frame;
 	struct iovec *iov = f->nr_iov ? &f->iov[f->nr_iov - 1] : NULL;
@@ -67,7 +68,7 @@ static void add_page(struct reader *rd, unsigned int block, uint64_t page, uint8
 	add_extent(f, block, WIRE_DATA, page, 1);
 	rd->count.data_pages++;
 	f->bytes += PAGE_BYTES;
-	f->used = (uint32_t)(bytes - f->buf) + PAGE_BYTES;
+	f->used = used;
 	if (iov && (uint8_t *)iov->iov_base + iov->iov_len == bytes)
 		iov->iov_len += PAGE_BYTES;
 	else
@@ -86,7 +87,10 @@ static int read_pages(const struct ram_block *b, uint64_t first, uint64_t count,
 
 static int send_run(struct reader *rd, unsigned int block, struct run run, struct err *e)
 {
+	uint8_t *base = rd->base[block];
+
 	while (run.count) {
+		uint32_t used;
 		uint64_t n;
 		uint8_t *at;
 		int r = room(rd, &n, e);
@@ -95,15 +99,16 @@ static int send_run(struct reader *rd, unsigned int block, struct run run, struc
 			return r;
 		if (n > run.count)
 			n = run.count;
-		at = rd->frame->buf + rd->frame->used;
-		r = read_pages(&rd->vm->blocks[block], run.first, n, at, e);
+		used = rd->frame->used;
+		at = base ? base + run.first * PAGE_BYTES : rd->frame->buf + used;
+		r = base ? 0 : read_pages(&rd->vm->blocks[block], run.first, n, at, e);
 		/* Zeros fill no frame, and an earlier one may be half sent. */
 		if (!r)
 			r = channel_go_on(rd->ch, e);
 		if (r)
 			return r;
 		for (uint64_t i = 0; i < n; i++)
-			add_page(rd, block, run.first + i, at + i * PAGE_BYTES);
+			add_page(rd, block, run.first + i, at + i * PAGE_BYTES, used + (uint32_t)(i + 1) * PAGE_BYTES);
 		run.first += n;
 		run.count -= n;
 	}

@@ -2,7 +2,12 @@
 /*
  * From the source's RAM to RAM frames: read, zero filter, pace. By pread(), into the frame. With the send that took
  * 0.25 s/GiB of CPU time, against 0.23 from a mapping (medians of 11, loopback); in return reading a hole allocates
- * nothing, on hugetlbfs neither, and no page table grows with the guest.
+ * nothing, on hugetlbfs neither, and no page table grows with the guest. From a mapping where a tmpfs has huge pages:
+ * there it saves a third of the sender's CPU time, as nothing is copied before the zero filter, and faults are few.
+ *
+ * Out of a mapping TCP takes the page later than pread() would, but after the source was told to watch it: what the guest
+ * writes in between is dirty again. A page that a balloon gives back between a look for data and ours is allocated once
+ * more, and reads as zeros.
  */
 #ifndef GODWIT_READER_H
 #define GODWIT_READER_H
@@ -22,11 +27,13 @@ struct round_count {
 
 /**
  * struct reader - one for each stream and round
+ * @base: of each block that is mapped; else NULL
  * @pace: may be NULL
  * @frame: under construction, or NULL
  */
 struct reader {
 	const struct vm *vm;
+	uint8_t *const *base;
 	struct channel *ch;
 	struct pace *pace;
 	struct ram_frame *frame;

@@ -55,6 +55,8 @@ struct report_row {
  * @dirty_rate: pages per second written by the guest during the last whole round
  * @bytes: sent over the link, headers and device state included
  * @device_bytes: QEMU's own stream
+ * @zero_copies: sends that were to go out of the sender's own pages, and have been acknowledged
+ * @zero_copies_copied: of these, what the kernel copied after all
  * @rate: bytes per second of the last whole round
  * @limit_ns: the downtime that is allowed
  * @predicted_ns: downtime foreseen at the last decision
@@ -80,6 +82,8 @@ struct report {
 	uint64_t dirty_rate;
 	uint64_t bytes;
 	uint64_t device_bytes;
+	uint64_t zero_copies;
+	uint64_t zero_copies_copied;
 	uint64_t rate;
 	uint64_t limit_ns;
 	uint64_t predicted_ns;

@@ -21,10 +21,13 @@ uint64_t sender_bytes(const struct sender *s)
 static void count(struct sender *s)
 {
 	struct report *rep = s->report;
+	struct zero_copy_count zc = streams_zero_copies(s->streams);
 	uint64_t taken, start_ns = rep->rows[0].start_ns;
 
 	rep->total_ns = now_ns() - s->started_ns;
 	rep->bytes = sender_bytes(s);
+	rep->zero_copies = zc.sends;
+	rep->zero_copies_copied = zc.copied;
 	if (s->round) {
 		taken = round_taken(s->round);
 		/* Of the last round only its harvest knows how much it is: the guess is the harvest before. */
@@ -143,7 +146,7 @@ int sender_listen(struct sender *s, struct err *e)
 	return drop_pong(s, e);
 }
 
-int sender_ping(struct sender *s, struct err *e)
+static int ping(struct sender *s, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_PING, .arg = ++s->ping_serial, .length = 8 };
 	uint8_t body[8];
@@ -155,7 +158,7 @@ int sender_ping(struct sender *s, struct err *e)
 
 int sender_keep_alive(struct sender *s, struct err *e)
 {
-	return now_ns() > s->next_ping_ns ? sender_ping(s, e) : 0;
+	return now_ns() > s->next_ping_ns ? ping(s, e) : 0;
 }
 
 int sender_idle(void *arg, struct err *e)
@@ -276,7 +279,8 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 {
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
-		.migration = { .stream = -1 }, .guardian = { .pipe = -1 }, .started_ns = now_ns(), .limits = o->limits,
+		.migration = { .stream = -1 }, .guardian = { .pipe = -1 },
+		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
 		.control = { .addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace, .local = { .lfd = -1 } },
 	};
 	uint64_t allocated;

@@ -22,6 +22,7 @@
  * @verify: compare hashes of all RAM before the point of no return
  * @streams: connections for RAM; the receiver may allow fewer
  * @engine: how sockets are waited for
+ * @zero_copy: of RAM to the network, see engine.h
  * @pause: no module: stop the guest first, send everything once
  * @progress: called now and then, may be NULL
  */
@@ -34,6 +35,7 @@ struct sender_options {
 	unsigned int timeout_ms;
 	unsigned int streams;
 	const struct engine_ops *engine;
+	enum engine_zero_copy zero_copy;
 	bool verify;
 	bool pause;
 	report_fn progress;

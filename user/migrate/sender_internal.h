@@ -42,7 +42,6 @@ struct sender {
 	struct round *round;		/* under way, or NULL */
 	enum stage stage;
 	uint64_t started_ns;		/* CLOCK_MONOTONIC */
-	uint64_t round_ns, round_bytes;	/* when the round began, and what had been sent by then */
 	uint64_t handed_over_realtime_ns; /* when the device state was complete */
 	uint64_t stop_realtime_ns;	/* QEMU's STOP, source clock; 0: none seen */
 	uint64_t rtt_ns;
@@ -61,8 +60,7 @@ uint64_t sender_bytes(const struct sender *s);
 int sender_recv(struct sender *s, struct wire_header *h, struct err *e);
 /* What a frame that arrives unasked means: PONG is dropped, ABORT is an error, as is all else. */
 int sender_listen(struct sender *s, struct err *e);
-int sender_ping(struct sender *s, struct err *e);
-/* The same when the last one was a second ago. */
+/* A PING, when the last one was a second ago. */
 int sender_keep_alive(struct sender *s, struct err *e);
 /* While the streams work: peer, signals, progress. */
 int sender_idle(void *arg, struct err *e);

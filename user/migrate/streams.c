@@ -10,21 +10,23 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "io/thread.h"
 #include "migrate/streams.h"
+#include "vmm/huge.h"
 
 /**
  * struct stream
  * @fd: until the thread has made a channel of it
- * @sent: what its channel has sent; for whoever wants to know while it works
+ * @sent: @zero_copies: @copied: what its channel has sent, and how; for whoever wants to know while it works
  */
 struct stream {
 	struct streams *all;
 	pthread_t thread;
 	int fd;
-	_Atomic uint64_t sent;
+	_Atomic uint64_t sent, zero_copies, copied;
 };
 
 /**
@@ -34,6 +36,7 @@ struct stream {
  * @turn: counts rounds: a thread that has not seen this one begins
  * @busy: threads that have not finished it
  * @err: the first failure
+ * @base: of each block that is mapped, see reader.h
  */
 struct streams {
 	struct streams_options o;
@@ -46,6 +49,7 @@ struct streams {
 	bool quit;
 	struct round_count count;
 	struct err err;
+	uint8_t *base[WIRE_BLOCKS_MAX];
 	unsigned int n;
 	struct stream s[WIRE_STREAMS_MAX];
 };
@@ -59,17 +63,28 @@ static int end_share(struct streams *st, struct channel *ch, struct err *e)
 	return channel_send(ch, &h, NULL, e);
 }
 
+static void tell(struct stream *s, const struct channel *ch)
+{
+	struct zero_copy_count zc = channel_zero_copies(ch);
+
+	atomic_store_explicit(&s->sent, channel_sent(ch), memory_order_relaxed);
+	atomic_store_explicit(&s->zero_copies, zc.sends, memory_order_relaxed);
+	atomic_store_explicit(&s->copied, zc.copied, memory_order_relaxed);
+}
+
 /* This thread's share of the round. */
 static int send_share(struct stream *s, struct channel *ch, struct round_count *count, struct err *e)
 {
 	struct streams *st = s->all;
-	struct reader rd = { .vm = st->o.vm, .ch = ch, .pace = st->round->kind == ROUND_LAST ? NULL : st->o.pace };
+	struct reader rd = {
+		.vm = st->o.vm, .base = st->base, .ch = ch, .pace = st->round->kind == ROUND_LAST ? NULL : st->o.pace,
+	};
 	struct piece p;
 	int r;
 
 	while ((r = round_take(st->round, &p, e)) > 0) {
 		r = atomic_load(&st->stop) ? -ECANCELED : reader_send(&rd, &p, e);
-		atomic_store_explicit(&s->sent, channel_sent(ch), memory_order_relaxed);
+		tell(s, ch);
 		if (r)
 			break;
 	}
@@ -77,7 +92,7 @@ static int send_share(struct stream *s, struct channel *ch, struct round_count *
 		r = reader_end(&rd, e);
 	if (!r)
 		r = end_share(st, ch, e);
-	atomic_store_explicit(&s->sent, channel_sent(ch), memory_order_relaxed);
+	tell(s, ch);
 	*count = rd.count;
 	return r;
 }
@@ -120,6 +135,8 @@ static void *stream_main(void *arg)
 		if (!ch) {
 			r = channel_new(s->fd, st->o.engine, st->o.timeout_ms, &ch, &e);
 			s->fd = -1;
+			if (!r)
+				channel_zero_copy(ch, st->o.zero_copy);
 		}
 		if (!r) {
 			channel_interrupt(ch, &st->stop);
@@ -149,6 +166,8 @@ static struct streams *new(const struct streams_options *o)
 	pthread_mutex_init(&st->lock, NULL);
 	pthread_cond_init(&st->work, NULL);
 	thread_cond_init(&st->done);
+	for (unsigned int i = 0; i < o->vm->nblocks; i++)
+		st->base[i] = huge_map(&o->vm->blocks[i], PROT_READ);
 	return st;
 }
 
@@ -224,6 +243,17 @@ uint64_t streams_sent(const struct streams *st)
 	return sum;
 }
 
+struct zero_copy_count streams_zero_copies(const struct streams *st)
+{
+	struct zero_copy_count sum = { 0, 0 };
+
+	for (unsigned int i = 0; st && i < st->n; i++) {
+		sum.sends += atomic_load_explicit(&st->s[i].zero_copies, memory_order_relaxed);
+		sum.copied += atomic_load_explicit(&st->s[i].copied, memory_order_relaxed);
+	}
+	return sum;
+}
+
 void streams_free(struct streams *st)
 {
 	if (!st)
@@ -238,6 +268,10 @@ void streams_free(struct streams *st)
 		if (st->s[i].fd >= 0)
 			close(st->s[i].fd);
 	}
+	/* No frame is under way any more. */
+	for (unsigned int i = 0; i < st->o.vm->nblocks; i++)
+		if (st->base[i])
+			munmap(st->base[i], st->o.vm->blocks[i].pages * PAGE_BYTES);
 	pthread_cond_destroy(&st->work);
 	pthread_cond_destroy(&st->done);
 	pthread_mutex_destroy(&st->lock);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "io/channel.h"
 #include "io/engine.h"
 #include "migrate/pace.h"
 #include "migrate/reader.h"
@@ -18,12 +19,14 @@ struct streams;
 /**
  * struct streams_options
  * @pace: shared by all; lifted for the last round; may be NULL
+ * @zero_copy: of what is sent to the network, see engine.h
  * @timeout_ms: how long the peer may refuse to take anything
  */
 struct streams_options {
 	const struct vm *vm;
 	const struct engine_ops *engine;
 	struct pace *pace;
+	enum engine_zero_copy zero_copy;
 	unsigned int timeout_ms;
 };
 
@@ -38,6 +41,7 @@ int streams_start(const struct streams_options *o, const int *fds, unsigned int 
 int streams_round(struct streams *st, struct round *rd, uint32_t number, struct round_count *count,
 		  int (*idle)(void *arg, struct err *e), void *arg, struct err *e);
 uint64_t streams_sent(const struct streams *st);	/* bytes, headers included */
+struct zero_copy_count streams_zero_copies(const struct streams *st);
 void streams_free(struct streams *st);			/* NULL is fine */
 
 #endif

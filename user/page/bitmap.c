@@ -48,6 +48,28 @@ void bitmap_set(uint64_t *map, uint64_t first, uint64_t count)
 		map[i] |= mask(i, first, end);
 }
 
+void bitmap_set_shared(uint64_t *map, uint64_t first, uint64_t count)
+{
+	uint64_t end = first + count;
+
+	for (uint64_t i = first / WORD_BITS; count && i <= (end - 1) / WORD_BITS; i++)
+		__atomic_fetch_or(&map[i], mask(i, first, end), __ATOMIC_RELAXED);
+}
+
+uint64_t bitmap_next_shared(const uint64_t *map, uint64_t from, uint64_t end)
+{
+	while (from < end) {
+		uint64_t word = __atomic_load_n(&map[from / WORD_BITS], __ATOMIC_RELAXED) >> from % WORD_BITS;
+
+		if (word) {
+			from += (uint64_t)__builtin_ctzll(word);
+			break;
+		}
+		from += WORD_BITS - from % WORD_BITS;
+	}
+	return from < end ? from : end;
+}
+
 void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count)
 {
 	uint64_t end = first + count;

@@ -67,6 +67,9 @@ bool bitmap_next_run(const uint64_t *map, uint64_t nbits, uint64_t from, struct 
 /* Set or clear bits [first, first + count). */
 void bitmap_set(uint64_t *map, uint64_t first, uint64_t count);
 void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count);
+/* Set where other threads set other bits of the same words, and the first bit in [from, end) that is set there, or end. */
+void bitmap_set_shared(uint64_t *map, uint64_t first, uint64_t count);
+uint64_t bitmap_next_shared(const uint64_t *map, uint64_t from, uint64_t end);
 /*
  * Where a range from @from on ends that has about @count set bits, to the next word: at most @nbits. So many that the bits
  * of the last word do not matter.

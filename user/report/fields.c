@@ -48,6 +48,8 @@ static const struct field ram_fields[] = {
 	R("duplicate", UNIT_COUNT, zero_pages),
 	R("untouched", UNIT_COUNT, untouched_pages),
 	R("device-bytes", UNIT_COUNT, device_bytes),
+	R("zero-copy-sends", UNIT_COUNT, zero_copies),
+	R("zero-copy-copied", UNIT_COUNT, zero_copies_copied),
 	R("dirty-pages-rate", UNIT_COUNT, dirty_rate),
 	R("dirty-sync-count", UNIT_UINT, round),
 	R("mbps", UNIT_MBPS, rate),

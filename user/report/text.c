@@ -72,6 +72,9 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	fprintf(f, "  Iteration         %10u      (streams: %u)\n", r->round, r->streams);
 	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state)\n", bytes_to_mib(r->bytes),
 		bytes_to_mib(r->device_bytes));
+	if (r->zero_copies)
+		fprintf(f, "  Zero-copy sends   %10llu      (copied after all: %llu)\n", (unsigned long long)r->zero_copies,
+			(unsigned long long)r->zero_copies_copied);
 	if (outcome->exit != GW_OK)
 		fprintf(f, "  Memory remaining  %10.1f MiB\n", bytes_to_mib(r->remaining_pages * PAGE_BYTES));
 	fprintf(f, "  Memory bandwidth  %10.1f MiB/s\n", bytes_to_mib(r->rate));

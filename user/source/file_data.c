@@ -11,7 +11,8 @@ static int failed(struct err *e)
 	return err_set(e, GW_INTERNAL, errno, "cannot look for data in a RAM file: %s", strerror(errno));
 }
 
-int file_first_data(int fd, uint64_t first, uint64_t end, uint64_t *data, struct err *e)
+/* Only where it begins: looking for its end walks all of it. */
+static int first_data(int fd, uint64_t first, uint64_t end, uint64_t *data, struct err *e)
 {
 	off_t at;
 
@@ -28,7 +29,7 @@ int file_first_data(int fd, uint64_t first, uint64_t end, uint64_t *data, struct
 
 int file_next_data(int fd, uint64_t first, uint64_t end, uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
-	int r = file_first_data(fd, first, end, run_first, e);
+	int r = first_data(fd, first, end, run_first, e);
 	off_t hole;
 
 	if (r <= 0)

@@ -51,7 +51,5 @@ int source_none(const struct vm *vm, struct dirty_source **out, struct err *e);
 
 /* SEEK_DATA and SEEK_HOLE, for files that have them; the same on the whole range for those that do not. */
 int file_next_data(int fd, uint64_t first, uint64_t end, uint64_t *run_first, uint64_t *run_count, struct err *e);
-/* Only where it begins: looking for its end walks all of it. */
-int file_first_data(int fd, uint64_t first, uint64_t end, uint64_t *data, struct err *e);
 
 #endif
