@@ -6,7 +6,7 @@ set -e
 PACKAGES="build-essential pkg-config linux-image-amd64 linux-headers-amd64 kmod dkms
 	liburing-dev libjansson-dev libxxhash-dev libnl-genl-3-dev libexpat1-dev libcmocka-dev clang libclang-rt-14-dev
 	qemu-system-x86 seabios busybox-static cpio xz-utils iproute2 dmsetup trace-cmd python3 python3-pytest
-	python3-jsonschema"
+	python3-pytest-rerunfailures python3-jsonschema"
 
 missing=
 for p in $PACKAGES "$@"; do

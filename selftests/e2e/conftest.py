@@ -16,9 +16,9 @@ BIOS = '/usr/share/seabios/bios-256k.bin'
 
 
 def pytest_runtest_logreport(report):
-    """A failure is told when it happens: the lab may not live to tell it at the end."""
-    if report.failed:
-        print(f'\n{report.nodeid} ({report.when}):\n{report.longreprtext}', file=sys.stderr, flush=True)
+    """A failure is told when it happens: the lab may not live to tell it at the end. So is what gets a second try."""
+    if report.outcome in ('failed', 'rerun'):
+        print(f'\n{report.nodeid} ({report.when}, {report.outcome}):\n{report.longreprtext}', file=sys.stderr, flush=True)
 
 
 def too_long(*_):

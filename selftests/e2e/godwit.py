@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import termios
 import time
@@ -20,9 +21,9 @@ ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
 PORT = 4433
 DOWNTIME = '2000'	# ms
 # Exit statuses, as user/err.h names them.
-EXIT = {'ok': 0, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7, 'ram-private': 8,
-        'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14, 'bad-peer': 15,
-        'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
+EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7,
+        'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
+        'bad-peer': 15, 'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
         'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26}
 
 
@@ -74,11 +75,11 @@ def note_slots(vm):
 class Process:
     """A godwit command, its output (into a terminal of so many columns, or a pipe), and its peak of private memory."""
 
-    def __init__(self, side, *words, columns=0):
+    def __init__(self, side, *words, columns=0, cgroup=None):
         self.output, to = pty.openpty() if columns else os.pipe()
         if columns:
             termios.tcsetwinsize(to, (24, columns))
-        self.process = lab.popen(side, [GODWIT, *words], stdout=to, stderr=to)
+        self.process = lab.popen(side, [GODWIT, *words], cgroup, stdout=to, stderr=to)
         os.close(to)
         self.peak_kib = 0
         self.said = ''
@@ -129,10 +130,23 @@ class Process:
         return self
 
 
-class Run:
-    """One migration under way: receiver on side dst, sender on side src (None: where the lab itself is)."""
+def control(pid, **command):
+    """What the sender's control socket answers; without the command line, which an emulated host needs a second to start."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(30)
+        peer.connect(f'/run/godwit/{pid}.sock')
+        peer.sendall(json.dumps(command).encode() + b'\n')
+        return json.loads(peer.recv(4096))['return']
 
-    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0, side='src'):
+
+class Run:
+    """
+    One migration under way: receiver on side dst, sender on side src (None: where the lab itself is), which connects to
+    the receiver or to what lies between (to).
+    """
+
+    def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0, side='src',
+                 to=None, cgroup=None):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
         note_slots(src)
@@ -145,7 +159,7 @@ class Run:
                                    *receive_options).wait_for('listening')
         # On an emulated host the device state alone may take longer than the default limit allows.
         self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
-                            *(['--verify'] if verify else []), *options, address, columns=columns)
+                            *(['--verify'] if verify else []), *options, to or address, columns=columns, cgroup=cgroup)
 
     def wait(self, expect='ok'):
         """Both end; returns the report."""
@@ -246,7 +260,9 @@ def unharmed(src, ticks=2):
     while src.query_status() != 'running':
         assert time.monotonic() < end, f'the source is {src.query_status()}'
         time.sleep(0.05)
+    # Asked before a guardian acts, a source that is about to stop says running as well.
     src.wait_ticks(ticks).check()
+    assert src.query_status() == 'running'
     if hasattr(src, 'slots_before'):
         assert slots(src) == src.slots_before, 'the memslots are not as they were'
     with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a test borrows from the lab's kernel: links, taps, block devices, swap, memory cgroups."""
+"""What a test borrows from the lab's kernel: links, taps, block devices, swap, cgroups."""
 import contextlib
 import ctypes
 import glob
@@ -38,6 +38,20 @@ def net():
 def link(*words):
     """rate MBIT, delay MS, down, up, clear"""
     call(INSIDE, 'link', *map(str, words))
+
+
+@contextlib.contextmanager
+def cards(loss='0%'):
+    """Two emulated network cards in place of the link: they send the sender's own pages as hardware does, and lose some."""
+    net()
+    modules('sch_netem')
+    call(INSIDE, 'cards', 'up')
+    call('tc', '-n', 'src', 'qdisc', 'add', 'dev', 'eth0', 'root', 'netem', 'loss', loss)
+    try:
+        yield
+    finally:
+        call('tc', '-n', 'src', 'qdisc', 'del', 'dev', 'eth0', 'root')
+        call(INSIDE, 'cards', 'down')
 
 
 def enter(side, cgroup=None):
@@ -167,40 +181,24 @@ def swap(mib):
         _gone('brd')
 
 
-class MemoryCgroup:
-    """A limit for the processes started in it (Qemu(cgroup=...)); version 2 or 1, what the kernel has."""
+class Cgroup:
+    """For the processes started in it (Qemu(cgroup=...)); version 2 or 1, what the kernel has."""
 
-    def __init__(self, name, mib):
+    def __init__(self, controller, name):
         self.v2 = os.path.exists('/sys/fs/cgroup/cgroup.controllers')
-        top = '/sys/fs/cgroup' if self.v2 else '/sys/fs/cgroup/memory'
+        top = '/sys/fs/cgroup' if self.v2 else f'/sys/fs/cgroup/{controller}'
         if self.v2:
             with open(f'{top}/cgroup.subtree_control', 'w', encoding='ascii') as f:
-                f.write('+memory')
+                f.write(f'+{controller}')
         self.path = f'{top}/{name}'
         os.mkdir(self.path)
-        self.limit(mib)
 
-    def limit(self, mib):
-        self._write('memory.max' if self.v2 else 'memory.limit_in_bytes', mib << 20)
-
-    def reclaim(self, mib):
-        """Swap so much out now, or as much as can be."""
-        with contextlib.suppress(OSError):
-            self._write('memory.reclaim', mib << 20)
-
-    def _write(self, name, value):
+    def write(self, name, value):
         with open(f'{self.path}/{name}', 'w', encoding='ascii') as f:
             f.write(str(value))
 
     def add(self, pid):
-        self._write('cgroup.procs', pid)
-
-    def swapped_bytes(self):
-        if self.v2:
-            with open(f'{self.path}/memory.swap.current', encoding='ascii') as f:
-                return int(f.read())
-        with open(f'{self.path}/memory.stat', encoding='ascii') as f:
-            return int(dict(line.split() for line in f).get('swap', 0))
+        self.write('cgroup.procs', pid)
 
     def __enter__(self):
         return self
@@ -213,3 +211,26 @@ class MemoryCgroup:
             except OSError:
                 time.sleep(0.1)	# the last process is still on its way out
         os.rmdir(self.path)
+
+
+class MemoryCgroup(Cgroup):
+    """So much memory, and no more."""
+
+    def __init__(self, name, mib):
+        super().__init__('memory', name)
+        self.limit(mib)
+
+    def limit(self, mib):
+        self.write('memory.max' if self.v2 else 'memory.limit_in_bytes', mib << 20)
+
+    def reclaim(self, mib):
+        """Swap so much out now, or as much as can be."""
+        with contextlib.suppress(OSError):
+            self.write('memory.reclaim', mib << 20)
+
+    def swapped_bytes(self):
+        if self.v2:
+            with open(f'{self.path}/memory.swap.current', encoding='ascii') as f:
+                return int(f.read())
+        with open(f'{self.path}/memory.stat', encoding='ascii') as f:
+            return int(dict(line.split() for line in f).get('swap', 0))

@@ -19,15 +19,15 @@ import signal
 import socket
 import time
 
-from hostdev import (ADDRESS, B, IN_LAB, TREE, MemoryCgroup, block_device, call, disk, enter, fill_disk, link, modules,
-                     net, popen, rng, send_frames, swap, tap)
+from hostdev import (ADDRESS, B, IN_LAB, TREE, Cgroup, MemoryCgroup, block_device, call, cards, disk, enter, fill_disk, link,
+                     modules, net, popen, rng, send_frames, swap, tap)
 from klog import KernelLog
 from qmp import Qmp, QmpError, milliseconds
 from ramfile import allocated_bytes, differing_pages, extents
 
-__all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'KernelLog', 'MemoryCgroup', 'Migration', 'Qemu', 'Qmp', 'QmpError',
-           'Ram', 'allocated_bytes', 'block_device', 'call', 'differing_pages', 'disk', 'enter', 'extents', 'fill_disk',
-           'link', 'milliseconds', 'modules', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap', 'tap']
+__all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'Cgroup', 'KernelLog', 'MemoryCgroup', 'Migration', 'Qemu', 'Qmp', 'QmpError',
+           'Ram', 'allocated_bytes', 'block_device', 'call', 'cards', 'differing_pages', 'disk', 'enter', 'extents',
+           'fill_disk', 'link', 'milliseconds', 'modules', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap', 'tap']
 
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
 PATTERN = f'{B}/guest/pattern.elf'
@@ -157,12 +157,26 @@ class Qemu:
         if self.process.poll() is not None:
             raise RuntimeError(f'{self.name} ended with {self.process.returncode}: {self.said_on_stderr()}')
 
+    def _cpus(self):
+        """Where they are and how often they left the guest, a second apart, and what waits for them."""
+        def look():
+            said = self.qmp('human-monitor-command', command_line='info registers -a')
+            exits = [s['value'] for cpu in self.qmp('query-stats', target='vcpu') for s in cpu['stats'] if s['name'] == 'exits']
+            return list(zip(re.findall(r'[RE]IP=\w+ [RE]?FL=\w+.*HLT=\d', said), exits))
+        first = look()
+        time.sleep(1)
+        second = look()
+        waiting = ''.join(self.qmp('human-monitor-command', command_line=f'info {chip}') for chip in ('lapic', 'pic'))
+        lost = self.query_status() == 'running' and deaf(first, second, waiting)
+        return f'{"deaf: " * lost}{first}, then {second}\n{waiting}'
+
     def _wait(self, done, what, timeout):
         end = time.monotonic() + timeout
         while not done():
             self.alive()
             if time.monotonic() > end:
-                raise TimeoutError(f'{self.name}: no {what} in {timeout} s; last words: {list(self._said)[-3:]}')
+                raise TimeoutError(f'{self.name}: no {what} in {timeout} s; last words: {list(self._said)[-3:]}; '
+                                   f'QEMU says {self.query_status()}, migration {self.qmp("query-migrate")}\n{self._cpus()}')
             time.sleep(0.1)
         return self
 
@@ -221,6 +235,19 @@ class Qemu:
         for path in paths:
             if os.path.exists(path):
                 os.unlink(path)
+
+
+def deaf(first, second, waiting):
+    """
+    A CPU that halts with interrupts on, and did not leave that state for a second, while its interrupt controller holds one
+    for it: KVM has lost it, whatever was migrated. For each CPU (RIP, RFL and HLT of "info registers", KVM's count of exits),
+    twice; "info lapic" and "info pic".
+    """
+    halted = [cpu for cpu, exits in first if (cpu, exits) in second and 'HLT=1' in cpu
+              and int(re.search(r'FL=(\w+)', cpu)[1], 16) & 0x200]
+    pending = re.search(r'^IRR\t.*\d', waiting, re.M) or any(
+        int(irr, 16) & ~int(imr, 16) for irr, imr in re.findall(r'^pic\d: irr=(\w+) imr=(\w+)', waiting, re.M))
+    return bool(halted and pending)
 
 
 Migration = collections.namedtuple('Migration', 'total_ms downtime_ms info')

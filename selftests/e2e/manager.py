@@ -13,7 +13,7 @@ import lab
 
 RUNTIME = '/run/user/0'
 CGROUP = '/sys/fs/cgroup/manager'
-UNITS = '/root/.config/systemd/user'
+UNITS = os.path.expanduser('~/.config/systemd/user')
 SYSTEMD = '/lib/systemd/systemd'
 
 

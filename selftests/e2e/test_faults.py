@@ -7,6 +7,8 @@ import time
 import godwit
 import lab
 import pytest
+import relay
+import wire
 
 PHASES = ['round', 'stream', 'paused']
 pytestmark = pytest.mark.usefixtures('module')
@@ -72,6 +74,26 @@ def test_signal_while_the_link_is_down(pair):
     lab.link('up')
     godwit.unharmed(pair[0])
     run.receive.kill().wait()
+
+
+@pytest.mark.parametrize('cut', [wire.DEVICE, wire.RESUMED], ids=['before-it-arrives', 'before-the-answer'])
+def test_link_lost_behind_the_commit_point(pair, cut):
+    """The sender cannot know whether the guest runs there. It runs once, or nowhere until somebody has looked."""
+    src, dst = pair
+    between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), cut)
+    try:
+        run = godwit.Run(src, dst, verify=False, to=between.address)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+        there = run.receive.wait()
+    finally:
+        between.stop()
+    assert 'look at both ends' in run.send.said
+    assert src.query_status() == 'postmigrate', 'the source stays where it stopped'
+    if cut == wire.DEVICE:
+        assert there == godwit.EXIT['link-lost'], run.receive.said
+        dst.process.wait(30)	# what has come must never run
+    else:
+        godwit.proof(src, dst)
 
 
 def test_source_qemu_killed(pair):

@@ -43,6 +43,21 @@ def test_guest_notices_a_lost_page(directory):
         vm.check()
 
 
+@pytest.mark.parametrize('cpu, irr, imr, lost', [
+    ('EIP=00101702 EFL=00000213 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=1', '01', 'fe', True),
+    ('EIP=00101702 EFL=00000213 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=1', '00', 'fe', False),	# nothing waits
+    ('EIP=00101702 EFL=00000213 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=1', '01', 'ff', False),	# it is masked
+    ('EIP=00101702 EFL=00000013 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=1', '01', 'fe', False),	# interrupts are off
+    ('EIP=00101702 EFL=00000213 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=0', '01', 'fe', False)])	# it runs
+def test_knows_a_deaf_cpu(cpu, irr, imr, lost):
+    """What is given a second try as the emulator's own fault: no more than that."""
+    waiting = f'ISR\t (none)\r\nIRR\t (none)\r\npic1: irr=00 imr=ff\r\npic0: irr={irr} imr={imr} isr=00\r\n'
+    assert lab.deaf([(cpu, 7)], [(cpu, 7)], waiting) == lost
+    assert not lab.deaf([(cpu, 7)], [(cpu, 8)], waiting), 'it came back'
+    in_lapic = waiting.replace('IRR\t (none)', 'IRR\t 236')
+    assert lab.deaf([(cpu, 7)], [(cpu, 7)], in_lapic) == ('HLT=1' in cpu and 'FL=00000213' in cpu)
+
+
 def test_unwritten_memory_stays_a_hole(directory):
     vm = lab.Qemu('src', append='start=32 size=64 touch=4', directory=directory).wait_ticks(1)
     inside = [(b, e) for b, e in lab.extents(vm.ram[0].path) if b < 96 << 20 and e > 32 << 20]

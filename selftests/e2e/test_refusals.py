@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Bad input: a message that names the thing and the way out, a status of its own, and a source that runs on."""
+import errno
+import json
 import os
 import socket
 import stat
@@ -10,9 +12,8 @@ import time
 import godwit
 import lab
 import pytest
+from wire import ACK, BLOCKS, COMMIT, DEVICE_END, HEADER, HELLO, JOIN, RAM, READY, ROUND, STREAMS, VERSION, frame
 
-MAGIC, VERSION = 0x54575447, 3
-HELLO, BLOCKS, READY, PONG, RAM, ROUND, ACK, COMMIT, DEVICE_END, STREAMS, JOIN = 1, 2, 3, 5, 6, 7, 8, 12, 14, 17, 18
 SECRET = bytes(range(16))
 APPEND = 'start=16 size=16 touch=8 rate=50'
 pytestmark = pytest.mark.usefixtures('module')
@@ -35,10 +36,6 @@ def refused(said, status, *words):
         assert word in said[1], said
 
 
-def frame(kind, arg=0, body=b'', magic=MAGIC, flags=0):
-    return struct.pack('<IHHIIQ', magic, kind, flags, arg, len(body), 0) + body
-
-
 def test_no_such_socket():
     refused(send('--qmp', '/dev/shm/none.sock', '10.77.0.2:1'), 'no-socket', '/dev/shm/none.sock')
 
@@ -58,6 +55,48 @@ def test_not_qemu(tmp_path):
         thread.start()
         refused(send('--qmp', path, '10.77.0.2:1'), 'not-qemu', 'QMP')
         thread.join()
+
+
+class FakeQemu(threading.Thread):
+    """Speaks QMP, and refuses every command behind the first."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(path)
+        self.server.listen()
+        self.start()
+
+    def run(self):
+        peer, _ = self.server.accept()
+        lines = peer.makefile('rw')
+
+        def say(what):
+            lines.write(json.dumps(what) + '\n')
+            lines.flush()
+        say({'QMP': {'version': {'qemu': {'major': 7, 'minor': 2, 'micro': 0}, 'package': ''}, 'capabilities': []}})
+        answer = {'return': {}}
+        for line in lines:
+            say({**answer, 'id': json.loads(line)['id']})
+            answer = {'error': {'class': 'CommandNotFound', 'desc': 'not in this build'}}
+
+
+def test_qemu_refuses(tmp_path):
+    path = f'/dev/shm/qmp.{time.time()}'
+    FakeQemu(path)
+    refused(send('--qmp', path, '10.77.0.2:1'), 'qmp', 'refused "', 'not in this build (CommandNotFound)')
+
+
+def test_no_more_processes(pair):
+    """What a service manager's limit of tasks does: no guardian, no stream."""
+    for most in 1, 2:
+        with lab.Cgroup('pids', 'few') as group:
+            group.write('pids.max', most)
+            run = godwit.Run(*pair, cgroup=group)
+            run.wait('internal')
+            run.kill()
+            assert os.strerror(errno.EAGAIN) in run.send.said
+            godwit.unharmed(pair[0], ticks=1)
 
 
 def test_usage(src):
@@ -143,10 +182,10 @@ class FakeReceiver(threading.Thread):
     def run(self):
         peer, _ = self.server.accept()
         for answer in self.answers:
-            head = peer.recv(24, socket.MSG_WAITALL)
-            if len(head) < 24:
+            head = peer.recv(HEADER.size, socket.MSG_WAITALL)
+            if len(head) < HEADER.size:
                 break
-            peer.recv(struct.unpack('<IHHIIQ', head)[4] or 0, socket.MSG_WAITALL)
+            peer.recv(HEADER.unpack(head)[4] or 0, socket.MSG_WAITALL)
             peer.sendall(answer)
         if not self.then_close:
             self.done.wait(60)

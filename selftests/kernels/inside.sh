@@ -7,7 +7,7 @@ status=0
 # The module's own tests. Not kvm_test: it runs 6.1's tests of KVM, which are a kernel's own, and make check has it there.
 # shellcheck disable=SC2046 # two words for each line
 "$B/kselftest/run_kselftest.sh" $(sed '/:kvm_test$/d; s/^/-t /' "$B/kselftest/kselftest-list.txt") |
-	"$here/../kselftest/verdict" || status=1
+	"$here/../kselftest/verdict" "$B/kselftest/run_kselftest.sh" || status=1
 
 # Migrations. A name that does not exist is an error, and a test that is skipped is named with its reason.
 cd "$here/../e2e" || exit 1

@@ -9,8 +9,8 @@ mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 roots=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/roots
 root=$roots/$suite
 
-packages="make kmod iproute2 dmsetup mount procps python3 python3-pytest
-	liburing2 libjansson4 libxxhash0 libnl-3-200 libnl-genl-3-200"
+packages="make kmod iproute2 dmsetup mount procps python3 python3-pytest python3-pytest-rerunfailures
+	liburing2 libjansson4 libxxhash0 libnl-3-200 libnl-genl-3-200 libexpat1"
 case $suite in
 bookworm-backports)
 	base=bookworm
@@ -38,7 +38,7 @@ if [ "$(cat "$root/etc/godwit-root" 2>/dev/null)" != "$include" ]; then
 	# In a namespace of its own, so that a run that is killed leaves no mount behind. Signed is enough: a mirror may
 	# be a snapshot, whose index has expired; what is old at worst fails a test.
 	unshare --mount mmdebstrap --quiet --mode=root --variant=minbase --include="$include" \
-		--aptopt='Acquire::Check-Valid-Until "false"' \
+		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Retries "3"' \
 		--aptopt='Acquire::Languages "none"' --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		"$base" "$root.part" "$root.list" >&2

@@ -5,6 +5,7 @@
 #   boot RUN          what init of the lab does: run RUN/command, report its status
 #   modules NAME...   load modules on demand
 #   net               namespaces src (10.77.0.1) and dst (10.77.0.2), joined by link0
+#   cards up|down     the same addresses on two emulated network cards in place of link0's, and back
 #   link WORD...      rate MBIT | delay MS (one way) | down | up | clear
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -40,6 +41,30 @@ lab_net()
 	for side in src dst; do
 		ip -n $side link set lo up
 		ip -n $side link set link0 up
+	done
+}
+
+# veth hands over the sender's own pages only as copies; these send them as hardware does.
+lab_cards()
+{
+	local side card=0 down=link0 up
+
+	case $1 in
+	up)
+		lab_modules e1000e || return ;;
+	down) ;;
+	*)
+		echo "inside.sh: cards up|down" >&2
+		return 2 ;;
+	esac
+	for side in src dst; do
+		up=eth$card
+		[ "$1" = down ] && down=eth$card up=link0
+		[ -e /sys/class/net/eth$card ] && ip link set eth$card netns $side
+		ip -n $side addr flush dev $down
+		ip -n $side link set $up up
+		ip -n $side addr add 10.77.0.$((card + 1))/24 dev $up || return
+		card=$((card + 1))
 	done
 }
 
@@ -156,9 +181,9 @@ lab_boot()
 verb=$1
 shift
 case $verb in
-boot|modules|net|link)
+boot|modules|net|cards|link)
 	"lab_$verb" "$@" ;;
 *)
-	sed -n '3,9s/^# \?//p' "$0" >&2
+	sed -n '3,10s/^# \?//p' "$0" >&2
 	exit 2 ;;
 esac

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -117,11 +118,28 @@ void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages)
 		vm->table[vm->pages++] = gpa;
 }
 
+/*
+ * Our guests never leave 32 bits, and nobody but them and KVM touches their registers: a 64-bit code segment in there, or a
+ * VMCB that the CPU refuses, is what an emulated CPU was seen to do to its host. verdict gives that another try.
+ */
+static void strange_exit(struct vcpu *v)
+{
+	struct kvm_sregs sregs = { 0 };
+
+	ioctl(v->fd, KVM_GET_SREGS, &sregs);
+	if (v->run->exit_reason == KVM_EXIT_FAIL_ENTRY || sregs.cs.l)
+		fprintf(stderr, "# emulator: the VMCB is not the guest's\n");
+	fprintf(stderr, "# exit reason %u, CS %x L %u, CR0 %llx, CR3 %llx\n", v->run->exit_reason, sregs.cs.selector, sregs.cs.l,
+		(unsigned long long)sregs.cr0, (unsigned long long)sregs.cr3);
+}
+
 /* Until the guest says that its loop has ended. */
 static void run(struct vcpu *v)
 {
 	while (ioctl(v->fd, KVM_RUN, 0))
 		require(errno == EINTR || errno == EAGAIN, "KVM_RUN");
+	if (v->run->exit_reason != KVM_EXIT_IO)
+		strange_exit(v);
 	require(v->run->exit_reason == KVM_EXIT_IO, "the guest's exit");
 }
 
