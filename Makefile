@@ -7,8 +7,8 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench bench-kernel \
-	check-packaging check-packages deps man install uninstall deb dkms dkms-source clean
+.PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench bench-lab \
+	bench-kernel check-packaging check-packages deps man install uninstall deb dkms dkms-source clean
 
 all: user module
 
@@ -58,6 +58,13 @@ bench: deps user
 	selftests/deps.sh iperf3 mmdebstrap
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
+
+# How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster; in the lab, an hour.
+# BENCH=--quick: ten minutes.
+bench-lab: deps user
+	selftests/deps.sh mmdebstrap zstd python3-pygal
+	selftests/check.sh sweep $(BENCH)
+	selftests/bench/migrate/draw.py
 
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-bench.py [--quick] [--page] [--mib N] [--runs N] [--image NAME] [--net loopback|veth|both] [--ram DIR]
+bench.py [--quick] [--page] [--huge] [--mib N] [--runs N] [--image NAME] [--net loopback|veth|both] [--ram DIR]
 
 How fast guest RAM moves, beside QEMU's own migration of the same image, and what zero filters and bitmap scans reach.
 Results go to build/bench.json and, with their spread, to standard output.
@@ -11,8 +11,9 @@ the next, which must not always be the same one. A ratio says how many times bet
 is than the best of its peers; where the spreads of both overlap it says little, and the table tells.
 """
 import argparse
+import contextlib
 import itertools
-import json
+import mmap
 import os
 import random
 import statistics
@@ -22,6 +23,7 @@ import tempfile
 
 import images
 import rig
+import bench_json	# rig has said where
 
 CHANNELS = (0, 2, 4, 8)	# QEMU's own: plain, and multifd with so many
 SPEED_GOALS = {'random': 1.5, '90 % untouched': 10, 'all touched zeros': 3, '50 % touched zeros': 0,
@@ -37,9 +39,12 @@ PAGE_GOALS = {'zero-cached': ('sse2', 1.25), 'zero-memory': ('read', 0.9), 'bitm
 def touch(path, mib):
     """New pages for the destination, and they are given back: see rig.py."""
     with open(path, 'r+b') as f:
-        for at in range(0, mib * rig.MIB, rig.MIB):
-            f.seek(at)
-            f.write(bytes(rig.MIB))
+        f.truncate(0)
+        f.truncate(mib * rig.MIB)
+        with mmap.mmap(f.fileno(), mib * rig.MIB) as ram:
+            ram.madvise(mmap.MADV_HUGEPAGE)
+            for at in range(0, mib * rig.MIB, mmap.PAGESIZE):
+                ram[at] = 1
         f.truncate(0)
         f.truncate(mib * rig.MIB)
 
@@ -92,17 +97,6 @@ class Results:
             verdict = '' if not goal else f', goal {goal:.2f}: {"reached" if ratio >= goal else "MISSED"}'
             print(f'  ratio to {" or ".join(rivals or ["best"])} {ratio:.2f}{verdict}', flush=True)
 
-    def write(self, path):
-        """What other benchmarks have left there stays."""
-        old = []
-        if os.path.exists(path):
-            with open(path, encoding='utf-8') as f:
-                old = json.load(f)
-        mine = {e['name'] for e in self.entries}
-        with open(path, 'w', encoding='utf-8') as f:
-            json.dump([e for e in old if e['name'] not in mine] + self.entries, f, indent=2)
-            f.write('\n')
-
 
 def limits(mib, runs, directory, net):
     """What the memory and the network allow to whoever has the machine for himself, GiB/s."""
@@ -133,7 +127,7 @@ def bench_page(results):
         results.add(f'page: {group}', unit, values, goal, (rival,))
 
 
-def bench_image(image, net, args, ram, work, results, limit):
+def bench_image(image, net, args, ram, work, results, limit, kind):
     images.write(image, ram[0], args.mib)
     samples = {who: [] for who in args.contestants}
     draw = random.Random(args.runs)
@@ -143,7 +137,7 @@ def bench_image(image, net, args, ram, work, results, limit):
                 images.write(image, ram[0], args.mib)
             samples[who].append(migrate(args.contestants[who], net, work, ram, args.mib, next(PORTS)))
     gib = args.mib / 1024
-    where = f'{image}, {args.mib} MiB, {net.name}'
+    where = f'{image}, {args.mib} MiB{kind}, {net.name}'
     speed = {who: [gib / s.seconds for s in v] for who, v in samples.items()}
     results.add(f'stream: {where}: speed', 'GiB/s', speed, SPEED_GOALS[image])
     results.add(f'stream: {where}: CPU', 's/GiB',
@@ -160,17 +154,28 @@ def bench_image(image, net, args, ram, work, results, limit):
                     ('network', 'pwrite'))
 
 
-def bench_streams(args, chosen, results):
-    with tempfile.TemporaryDirectory(dir=args.ram) as work:
+@contextlib.contextmanager
+def ram_files(directory, mib, huge):
+    """(the directory, source, destination). huge: on a tmpfs of their own that has huge pages for whoever asks."""
+    with tempfile.TemporaryDirectory(dir=directory) as work, contextlib.ExitStack() as stack:
+        if huge:
+            subprocess.run(['mount', '-t', 'tmpfs', '-o', f'huge=advise,size={3 * mib + 64}M', 'godwit-bench', work], check=True)
+            stack.callback(subprocess.run, ['umount', work], check=True)
         ram = (f'{work}/src', f'{work}/dst')
         for path in ram:
             with open(path, 'wb') as f:
-                f.truncate(args.mib * rig.MIB)
+                f.truncate(mib * rig.MIB)
+        yield work, ram
+
+
+def bench_streams(args, chosen, results, huge):
+    kind = ', huge pages' if huge else ''
+    with ram_files(args.ram, args.mib, huge) as (work, ram):
         for veth in {'loopback': (False,), 'veth': (True,), 'both': (False, True)}[args.net]:
             with rig.Net(veth) as net:
                 limit = limits(args.mib, args.runs, work, net)
                 for image in chosen:
-                    bench_image(image, net, args, ram, work, results, limit)
+                    bench_image(image, net, args, ram, work, results, limit, kind)
 
 
 def main():
@@ -182,6 +187,7 @@ def main():
     parser.add_argument('--image', choices=images.IMAGES, action='append', help='only this one; may be given again')
     parser.add_argument('--net', choices=('loopback', 'veth', 'both'), default='both')
     parser.add_argument('--ram', default='/dev/shm', metavar='DIR', help='the tmpfs for the RAM of both (%(default)s)')
+    parser.add_argument('--huge', action='store_true', help='on a tmpfs of its own, mounted with huge=advise')
     parser.add_argument('--page', action='store_true', help='zero filters and bitmap scans, and nothing else')
     args = parser.parse_args()
     if args.quick:
@@ -194,8 +200,10 @@ def main():
     if args.page or not (args.quick or args.image):
         bench_page(results)
     if not args.page:
-        bench_streams(args, chosen, results)
-    results.write(f'{rig.B}/bench.json')
+        bench_streams(args, chosen, results, args.huge)
+        if not (args.quick or args.image or args.huge):
+            bench_streams(args, ['random', 'all touched zeros'], results, True)
+    bench_json.add(results.entries)
     return 0
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What guest RAM looks like: an image is written into the source's RAM file, with the guest stopped."""
+import mmap
 import os
 
 PAGE, MIB = 4096, 1 << 20
@@ -48,8 +49,10 @@ HOLES = {'90 % untouched'}
 
 
 def write(name, path, mib):
-    """A file of its own, so that holes are holes."""
+    """A file of its own, so that holes are holes. On a tmpfs with huge pages only a mapping gets some."""
     with open(path, 'r+b') as f:
         f.truncate(0)
         f.truncate(mib * MIB)
-        IMAGES[name](f, mib * MIB)
+        with mmap.mmap(f.fileno(), mib * MIB) as ram:
+            ram.madvise(mmap.MADV_HUGEPAGE)
+            IMAGES[name](ram, mib * MIB)

@@ -20,11 +20,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.realpath(f'{HERE}/../../..')
-sys.path.insert(0, f'{TOP}/selftests/e2e')
+sys.path[:0] = [f'{TOP}/selftests/e2e', f'{TOP}/selftests/bench']
 
+from bench_json import B	# noqa: E402 pylint: disable=wrong-import-position
 from qmp import Qmp	# noqa: E402 pylint: disable=wrong-import-position
 
-B = os.environ.get('B', f'{TOP}/build')
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
 NEWEST_QEMU = ['env', 'QEMU_SUITE=sid', f'{TOP}/selftests/kernels/qemu.sh']
 MIB = 1 << 20
@@ -97,7 +97,7 @@ class Pair:
         for side, ram in (('src', source), ('dst', destination)):
             words = [*qemu, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
                      'q35,accel=tcg,memory-backend=ram0', '-object',
-                     f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on', '-qmp',
+                     f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on,align=2M', '-qmp',
                      f'unix:{self.socket(side)},server=on,wait=off', '-qmp',
                      f'unix:{self.socket(side)}.bench,server=on,wait=off']
             if side == 'dst':
