@@ -26,6 +26,8 @@ _godwit()
 		_filedir -d ;;
 	PID)
 		COMPREPLY=($(compgen -W "$(pgrep -f '^[^ ]*(qemu-system|kvm)')" -- "$cur")) ;;
+	NAME)
+		COMPREPLY=($(compgen -W "$(virsh -q list --name 2>/dev/null)" -- "$cur")) ;;
 	*\|*)
 		COMPREPLY=($(compgen -W "${value//|/ }" -- "$cur")) ;;
 	'')

@@ -30,7 +30,9 @@ fpath=(%s/completion $fpath); autoload -U compinit; compinit -D -u
 told() { print -r -- "<$BUFFER>"; BUFFER=; zle redisplay }
 zle -N told; bindkey '^X' told; print ready
 '''
-ENVIRONMENT = {'PATH': f'{BUILD}:/usr/sbin:/usr/bin:/sbin:/bin', 'TERM': 'dumb', 'HOME': '/nonexistent', 'LANG': 'C'}
+# A virsh that knows two domains.
+STUBS = f'{BUILD}/packaging-stubs'
+ENVIRONMENT = {'PATH': f'{BUILD}:{STUBS}:/usr/sbin:/usr/bin:/sbin:/bin', 'TERM': 'dumb', 'HOME': '/nonexistent', 'LANG': 'C'}
 
 
 def bash(*words):
@@ -91,6 +93,16 @@ def test_commands(complete):
 def test_options(complete, command):
     offered = {word for word in complete('godwit', command, '--') if word.startswith('--')} - {'--'}
     assert offered == options(command) | {'--help'}
+
+
+def test_domains(complete):
+    os.makedirs(STUBS, exist_ok=True)
+    with open(f'{STUBS}/virsh', 'w', encoding='ascii') as f:
+        f.write('#!/bin/sh\n[ "$*" = "-q list --name" ] && printf "web-1\\ndatabase\\n\\n"\n')
+    os.chmod(f'{STUBS}/virsh', 0o755)
+    for command in 'send', 'check', 'estimate':
+        assert {'web-1', 'database'} <= complete('godwit', command, '--domain', '')
+        assert 'database' not in complete('godwit', command, '--domain', 'we')
 
 
 def test_values(complete, tmp_path):
