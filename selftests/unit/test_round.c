@@ -23,6 +23,15 @@ static int setup(void **state)
 	return 0;
 }
 
+static uint64_t weight(const uint64_t *map)
+{
+	uint64_t n = 0;
+
+	for (unsigned int i = 0; i < PAGES / 64; i++)
+		n += (uint64_t)__builtin_popcountll(map[i]);
+	return n;
+}
+
 /* Compared by SEEK_DATA first: looking at a hole through a mapping fills it. */
 static void holes_are_not_sent(void **state)
 {
@@ -59,7 +68,7 @@ static void only_what_was_written_goes_again(void **state)
 	rig_round(rig, ROUND_PRECOPY);
 	assert_int_equal(rig->count.data_pages, 10);
 	assert_int_equal(rig->cleared, 10);
-	assert_int_equal(bitmap_weight(rig->source.map[0], PAGES), 0);
+	assert_int_equal(weight(rig->source.map[0]), 0);
 	rig_assert_equal(rig);
 }
 
@@ -158,7 +167,7 @@ static void pieces_are_a_partition(void **state)
 		assert_int_equal(written, 16995 + 1000);
 		assert_int_equal(holes, kinds[k] == ROUND_LAST ? PAGES - written : 0);
 		assert_in_range(pieces, kinds[k] == ROUND_LAST ? 280 : 30, kinds[k] == ROUND_LAST ? 310 : 40);
-		assert_int_equal(bitmap_weight(rig->source.map[0], PAGES), 10);
+		assert_int_equal(weight(rig->source.map[0]), 10);
 	}
 }
 
@@ -336,7 +345,7 @@ static void a_cut_round_loses_nothing(void **state)
 	assert_int_equal(round_take(&rd, &p, &rig->e), 0);
 	assert_int_equal(round_take(&rd, &p, &rig->e), 0);
 	round_end(&rd);
-	assert_int_equal(bitmap_weight(rig->source.map[0], PAGES), 9000 - 1024);
+	assert_int_equal(weight(rig->source.map[0]), 9000 - 1024);
 	rig_round(rig, ROUND_LAST);
 	assert_int_equal(rig->count.data_pages, 9000 - 1024);
 }

@@ -4,10 +4,21 @@
 #define TAKE_PAGES	1024u	/* 4 MiB */
 #define TAKE_LAST_PAGES	64u	/* one frame */
 
+/* What was found in the maps is forgotten: bits may have come since. */
+static void begin_block(struct round *rd, unsigned int block)
+{
+	rd->block = block;
+	rd->at = rd->cleared_end = 0;
+	rd->data = (struct run) { 0, 0 };
+	if (block < rd->vm->nblocks)
+		rd->written = (struct bitmap_runs) { .map = rd->source->map[block], .nbits = rd->vm->blocks[block].pages };
+}
+
 void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s, enum round_kind kind, struct hot *hot)
 {
 	*rd = (struct round) { .vm = vm, .source = s, .kind = kind, .hot = hot };
 	pthread_mutex_init(&rd->lock, NULL);
+	begin_block(rd, 0);
 }
 
 void round_end(struct round *rd)
@@ -35,19 +46,18 @@ void round_cut(struct round *rd)
 }
 
 /* The next run of pages that count as written and are allocated. 1, 0 at the end, -errno. */
-static int next_run(const struct vm *vm, struct dirty_source *s, unsigned int block, uint64_t from, struct run *data,
+static int next_run(struct dirty_source *s, unsigned int block, uint64_t from, struct bitmap_runs *written, struct run *data,
 		    struct run *out, struct err *e)
 {
-	uint64_t pages = vm->blocks[block].pages;
 	struct run dirty;
 	int r;
 
-	while (bitmap_next_run(s->map[block], pages, from, &dirty)) {
+	while (bitmap_runs_next(written, from, &dirty)) {
 		uint64_t lo, hi;
 
 		/* data is the last run that was found; ask again only beyond it. */
 		if (dirty.first >= data->first + data->count) {
-			r = s->ops->next_data(s, block, dirty.first, pages, &data->first, &data->count, e);
+			r = s->ops->next_data(s, block, dirty.first, written->nbits, &data->first, &data->count, e);
 			if (r <= 0)
 				return r;
 		}
@@ -79,7 +89,7 @@ static int clear_ahead(struct round *rd, uint64_t first, struct err *e)
 static int take_written(struct round *rd, uint64_t most, struct run *run, struct err *e)
 {
 	struct dirty_source *s = rd->source;
-	int r = next_run(rd->vm, s, rd->block, rd->at, &rd->data, run, e);
+	int r = next_run(s, rd->block, rd->at, &rd->written, &rd->data, run, e);
 
 	if (r <= 0)
 		return r;
@@ -135,14 +145,19 @@ static int take(struct round *rd, struct piece *p, struct err *e)
 	}
 }
 
-/* After the last block. What has been held back comes next, then the holes. */
-static void next_pass(struct round *rd)
+/* What has been held back comes after the last block, then the holes. */
+static void next_block(struct round *rd)
 {
-	if (rd->hot && hot_release(rd->hot, rd->source))
-		rd->block = 0;
-	else if (rd->kind == ROUND_LAST && !rd->holes)
-		rd->block = 0, rd->holes = true;
-	rd->hot = NULL;
+	unsigned int next = rd->block + 1;
+
+	if (next == rd->vm->nblocks) {
+		if (rd->hot && hot_release(rd->hot, rd->source))
+			next = 0;
+		else if (rd->kind == ROUND_LAST && !rd->holes)
+			next = 0, rd->holes = true;
+		rd->hot = NULL;
+	}
+	begin_block(rd, next);
 }
 
 /* What has been held back is written still. */
@@ -168,10 +183,7 @@ int round_take(struct round *rd, struct piece *p, struct err *e)
 		r = take(rd, p, e);
 		if (r)
 			break;
-		if (++rd->block == rd->vm->nblocks)
-			next_pass(rd);
-		rd->at = rd->cleared_end = 0;
-		rd->data = (struct run) { 0, 0 };
+		next_block(rd);
 	}
 	pthread_mutex_unlock(&rd->lock);
 	return r;
@@ -183,9 +195,10 @@ int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, 
 
 	*pages = 0;
 	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
+		struct bitmap_runs written = { .map = s->map[b], .nbits = vm->blocks[b].pages };
 		struct run data = { 0, 0 }, run = { 0, 0 };
 
-		while ((r = next_run(vm, s, b, run.first + run.count, &data, &run, e)) > 0)
+		while ((r = next_run(s, b, run.first + run.count, &written, &data, &run, e)) > 0)
 			*pages += run.count;
 	}
 	return r;

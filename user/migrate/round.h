@@ -43,6 +43,8 @@ enum round_kind { ROUND_PRECOPY, ROUND_LAST };
  * @hot: holds pages back, NULL when it has given them up
  * @holes: the written pages are all taken
  * @at: in @block, nothing below is left
+ * @written: the walk over its map. Nobody but the taker clears bits there; those that come late are the next round's,
+ *           and in the last round none come
  * @data: the last run of allocated pages that was found
  * @cleared_end: in @block, the source has been told of what lies below
  * @taken: written pages that somebody has
@@ -57,6 +59,7 @@ struct round {
 	bool holes;
 	unsigned int block;
 	uint64_t at;
+	struct bitmap_runs written;
 	struct run data;
 	uint64_t cleared_end;
 	uint64_t taken;

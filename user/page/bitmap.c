@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whole runs of bits: find, set, clear, count. */
+/* Whole runs of bits: find, set, clear. */
 #include <string.h>
 
 #include "page.h"
 
 #define WORD_BITS	64
 
-bool bitmap_next_run(const uint64_t *map, uint64_t nbits, uint64_t from, struct run *out)
+bool bitmap_runs_next(struct bitmap_runs *it, uint64_t from, struct run *out)
 {
-	const struct bitmap_scan *scan = bitmap_scan_best();
+	const struct run *run;
 	uint64_t end;
-	uint64_t clear;
 
-	out->first = scan->next_set(map, nbits, from);
-	if (out->first >= nbits)
-		return false;
-	/* In a scattered map most runs end in the word where they begin: that needs no call. */
-	clear = ~map[out->first / WORD_BITS] >> (out->first % WORD_BITS);
-	if (clear)
-		end = out->first + __builtin_ctzll(clear);
-	else
-		end = scan->next_clear(map, nbits, out->first);
-	out->count = (end < nbits ? end : nbits) - out->first;
+	for (;; it->next++) {
+		if (it->next == it->n) {
+			it->found = it->found > from ? it->found : from;
+			it->n = bitmap_scan_best()->runs(it->map, it->nbits, &it->found, it->runs,
+							 sizeof(it->runs) / sizeof(it->runs[0]));
+			it->next = 0;
+			if (!it->n)
+				return false;
+		}
+		run = &it->runs[it->next];
+		end = run->first + run->count;
+		if (end > from)
+			break;
+	}
+	out->first = run->first > from ? run->first : from;
+	out->count = end - out->first;
 	return true;
 }
 
@@ -88,9 +93,4 @@ uint64_t bitmap_past(const uint64_t *map, uint64_t nbits, uint64_t from, uint64_
 	while (seen < count && w * 64 < nbits)
 		seen += (uint64_t)__builtin_popcountll(map[w++]);
 	return w * 64 < nbits ? w * 64 : nbits;
-}
-
-uint64_t bitmap_weight(const uint64_t *map, uint64_t nbits)
-{
-	return bitmap_scan_best()->weight(map, nbits);
 }

@@ -40,30 +40,43 @@ struct run {
 	uint64_t count;
 };
 
+#define BITMAP_WORD_RUNS	32u	/* as many can begin in a word */
+
 /**
  * struct bitmap_scan - one way to find runs of set bits
  * @name: "avx2", "scalar"
  * @supported: this CPU can run it
- * @next_set: the first set bit at or after @from and below @nbits, else @nbits
- * @next_clear: the first clear bit at or after @from and below @nbits, else @nbits
- * @weight: how many bits below @nbits are set
+ * @runs: the next runs at or after *from and below @nbits, in order, into @out, at most @room, which is 2 BITMAP_WORD_RUNS or
+ *        more. Returns how many, 0 only when there is none; *from is where to go on.
  *
  * Bit n is bit n % 64 of word n / 64. Bits at and beyond @nbits may be anything and are not reported.
  */
 struct bitmap_scan {
 	const char *name;
 	bool (*supported)(void);
-	uint64_t (*next_set)(const uint64_t *map, uint64_t nbits, uint64_t from);
-	uint64_t (*next_clear)(const uint64_t *map, uint64_t nbits, uint64_t from);
-	uint64_t (*weight)(const uint64_t *map, uint64_t nbits);
+	unsigned int (*runs)(const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room);
 };
 
 extern const struct bitmap_scan bitmap_scans[];
 extern const unsigned int bitmap_scans_count;
 const struct bitmap_scan *bitmap_scan_best(void);
 
-/* The next run of set bits at or after @from, with bitmap_scan_best(). false: there is none. */
-bool bitmap_next_run(const uint64_t *map, uint64_t nbits, uint64_t from, struct run *out);
+/**
+ * struct bitmap_runs - a walk over the runs of a map, with bitmap_scan_best()
+ * @map: @nbits: what to set before the first call; all else is 0 then
+ *
+ * Some hundred bits ahead are found at a time: what is set or cleared there after that is not seen.
+ */
+struct bitmap_runs {
+	const uint64_t *map;
+	uint64_t nbits;
+	uint64_t found;			/* all below is in runs[], or was */
+	unsigned int next, n;
+	struct run runs[4 * BITMAP_WORD_RUNS];
+};
+
+/* The next run of set bits at or after @from, which never falls, or what is left of it there. false: there is none. */
+bool bitmap_runs_next(struct bitmap_runs *it, uint64_t from, struct run *out);
 /* Set or clear bits [first, first + count). */
 void bitmap_set(uint64_t *map, uint64_t first, uint64_t count);
 void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count);
@@ -75,7 +88,5 @@ uint64_t bitmap_next_shared(const uint64_t *map, uint64_t from, uint64_t end);
  * of the last word do not matter.
  */
 uint64_t bitmap_past(const uint64_t *map, uint64_t nbits, uint64_t from, uint64_t count);
-/* How many of the first @nbits are set. */
-uint64_t bitmap_weight(const uint64_t *map, uint64_t nbits);
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where do runs of set bits begin and end? Dirty bitmaps are either sparse or dense, so both scans skip
- * words that say nothing. Scalar takes one word at a time. AVX2 skips 1024 bits at a time, but
- * starts with the scalar look: in a scattered map the answer is in the next word or two.
+ * Where do runs of set bits begin and end? In a scattered map the next bit is anywhere, so that every branch on it is
+ * mispredicted: each word gives its beginnings and its ends as masks, which are written out without asking how many there
+ * are, and what was too many is written over. (simdjson finds a document's structure in that way: Langdale and
+ * Lemire, "Parsing Gigabytes of JSON per Second".) Words that continue what the one before was, sparse or dense, are skipped.
  *
- * Neither reads a word that holds no bit below nbits.
+ * No word is read that holds no bit below nbits.
  */
 #include <immintrin.h>
 #include <stdatomic.h>
@@ -14,36 +15,63 @@
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define WORD_BITS	64
 #define STEP_WORDS	16	/* two cache lines */
-#define LOOK_WORDS	4	/* scalar words before AVX2 pays */
+#define UNASKED		2u	/* with 1 % of the bits set, one word in forty has more beginnings */
 
-static inline uint64_t words_of(uint64_t nbits)
+/* From word i, the first one that can be other than all zeros (ones), or words. It may stop early. */
+typedef uint64_t skip_fn(const uint64_t *map, uint64_t words, uint64_t i);
+
+static inline __attribute__((always_inline)) uint64_t lowest(uint64_t w)
 {
-	return nbits / WORD_BITS + (nbits % WORD_BITS != 0);
+	return (uint64_t)__builtin_ctzll(w | UINT64_C(1) << 63);	/* 0 may be asked for: any answer is written over */
 }
 
-static inline uint64_t min_u64(uint64_t a, uint64_t b)
+/* The bits of mask to every other uint64_t from out on: a field of each run. Returns how many. */
+static inline __attribute__((always_inline)) unsigned int put(uint64_t *out, uint64_t base, uint64_t mask)
 {
-	return a < b ? a : b;
+	const unsigned int n = (unsigned int)__builtin_popcountll(mask);
+
+	_Static_assert(sizeof(struct run) == 2 * sizeof(*out), "two fields");
+	for (unsigned int i = 0; i < UNASKED; i++, mask &= mask - 1)
+		out[2 * i] = base + lowest(mask);
+	for (unsigned int i = UNASKED; __builtin_expect(i < n, 0); i++, mask &= mask - 1)
+		out[2 * i] = base + lowest(mask);
+	return n;
 }
 
-/*
- * The first bit at or after from that is set in word ^ invert, in words [from / 64, end).
- * UINT64_MAX: there is none.
- */
-static inline uint64_t look(const uint64_t *map, uint64_t end, uint64_t from, uint64_t invert)
+/* Inlined into each variant, for its target. A run's count is where it ends until all are found. */
+static inline __attribute__((always_inline)) unsigned int find(const uint64_t *map, uint64_t nbits, uint64_t *from,
+							       struct run *out, unsigned int room, skip_fn *zeros, skip_fn *ones)
 {
-	uint64_t i = from / WORD_BITS;
-	uint64_t w;
+	const uint64_t words = nbits / WORD_BITS + (nbits % WORD_BITS != 0);
+	uint64_t i = *from / WORD_BITS, keep = UINT64_MAX << (*from % WORD_BITS), look = i + 1, open = 0;
+	unsigned int begun = 0, ended = 0;
 
-	if (i >= end)
-		return UINT64_MAX;
-	w = (map[i] ^ invert) & (UINT64_MAX << (from % WORD_BITS));
-	while (!w) {
-		if (++i >= end)
-			return UINT64_MAX;
-		w = map[i] ^ invert;
+	for (; i < words && begun + BITMAP_WORD_RUNS <= room; i++) {
+		uint64_t w, before;
+
+		if (i == look) {
+			i = (open ? ones : zeros)(map, words, i);
+			look = i + STEP_WORDS;
+			if (i == words)
+				break;
+		}
+		w = map[i] & keep;
+		if (i == nbits / WORD_BITS)
+			w &= ~(UINT64_MAX << (nbits % WORD_BITS));
+		before = w << 1 | open;
+		begun += put(&out[begun].first, i * WORD_BITS, w & ~before);
+		ended += put(&out[ended].count, i * WORD_BITS, ~w & before);
+		open = w >> (WORD_BITS - 1);
+		keep = UINT64_MAX;
 	}
-	return i * WORD_BITS + __builtin_ctzll(w);
+	*from = i < words ? i * WORD_BITS : nbits;
+	if (open && i < words)
+		*from = out[ended].first;	/* next time, all of it */
+	else if (open)
+		out[ended++].count = nbits;
+	for (unsigned int r = 0; r < ended; r++)
+		out[r].count -= out[r].first;
+	return ended;
 }
 
 static bool scalar_supported(void)
@@ -51,42 +79,32 @@ static bool scalar_supported(void)
 	return true;
 }
 
-static uint64_t scalar_next_set(const uint64_t *map, uint64_t nbits, uint64_t from)
+static uint64_t scalar_zeros(const uint64_t *map, uint64_t words, uint64_t i)
 {
-	return min_u64(look(map, words_of(nbits), from, 0), nbits);
+	while (i < words && !map[i])
+		i++;
+	return i;
 }
 
-static uint64_t scalar_next_clear(const uint64_t *map, uint64_t nbits, uint64_t from)
+static uint64_t scalar_ones(const uint64_t *map, uint64_t words, uint64_t i)
 {
-	return min_u64(look(map, words_of(nbits), from, UINT64_MAX), nbits);
+	while (i < words && map[i] == UINT64_MAX)
+		i++;
+	return i;
 }
 
-/* Inlined into each variant: what a population count costs depends on the target. */
-static inline __attribute__((always_inline)) uint64_t weigh(const uint64_t *map, uint64_t nbits)
+static unsigned int scalar_runs(const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room)
 {
-	uint64_t n = 0;
-	uint64_t i;
-
-	for (i = 0; i < nbits / WORD_BITS; i++)
-		n += __builtin_popcountll(map[i]);
-	if (nbits % WORD_BITS)
-		n += __builtin_popcountll(map[i] & ~(UINT64_MAX << (nbits % WORD_BITS)));
-	return n;
-}
-
-static uint64_t scalar_weight(const uint64_t *map, uint64_t nbits)
-{
-	return weigh(map, nbits);
+	return find(map, nbits, from, out, room, scalar_zeros, scalar_ones);
 }
 
 /* The builtin asks the OS as well (XGETBV). */
 static bool avx2_supported(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
 }
 
-/* From word i, the first step of STEP_WORDS that is not all zeros, or where less than a step is left. */
-__attribute__((target("avx2"))) static uint64_t avx2_skip_zeros(const uint64_t *map, uint64_t words, uint64_t i)
+__attribute__((target("avx2"))) static uint64_t avx2_zeros(const uint64_t *map, uint64_t words, uint64_t i)
 {
 	for (; words - i >= STEP_WORDS; i += STEP_WORDS) {
 		const __m256i_u *v = (const __m256i_u *)(map + i);
@@ -98,8 +116,7 @@ __attribute__((target("avx2"))) static uint64_t avx2_skip_zeros(const uint64_t *
 	return i;
 }
 
-/* The same for all ones. */
-__attribute__((target("avx2"))) static uint64_t avx2_skip_ones(const uint64_t *map, uint64_t words, uint64_t i)
+__attribute__((target("avx2"))) static uint64_t avx2_ones(const uint64_t *map, uint64_t words, uint64_t i)
 {
 	const __m256i ones = _mm256_set1_epi64x(-1);
 
@@ -113,38 +130,15 @@ __attribute__((target("avx2"))) static uint64_t avx2_skip_ones(const uint64_t *m
 	return i;
 }
 
-static uint64_t avx2_next_set(const uint64_t *map, uint64_t nbits, uint64_t from)
+__attribute__((target("avx2,bmi,popcnt")))
+static unsigned int avx2_runs(const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room)
 {
-	uint64_t words = words_of(nbits);
-	uint64_t end = min_u64(words, from / WORD_BITS + LOOK_WORDS);
-	uint64_t bit = look(map, end, from, 0);
-
-	if (bit == UINT64_MAX && end < words)
-		bit = look(map, words, avx2_skip_zeros(map, words, end) * WORD_BITS, 0);
-	return min_u64(bit, nbits);
-}
-
-static uint64_t avx2_next_clear(const uint64_t *map, uint64_t nbits, uint64_t from)
-{
-	uint64_t words = words_of(nbits);
-	uint64_t end = min_u64(words, from / WORD_BITS + LOOK_WORDS);
-	uint64_t bit = look(map, end, from, UINT64_MAX);
-
-	if (bit == UINT64_MAX && end < words)
-		bit = look(map, words, avx2_skip_ones(map, words, end) * WORD_BITS, UINT64_MAX);
-	return min_u64(bit, nbits);
-}
-
-__attribute__((target("avx2,popcnt"))) static uint64_t avx2_weight(const uint64_t *map, uint64_t nbits)
-{
-	return weigh(map, nbits);
+	return find(map, nbits, from, out, room, avx2_zeros, avx2_ones);
 }
 
 const struct bitmap_scan bitmap_scans[] = {
-	{ .name = "avx2", .supported = avx2_supported, .next_set = avx2_next_set,
-	  .next_clear = avx2_next_clear, .weight = avx2_weight },
-	{ .name = "scalar", .supported = scalar_supported, .next_set = scalar_next_set,
-	  .next_clear = scalar_next_clear, .weight = scalar_weight },
+	{ .name = "avx2", .supported = avx2_supported, .runs = avx2_runs },
+	{ .name = "scalar", .supported = scalar_supported, .runs = scalar_runs },
 };
 const unsigned int bitmap_scans_count = ARRAY_SIZE(bitmap_scans);
 

@@ -87,10 +87,11 @@ static void bench_filters(const char *group, size_t bytes)
 /* Both add the runs up, so that they can be compared and neither is left out by the compiler. */
 static uint64_t by_runs(const uint64_t *map)
 {
+	struct bitmap_runs it = { .map = map, .nbits = MAP_BITS };
 	uint64_t sum = 0, from = 0;
 	struct run run;
 
-	while (bitmap_next_run(map, MAP_BITS, from, &run)) {
+	while (bitmap_runs_next(&it, from, &run)) {
 		sum += run.first ^ run.count;
 		from = run.first + run.count;
 	}
