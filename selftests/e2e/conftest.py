@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 
+import emulator
 import godwit
 import lab
 import pytest
@@ -21,6 +22,24 @@ def pytest_runtest_logreport(report):
         print(f'\n{report.nodeid} ({report.when}, {report.outcome}):\n{report.longreprtext}', file=sys.stderr, flush=True)
 
 
+def what_the_emulator_did(outcome):
+    """In place of the failure, if so: for that pytest.ini grants a second try."""
+    for vm in list(lab.running) if outcome.excinfo and lab.IN_LAB else ():
+        found = emulator.blame(vm)
+        if found:
+            raise RuntimeError(f'emulator: {vm.name}: {found}') from outcome.excinfo[1]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup():
+    what_the_emulator_did((yield))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call():
+    what_the_emulator_did((yield))
+
+
 def too_long(*_):
     raise TimeoutError(f'the test takes longer than {TIMEOUT} s')
 
@@ -29,6 +48,9 @@ def too_long(*_):
 def around(request):
     signal.signal(signal.SIGALRM, too_long)
     signal.alarm(TIMEOUT)
+    if lab.IN_LAB:
+        with open('/dev/kmsg', 'w', encoding='ascii') as f:	# where the lab looks when the kernel is gone
+            f.write(f'<4>test: {request.node.nodeid}')
     log = lab.KernelLog() if lab.IN_LAB else None
     yield log
     signal.alarm(0)

@@ -3,6 +3,7 @@
 import subprocess
 import time
 
+import emulator
 import lab
 import pytest
 
@@ -52,10 +53,23 @@ def test_guest_notices_a_lost_page(directory):
 def test_knows_a_deaf_cpu(cpu, irr, imr, lost):
     """What is given a second try as the emulator's own fault: no more than that."""
     waiting = f'ISR\t (none)\r\nIRR\t (none)\r\npic1: irr=00 imr=ff\r\npic0: irr={irr} imr={imr} isr=00\r\n'
-    assert lab.deaf([(cpu, 7)], [(cpu, 7)], waiting) == lost
-    assert not lab.deaf([(cpu, 7)], [(cpu, 8)], waiting), 'it came back'
+    assert emulator.deaf([(cpu, 7)], [(cpu, 7)], waiting) == lost
+    assert not emulator.deaf([(cpu, 7)], [(cpu, 8)], waiting), 'it came back'
     in_lapic = waiting.replace('IRR\t (none)', 'IRR\t 236')
-    assert lab.deaf([(cpu, 7)], [(cpu, 7)], in_lapic) == ('HLT=1' in cpu and 'FL=00000213' in cpu)
+    assert emulator.deaf([(cpu, 7)], [(cpu, 7)], in_lapic) == ('HLT=1' in cpu and 'FL=00000213' in cpu)
+
+
+@pytest.mark.parametrize('ip, lost', [('EIP=c044b20c', True), ('RIP=ffffffffc044b20c', True),
+                                      ('EIP=c044b16f', False), ('EIP=c044b300', False), ('RIP=ffffffff8107e744', False)])
+def test_knows_the_registers_of_the_host(ip, lost):
+    cpu = f'{ip} EFL=00010246 [---Z-P-] CPL=0 II=0 A20=1 SMM=0 HLT=0'
+    assert emulator.beside_itself([(cpu, 7)], range(0xffffffffc044b170, 0xffffffffc044b300)) == lost
+
+
+@needs_lab
+def test_finds_where_guests_are_entered():
+    there = emulator.entry()
+    assert there.start >> 32 == 0xffffffff and 0x50 < len(there) < 0x1000
 
 
 def test_unwritten_memory_stays_a_hole(directory):

@@ -71,12 +71,15 @@ def choose_accel(kernel, directory, again=False):
 
 
 def trouble(console):
-    """The console from its first bad line on, or nothing."""
+    """The console from its first bad line on, after the test that had begun; or nothing."""
     with open(console, encoding='utf-8', errors='replace') as f:
         lines = f.read().splitlines()
+    test = []
     for i, line in enumerate(lines):
-        if TROUBLE.search(line):
-            return lines[i:i + 100]
+        if '] test: ' in line:
+            test = [line]
+        elif TROUBLE.search(line):
+            return test + lines[i:i + 100]
     return []
 
 
