@@ -59,12 +59,13 @@ bench: deps user
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
 
-# How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster; in the lab, an hour.
-# BENCH=--quick: ten minutes.
+# How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster, and how much they slow it
+# down; in the lab, an hour. BENCH=--quick: a quarter of that.
 bench-lab: deps user
 	selftests/deps.sh mmdebstrap zstd python3-pygal
 	selftests/check.sh sweep $(BENCH)
 	selftests/bench/migrate/draw.py
+	selftests/check.sh slowdown
 
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the module for the lab's kernel, and runs the tests, the demo or the sweep in the lab.
+# Builds the module for the lab's kernel, and runs the tests, the demo or the benchmarks of migrations in the lab.
 set -e
 top=$(cd "$(dirname "$0")/.." && pwd)
 : "${B:=$top/build}"
@@ -35,10 +35,11 @@ kselftest)
 	make -s -C "$top/selftests" all
 	exec "$top/selftests/lab/lab" run --memory 6G --hugepages 2M:16,1G:2 --timeout 600 -- \
 		make -s -C "$top/selftests" run_tests "$@" ;;
-sweep)
+sweep|slowdown)
+	bench=$top/selftests/bench/migrate/$1.py
 	shift
-	exec "$top/selftests/lab/lab" run --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/sweep.py" "$@" ;;
+	exec "$top/selftests/lab/lab" run --memory 8G --timeout 10800 -- "$bench" "$@" ;;
 *)
-	echo "usage: check.sh demo | check [PYTEST-OPTIONS] | kselftest [TESTS='godwit:attach_test ...'] | sweep [OPTIONS]" >&2
+	echo "usage: check.sh demo | check [PYTEST-OPTIONS] | kselftest [TESTS='godwit:attach_test ...'] | sweep|slowdown [OPTIONS]" >&2
 	exit 2 ;;
 esac

@@ -5,6 +5,7 @@ sweep.py [--quick] [--mib N] [--link MBIT] [--runs N] [--rates PAGES,...]: Appme
 
 A guest owns so many MiB and writes so many 4 KiB pages of them a second, at random. It is moved by godwit and by QEMU itself,
 in turns, with the same link and the same downtime limit, each time from fresh QEMUs, and has to find its data unharmed.
+Before godwit moves it, `godwit estimate` says how long that will take.
 Samples go to build/bench-lab/samples.json, as they come. One that has not ended within --patience is no sample: that way
 does not converge at this rate.
 """
@@ -22,9 +23,21 @@ import lab	# noqa: E402 pylint: disable=wrong-import-position
 
 DIRECTORY = f'{lab.B}/bench-lab'
 DOWNTIME_MS = 1000	# an emulated host's device state alone takes a good part of it
+PAYLOAD = 0.95		# of what the link carries
+
+
+def estimated_total(src, args):
+    """ms; None: it will not end"""
+    mib = int(args.link * 1e6 / 8 * PAYLOAD / (1 << 20))
+    p = godwit.Process('src', 'estimate', '--pid', src.pid, '--json', '--bandwidth', mib, '--downtime-limit', DOWNTIME_MS,
+                       '--max-rounds', 1000, '--seconds', 4)
+    p.wait()
+    told = json.loads(p.said)
+    return told['total-time'] if told['converges'] else None
 
 
 def by_godwit(src, dst, args):
+    estimate = estimated_total(src, args)
     run = godwit.Run(src, dst, '--downtime-limit', str(DOWNTIME_MS), '--max-rounds', '1000', '--timeout', str(args.patience),
                      verify=False)
     status = run.send.wait(args.patience + 60)
@@ -32,8 +45,8 @@ def by_godwit(src, dst, args):
         run.kill()
         return None
     said = run.wait()
-    return {'total': said['total-time'], 'downtime': said['downtime'], 'expected': said['expected-downtime'],
-            'transferred': said['ram']['transferred'], 'blackout': said['blackout']}
+    return {'total': said['total-time'], 'estimate': estimate, 'downtime': said['downtime'],
+            'expected': said['expected-downtime'], 'transferred': said['ram']['transferred'], 'blackout': said['blackout']}
 
 
 def by_qemu(src, dst, args):
