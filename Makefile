@@ -38,9 +38,11 @@ check-lab: deps user check-packages
 	selftests/check.sh kselftest
 	selftests/check.sh check
 
-# Pages, completion, what make install and the packages put where.
+# Pages, completion, what make install and the packages put where; a domain of a real libvirtd.
 check-packaging: check-packages man
-	selftests/deps.sh mandoc man-db zsh bash-completion lintian systemd
+	selftests/deps.sh mandoc man-db zsh bash-completion lintian systemd \
+		libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
+	$(MAKE) -C selftests/guest
 	/usr/bin/python3 -m pytest -p no:cacheprovider -q selftests/packaging
 
 # The packages of this tree, and DKMS builds the module out of its own; the lab's tests install both.

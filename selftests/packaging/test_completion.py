@@ -73,7 +73,16 @@ class Zsh:
 
 
 @pytest.fixture(scope='module')
-def zsh():
+def virsh():
+    """Two domains. Before a shell begins, which remembers where commands are."""
+    os.makedirs(STUBS, exist_ok=True)
+    with open(f'{STUBS}/virsh', 'w', encoding='ascii') as f:
+        f.write('#!/bin/sh\n[ "$*" = "-q list --name" ] && printf "web-1\\ndatabase\\n\\n"\n')
+    os.chmod(f'{STUBS}/virsh', 0o755)
+
+
+@pytest.fixture(scope='module')
+def zsh(virsh):	# pylint: disable=W0613,W0621
     shell = Zsh()
     yield lambda *words: shell.complete(' '.join(words))
     shell.close()
@@ -95,11 +104,8 @@ def test_options(complete, command):
     assert offered == options(command) | {'--help'}
 
 
+@pytest.mark.usefixtures('virsh')
 def test_domains(complete):
-    os.makedirs(STUBS, exist_ok=True)
-    with open(f'{STUBS}/virsh', 'w', encoding='ascii') as f:
-        f.write('#!/bin/sh\n[ "$*" = "-q list --name" ] && printf "web-1\\ndatabase\\n\\n"\n')
-    os.chmod(f'{STUBS}/virsh', 0o755)
     for command in 'send', 'check', 'estimate':
         assert {'web-1', 'database'} <= complete('godwit', command, '--domain', '')
         assert 'database' not in complete('godwit', command, '--domain', 'we')
