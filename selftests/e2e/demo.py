@@ -22,11 +22,11 @@ def say(text):
 
 
 def guest(name, directory):
-    return lab.Qemu(name, ram=MIB, directory=directory, append=APPEND, vga='std').wait_ticks(3)
+    return lab.Qemu(name, ram=MIB, directory=directory, append=APPEND, vga='std').wait_ticks(3 * lab.TICKS)
 
 
 def show(vm, where):
-    vm.wait_ticks(2)
+    vm.wait_ticks(2 * lab.TICKS)
     print(f'   {where}: {" ".join(f"{k}={v}" for k, v in vm.counters.items() if k in ("tick", "pages", "errors"))}',
           flush=True)
 
@@ -91,9 +91,7 @@ def main():
 
 if __name__ == '__main__':
     try:
-        sys.exit(main())
+        with godwit.guests():
+            sys.exit(main())
     except (subprocess.SubprocessError, RuntimeError, TimeoutError, AssertionError) as e:
         sys.exit(f'demo: {e}')
-    finally:
-        for vm in list(lab.running):
-            vm.kill()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 What the lab's emulated CPU was seen to do to guests and nothing of ours can have done (docs/architecture.md, the last section).
-Evidence for a second try, not a guess: without it a failure is ours.
+Evidence, not a guess: it is named in place of the failure. Which failures get a second try without it says pytest.ini.
 """
 import re
 

@@ -32,6 +32,7 @@ __all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'Cgroup', 'KernelLog', 'MemoryCgrou
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
 PATTERN = f'{B}/guest/pattern.elf'
 TICK = re.compile(r'^tick=\d+ (?:\w+=\d+ ?)+$')
+TICKS = 4	# a second, of the pattern guest (guest/main.c)
 running = []
 
 
@@ -75,7 +76,7 @@ class Qemu:
         self.main_qmp, self._test_qmp = f'{self.run}/main.qmp', f'{self.run}/test.qmp'
         self.log = f'{self.run}/serial.log'
         self._remove_files()
-        self._last, self._errors, self._offset = {}, [], 0
+        self._last, self._errors, self._offset, self._unfinished = {}, [], 0, ''
         self._qmp = None
         self._said = collections.deque(maxlen=2000)
 
@@ -132,6 +133,7 @@ class Qemu:
             data = f.read()
         whole = data[:data.rfind(b'\n') + 1]
         self._offset += len(whole)
+        self._unfinished = data[len(whole):].decode(errors='replace')
         for line in whole.decode(errors='replace').splitlines():
             line = line.strip()
             if TICK.match(line):
@@ -151,9 +153,9 @@ class Qemu:
 
     @property
     def complaints(self):
-        """The guest's own words for its errors."""
+        """The guest's own words for its errors, also those that it was stopped in."""
         self._read()
-        return self._errors
+        return self._errors + [self._unfinished] * self._unfinished.startswith('error:')
 
     def said_on_stderr(self):
         with open(f'{self.directory}/{self.name}.err', encoding='utf-8', errors='replace') as f:
@@ -211,10 +213,25 @@ class Qemu:
 
     def check(self):
         """The guest checks all it wrote and read; AssertionError with its words if anything is wrong."""
-        self.command('verify status')
+        return self.command('verify status').no_errors()
+
+    def no_errors(self):
+        """Nothing was wrong so far. What is found before a switchover no migration did."""
         if self.errors or self.complaints:
             raise AssertionError(f'{self.name}: {self.errors} errors: ' + '; '.join(self.complaints[:5]))
         return self
+
+    def word(self, address):
+        """What its RAM's files hold there; None if they are not at hand. address: the guest's"""
+        for r in self.ram:
+            if address < r.mib << 20:
+                if not r.path or r.path == 'memfd':
+                    return None
+                with open(r.path, 'rb') as f:
+                    f.seek(address)
+                    return int.from_bytes(f.read(4), 'little')
+            address -= r.mib << 20
+        return None
 
     def kill(self, keep=False):
         """keep: leave the RAM files."""

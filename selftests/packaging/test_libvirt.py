@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.path.abspath(os.environ.get('B') or f'{HERE}/../../build')
+from helptext import BUILD
+
 NAME = 'web-1'
 SERIAL, FAR_SERIAL, FAR_QMP = '/run/serial.log', '/run/far.log', '/run/far.qmp'
 ADDRESS = '127.0.0.1:4433'

@@ -32,15 +32,22 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 	return r ? r : channel_expect(*out, WIRE_HELLO, &h, e);
 }
 
-int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e)
+int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_PING, .arg = serial, .length = 8 };
-	uint64_t mono = now_ns(), real = realtime_ns();
 	uint8_t body[8];
-	int r;
 
-	wire_put_u64(body, real);
-	r = channel_send(ch, &h, body, e);
+	wire_put_u64(body, realtime);
+	return channel_send(ch, &h, body, e);
+}
+
+int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e)
+{
+	uint64_t mono = now_ns(), real = realtime_ns();
+	struct wire_header h;
+	uint8_t body[8];
+	int r = hello_send_ping(ch, serial, real, e);
+
 	if (!r)
 		r = channel_expect(ch, WIRE_PONG, &h, e);
 	if (!r)

@@ -26,7 +26,9 @@ struct hello_pong {
 	int64_t offset_ns;
 };
 
-/* One PING. Its PONG also says that all that was sent before has been read. */
+/* A PING; who listens hears the PONG. realtime: CLOCK_REALTIME, ns */
+int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e);
+/* One PING and its PONG, which also says that all that was sent before has been read. */
 int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e);
 /* A few of them: the one with the shortest way, which tells most about the other clock. */
 int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);

@@ -7,6 +7,7 @@
 
 #include "io/sock.h"
 #include "io/stop.h"
+#include "migrate/hello.h"
 #include "migrate/sender_internal.h"
 #include "vmm/look.h"
 
@@ -146,19 +147,12 @@ int sender_listen(struct sender *s, struct err *e)
 	return drop_pong(s, e);
 }
 
-static int ping(struct sender *s, struct err *e)
-{
-	struct wire_header h = { .type = WIRE_PING, .arg = ++s->ping_serial, .length = 8 };
-	uint8_t body[8];
-
-	s->next_ping_ns = now_ns() + PING_NS;
-	wire_put_u64(body, realtime_ns());
-	return channel_send(s->ch, &h, body, e);
-}
-
 int sender_keep_alive(struct sender *s, struct err *e)
 {
-	return now_ns() > s->next_ping_ns ? ping(s, e) : 0;
+	if (now_ns() <= s->next_ping_ns)
+		return 0;
+	s->next_ping_ns = now_ns() + PING_NS;
+	return hello_send_ping(s->ch, ++s->ping_serial, realtime_ns(), e);
 }
 
 int sender_idle(void *arg, struct err *e)

@@ -4,9 +4,9 @@
 slowdown.py [--mib N] [--ws MIB] [--link MBIT] [--runs N]: how much slower does a guest run while it is moved, in the lab?
 
 A guest that owns so many MiB writes pages of its working set as fast as it can. How many it has written is read out of its
-RAM's file, which it does not notice: in each round of godwit's, in all of QEMU's own migration up to STOP, and at the
-destination, as a part of what it wrote a second before. In turns, median of the runs, from fresh QEMUs. The guest has to
-find its data unharmed. Into build/bench.json.
+RAM's file, which it does not notice: in godwit's first round and in the later ones, from the command to STOP by godwit and by
+QEMU itself, and at the destination: writes per second, as a part of those before. In turns, median of the runs, from fresh
+QEMUs. The guest has to find its data unharmed. Into build/bench.json.
 """
 import argparse
 import mmap
@@ -26,7 +26,6 @@ import lab	# noqa: E402 pylint: disable=wrong-import-position
 
 DOWNTIME_MS = 1000
 BEFORE, AFTER = 3, 3	# s
-LATER = 'all later rounds'
 
 
 def counter():
@@ -75,7 +74,7 @@ def by_godwit(src, dst):
     live = [r for r in said['rounds'] if not r['blackout']]
     spans = [('first round', live[0]['start-time'], live[0]['end-time'])]
     if len(live) > 1:
-        spans.append((LATER, live[1]['start-time'], live[-1]['end-time']))
+        spans.append(('all later rounds', live[1]['start-time'], live[-1]['end-time']))
     spans.append(('until STOP', 0, live[-1]['end-time']))
     return [(name, began + a / 1e3, began + b / 1e3) for name, a, b in spans]
 
@@ -92,7 +91,7 @@ WAYS = {'godwit': by_godwit, 'QEMU': by_qemu}
 def sample(way, args, at):
     """{what: part of the speed before}"""
     append = f'start=16 size={args.mib} touch={args.mib} ws={args.ws} rate=max random=1 verify=0'
-    src = lab.Qemu('src', ram=args.mib + 64, append=append).wait_ticks(3)
+    src = lab.Qemu('src', ram=args.mib + 64, append=append).wait_ticks(3 * lab.TICKS)
     dst = godwit.destination(src)
     writes = Writes(src, at)
     time.sleep(BEFORE)
@@ -140,8 +139,5 @@ def main():
 
 
 if __name__ == '__main__':
-    try:
+    with godwit.guests():
         main()
-    finally:
-        for running in list(lab.running):
-            running.kill()

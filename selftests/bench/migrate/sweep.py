@@ -62,7 +62,7 @@ WAYS = {'godwit': by_godwit, 'QEMU': by_qemu}
 
 def sample(way, rate, args):
     append = f'start=16 size={args.mib} touch={args.mib} rate={rate} random=1'
-    src = lab.Qemu('src', ram=args.mib + 64, directory=DIRECTORY, append=append).wait_ticks(3)
+    src = lab.Qemu('src', ram=args.mib + 64, directory=DIRECTORY, append=append).wait_ticks(3 * lab.TICKS)
     dst = godwit.destination(src)
     took = WAYS[way](src, dst, args)
     if took:
@@ -108,8 +108,5 @@ def main():
 
 
 if __name__ == '__main__':
-    try:
+    with godwit.guests():
         main()
-    finally:
-        for running in list(lab.running):
-            running.kill()
