@@ -4,6 +4,9 @@
  * steps of four cache lines, leaving at the first step that is not zero. The zero page itself costs
  * the memory bandwidth and nothing else, so there is no variant above AVX2: in the first level cache of an EPYC (Zen 4)
  * one with AVX-512 made 156 to 194 GiB/s where AVX2 made 164 to 200 and SSE2 82 to 106.
+ *
+ * The CPU's own prefetching ends with the page, and the three words of the next one would wait for memory: that page is
+ * asked for here, in pairs of lines, as this one is read. From memory that made 1.25 to 1.3 times as much, in the cache 0.92.
  */
 #include <assert.h>
 #include <immintrin.h>
@@ -18,6 +21,13 @@ static_assert(PAGE_BYTES % STEP_BYTES == 0, "steps must cover the page");
 /* Guest memory has no type. */
 typedef uint64_t __attribute__((may_alias)) word;
 #define PAGE_WORDS	(PAGE_BYTES / sizeof(word))
+
+/* Of the next page, what @step is of this one. A prefetch never faults, whatever is there. */
+static inline void prefetch_next(const void *step)
+{
+	__builtin_prefetch((const char *)step + PAGE_BYTES);
+	__builtin_prefetch((const char *)step + PAGE_BYTES + STEP_BYTES / 2);
+}
 
 static inline bool few_words_zero(const void *page)
 {
@@ -64,6 +74,7 @@ __attribute__((target("sse2"))) static bool sse2_is_zero(const void *page)
 		__m128i c = v[8] | v[9] | v[10] | v[11];
 		__m128i d = v[12] | v[13] | v[14] | v[15];
 
+		prefetch_next(v);
 		if (_mm_movemask_epi8(_mm_cmpeq_epi8((a | b) | (c | d), zero)) != 0xffff)
 			return false;
 	}
@@ -87,6 +98,7 @@ __attribute__((target("avx2"))) static bool avx2_is_zero(const void *page)
 		__m256i a = (v[0] | v[1]) | (v[2] | v[3]);
 		__m256i b = (v[4] | v[5]) | (v[6] | v[7]);
 
+		prefetch_next(v);
 		if (!_mm256_testz_si256(a | b, a | b))
 			return false;
 	}
