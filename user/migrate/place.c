@@ -33,6 +33,8 @@ static int open_block(struct placement *p, unsigned int i, struct err *e)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	if (!b->hugetlb) {
 		p->base[i] = huge_map(b, PROT_READ | PROT_WRITE);
+		if (!p->base[i])
+			fresh_open(&p->fresh[i], b);
 		return 0;
 	}
 	p->base[i] = mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
@@ -48,8 +50,10 @@ int place_open(struct placement *p, const struct vm *vm, struct err *e)
 
 	memset(p, 0, sizeof(*p));
 	p->vm = vm;
-	for (unsigned int i = 0; i < vm->nblocks; i++)
+	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		p->fresh[i].fd = -1;
 		pthread_mutex_init(&p->writing[i], NULL);
+	}
 	for (unsigned int i = 0; i < vm->nblocks && !r; i++)
 		r = open_block(p, i, e);
 	return r;
@@ -60,6 +64,7 @@ void place_close(struct placement *p)
 	for (unsigned int i = 0; p->vm && i < p->vm->nblocks; i++) {
 		if (p->base[i])
 			munmap(p->base[i], p->pages[i] * PAGE_BYTES);
+		fresh_close(&p->fresh[i]);
 		free(p->placed[i]);
 		pthread_mutex_destroy(&p->writing[i]);
 	}
@@ -134,66 +139,98 @@ struct fill {
 	uint32_t done;
 };
 
+/**
+ * struct part - pages of one extent
+ * @fresh: nothing has been put there yet, into none of them
+ * @bytes: where they are, if not in the mapping
+ */
+struct part {
+	uint64_t first;
+	uint32_t pages;
+	uint16_t block;
+	bool fresh;
+	const uint8_t *bytes;
+};
+
 static void skip_zeros(struct fill *f)
 {
 	while (f->x < f->end && f->x->kind != WIRE_DATA)
 		f->x++;
 }
 
-/* The next pages of one extent, at most so many. */
-static uint32_t next_pages(struct fill *f, uint32_t most, struct wire_extent *out)
+/* The next pages of one extent, at most so many: up to the first that has been placed before, or from there on. */
+static struct part next_part(const struct placement *p, struct fill *f, uint32_t most)
 {
-	uint32_t n = f->x->pages - f->done;
+	struct part part = { .block = f->x->block, .first = f->x->first + f->done, .pages = f->x->pages - f->done };
+	uint64_t *placed = p->placed[part.block], old;
 
-	*out = *f->x;
-	out->first += f->done;
-	out->pages = n < most ? n : most;
-	f->done += out->pages;
+	if (part.pages > most)
+		part.pages = most;
+	old = bitmap_next_shared(placed, part.first, part.first + part.pages);
+	part.fresh = old > part.first;
+	if (part.fresh)
+		part.pages = (uint32_t)(old - part.first);
+	/* Before it is true: what fails in the middle may have been written to. */
+	bitmap_set_shared(placed, part.first, part.pages);
+	f->done += part.pages;
 	if (f->done == f->x->pages) {
 		f->x++;
 		f->done = 0;
 		skip_zeros(f);
 	}
-	return out->pages;
+	return part;
+}
+
+static void put_fresh(const struct placement *p, struct part *part)
+{
+	uint64_t n = fresh_put(&p->fresh[part->block], part->first, part->bytes, part->pages);
+
+	part->first += n;
+	part->pages -= (uint32_t)n;
+	part->bytes += n * PAGE_BYTES;
 }
 
 /*
- * From buf into the files. A file takes one writer at a time, and who waits for the other in the kernel spins: a thread that
- * sleeps here, until the other one is through with its buffer, leaves the CPU to the rest.
+ * What is there already goes into the file. It takes one writer at a time, and who waits for the other in the kernel spins: a
+ * thread that sleeps here, until the other one is through with its buffer, leaves the CPU to the rest.
  */
-static int write_parts(struct placement *p, const struct wire_extent *part, unsigned int n, const uint8_t *buf, struct err *e)
+static int write_parts(struct placement *p, const struct part *part, unsigned int n, struct err *e)
 {
-	unsigned int i = 0;
+	pthread_mutex_t *held = NULL;
 	int r = 0;
 
-	while (i < n && !r) {
-		const uint16_t block = part[i].block;
-		const bool mapped = p->base[block];
+	for (unsigned int i = 0; i < n && !r; i++) {
+		pthread_mutex_t *writing = &p->writing[part[i].block];
 
-		if (!mapped)
-			pthread_mutex_lock(&p->writing[block]);
-		for (; i < n && part[i].block == block && !r; buf += (size_t)part[i++].pages * PAGE_BYTES)
-			if (!mapped)
-				r = write_pages(&p->vm->blocks[block], buf, part[i].first, part[i].pages, e);
-		if (!mapped)
-			pthread_mutex_unlock(&p->writing[block]);
+		if (!part[i].pages || p->base[part[i].block])
+			continue;
+		if (held != writing) {
+			if (held)
+				pthread_mutex_unlock(held);
+			pthread_mutex_lock(writing);
+			held = writing;
+		}
+		r = write_pages(&p->vm->blocks[part[i].block], part[i].bytes, part[i].first, part[i].pages, e);
 	}
+	if (held)
+		pthread_mutex_unlock(held);
 	return r;
 }
 
-/* Into the mapping, or into buf and from there into the files: which of them is the block's nature. */
+/* Into the mapping, or into buf and from there into new pages or the files: which of them is the block's nature. */
 static int place_data(struct placement *p, struct channel *ch, struct fill *f, uint8_t *buf, struct err *e)
 {
-	struct wire_extent part[PLACE_BUFFER / PAGE_BYTES];
+	struct part part[PLACE_BUFFER / PAGE_BYTES];
 	struct iovec iov[PLACE_BUFFER / PAGE_BYTES], *end = iov;
 	uint32_t pages = 0;
 	unsigned int n = 0;
 	int r;
 
-	for (; f->x < f->end && pages < PLACE_BUFFER / PAGE_BYTES; n++) {
+	for (; f->x < f->end && pages < PLACE_BUFFER / PAGE_BYTES; pages += part[n++].pages) {
 		uint8_t *to = buf + (size_t)pages * PAGE_BYTES;
 
-		pages += next_pages(f, PLACE_BUFFER / PAGE_BYTES - pages, &part[n]);
+		part[n] = next_part(p, f, PLACE_BUFFER / PAGE_BYTES - pages);
+		part[n].bytes = to;
 		if (p->base[part[n].block])
 			to = p->base[part[n].block] + part[n].first * PAGE_BYTES;
 		if (end > iov && (uint8_t *)end[-1].iov_base + end[-1].iov_len == to)
@@ -202,7 +239,10 @@ static int place_data(struct placement *p, struct channel *ch, struct fill *f, u
 			*end++ = (struct iovec) { to, (size_t)part[n].pages * PAGE_BYTES };
 	}
 	r = channel_bodyv(ch, iov, (unsigned int)(end - iov), e);
-	return r ? r : write_parts(p, part, n, buf, e);
+	for (unsigned int i = 0; i < n && !r; i++)
+		if (part[i].fresh)
+			put_fresh(p, &part[i]);
+	return r ? r : write_parts(p, part, n, e);
 }
 
 int place_frame(struct placement *p, struct channel *ch, const struct wire_header *h, uint8_t *buf,
@@ -226,8 +266,6 @@ int place_frame(struct placement *p, struct channel *ch, const struct wire_heade
 			r = place_zeros(p, &x[i], e);
 			count->zero_pages += x[i].pages;
 		} else {
-			/* Before they are: what fails in the middle may have been written to. */
-			bitmap_set_shared(p->placed[x[i].block], x[i].first, x[i].pages);
 			count->data_pages += x[i].pages;
 		}
 	}

@@ -2,10 +2,9 @@
 /*
  * Destination RAM: emptied first, then filled by several threads, which never have the same page at the same time.
  *
- * Into tmpfs by pwrite() from a small buffer: a new page is neither faulted in nor zeroed first. A bare copy over
- * loopback took the receiver 0.68 s/GiB of CPU time this way and 1.01 into a mapping (medians of 11). A file's
- * pwrite()s wait for each other, so threads overlap only in receiving; where one CPU cannot place what the network
- * brings the mapping may win: not measured. Where the kernel gives huge pages (hugetlbfs; a tmpfs mounted for them) the
+ * Into tmpfs from a small buffer: new pages by UFFDIO_COPY (fresh.h), those that are there, or all where there is no
+ * userfaultfd, by pwrite(). Neither faults them in or zeroes them first: a bare copy over loopback took the receiver 0.68 s/GiB
+ * of CPU time by pwrite() and 1.01 into a mapping (medians of 11). Where the kernel gives huge pages (hugetlbfs; a tmpfs mounted for them) the
  * socket's bytes go straight into a mapping: half of the receiver's CPU time, and the guest has huge pages here too.
  */
 #ifndef GODWIT_PLACE_H
@@ -16,6 +15,7 @@
 
 #include "err.h"
 #include "io/channel.h"
+#include "migrate/fresh.h"
 #include "vmm/vm.h"
 
 #define PLACE_BUFFER	(256u << 10)	/* bytes; small enough to stay in the CPU's cache between the two copies */
@@ -25,11 +25,13 @@
  * @base: of blocks with huge pages; else NULL
  * @placed: a bit a page: data has been put there. All RAM was emptied before, so the others are zero. A page may change
  *	its thread from one round to the next: the sender begins no round before the last one is acknowledged.
+ * @fresh: makes pages of the other blocks that were not there
  * @writing: whoever writes to the file
  */
 struct placement {
 	const struct vm *vm;
 	uint8_t *base[WIRE_BLOCKS_MAX];
+	struct fresh fresh[WIRE_BLOCKS_MAX];
 	uint64_t *placed[WIRE_BLOCKS_MAX];
 	uint64_t pages[WIRE_BLOCKS_MAX];
 	pthread_mutex_t writing[WIRE_BLOCKS_MAX];
