@@ -32,6 +32,7 @@
  * The order within H does not matter but for "in flight after sweep": each source is read once, and a
  * write that comes after it was read is the next harvest's.
  */
+#include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/kvm_host.h>
 
@@ -112,6 +113,31 @@ int godwit_job_harvest(struct godwit_session *s, void *arg)
 	return r;
 }
 
+#define PUNCH_WAIT_MS	1000
+
+/*
+ * A hole is punched in two steps: pages are unmapped, which the watches note, then dropped. Of one that was between
+ * the two when the watches came nobody would ever hear: its pages would be read as they were. Whoever punches holds
+ * the file's lock throughout. We do not queue for it, as a VMM may hold it for ever (a write of what a userfaultfd
+ * withholds).
+ */
+static int wait_for_punches(struct godwit_session *s)
+{
+	unsigned int i, ms = 0;
+
+	for (i = 0; i < s->nr_rams; i++) {
+		struct rw_semaphore *lock = &file_inode(s->rams[i]->file)->i_rwsem;
+
+		for (; !down_read_trylock(lock); ms++) {
+			if (ms == PUNCH_WAIT_MS)
+				return -EINPROGRESS;
+			usleep_range(1000, 2000);
+		}
+		up_read(lock);
+	}
+	return 0;
+}
+
 /*
  * The ledger goes on before the sweep that throws away the past (dirty bits from before START say
  * nothing: every page counts as written anyway), so that nothing falls between.
@@ -144,6 +170,8 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 	if (r)
 		return r;
 	r = godwit_mapping_sweep(s, true, ignored);
+	if (!r)
+		r = wait_for_punches(s);
 	if (r) {
 		godwit_block_untrack(s);	/* more RAM files may come before the next START */
 		return r;

@@ -52,6 +52,7 @@ struct kvm_memory_slot;
  * @dirty: what the helper maps: 1 bit a page
  * @pending: what the rows that are told of writes have noted since the last harvest: 1 bit a page
  * @noted: per row, how many bits of @pending were newly set since the last harvest
+ * @unmapped: pages were unmapped since then, newly set or not
  * @stripes: 1 bit for each 1/GODWIT_STRIPES of @pending: whether there may be a bit in it
  * @node: in block.c's list
  */
@@ -66,6 +67,7 @@ struct godwit_ram {
 	unsigned long *dirty;
 	unsigned long *pending;
 	atomic64_t noted[GODWIT_ROWS];
+	bool unmapped;
 	DECLARE_BITMAP(stripes, GODWIT_STRIPES);
 	struct list_head node;
 };

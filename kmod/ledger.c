@@ -32,6 +32,9 @@ void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, 
 	if (first >= ram->npages || !npages)
 		return;
 	end = first + min(npages, ram->npages - first);
+	/* Before the bits: the harvest that takes one of them knows of it. */
+	if (row == GODWIT_ROW_UNMAP)
+		WRITE_ONCE(ram->unmapped, true);
 	for (page = first; page < end; ) {
 		unsigned long *word = &ram->pending[page / BITS_PER_LONG];
 		unsigned int from = page % BITS_PER_LONG;
@@ -72,4 +75,7 @@ void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 	}
 	for (row = 0; row < GODWIT_ROWS; row++)
 		pages[row] += atomic64_xchg(&ram->noted[row], 0);
+	/* Whoever looks for holes must hear of it, also where the block row had noted all of the pages. */
+	if (xchg(&ram->unmapped, false) && !pages[GODWIT_ROW_UNMAP])
+		pages[GODWIT_ROW_UNMAP] = 1;
 }

@@ -183,6 +183,22 @@ def test_write_protected(directory):
         assert run.wait()['verified']
 
 
+def test_punched(directory):
+    """What was sent before somebody gives it back, as a balloon does, becomes a hole there, too."""
+    src = source(directory, 'start=32 size=24 touch=16 rate=1500')
+    with open(src.ram[0].path, 'r+b', buffering=0) as ram:
+        ram.seek(16 << 20)
+        ram.write(os.urandom(8 << 20))
+    dst = godwit.destination(src)
+    run = godwit.start_in('later', (src, dst))
+    lab.call('fallocate', '--punch-hole', '--offset', '18MiB', '--length', '4MiB', src.ram[0].path)
+    godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 60000})
+    assert run.wait()['verified']
+    godwit.proof(src, dst)
+    inside = [(max(b, 16 << 20), min(e, 24 << 20)) for b, e in lab.extents(dst.ram[0].path) if b < 24 << 20 and e > 16 << 20]
+    assert inside == [(16 << 20, 18 << 20), (22 << 20, 24 << 20)]
+
+
 def test_reclaim(directory):
     """A memory cgroup below the guest's size: what is swapped out takes its dirty bits along, and loses no data."""
     with lab.swap(256), lab.MemoryCgroup('vmm', 64) as cgroup, godwit.guests():

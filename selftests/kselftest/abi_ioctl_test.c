@@ -2,8 +2,11 @@
 /* The ioctls' binary interface, and every call with every argument wrong once, in every state. */
 #include <assert.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 
 #include "kst.h"
 
@@ -128,6 +131,61 @@ TEST_F(ioctl, unknown_flags)
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_NEXT_DATA, &range));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_HARVEST, &harvest));
 	}
+}
+
+/**
+ * struct stuck - a write to a file that waits for the page that it writes, with the file's lock held
+ * @uffd: ends it when it is closed
+ */
+struct stuck {
+	pthread_t thread;
+	int fd, uffd;
+	void *page;
+};
+
+static void *write_withheld(void *arg)
+{
+	struct stuck *st = arg;
+
+	require(pwrite(st->fd, st->page, PAGE, 0) == PAGE, "write");
+	return NULL;
+}
+
+static void begin_stuck(struct stuck *st, int fd)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register area = { .range.len = PAGE, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffd_msg msg;
+
+	st->fd = fd;
+	st->page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area.range.start = (uintptr_t)st->page;
+	st->uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	require(st->uffd >= 0 && !ioctl(st->uffd, UFFDIO_API, &api) && !ioctl(st->uffd, UFFDIO_REGISTER, &area), "userfaultfd");
+	pthread_create(&st->thread, NULL, write_withheld, st);
+	require(read(st->uffd, &msg, sizeof(msg)) == sizeof(msg), "a fault");
+}
+
+static void end_stuck(struct stuck *st)
+{
+	close(st->uffd);
+	pthread_join(st->thread, NULL);
+	munmap(st->page, PAGE);
+}
+
+/* It could be a hole that is being punched. START does not wait for ever, and can be called again. */
+TEST_F(ioctl, start_while_the_file_is_locked)
+{
+	struct stuck st;
+
+	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
+	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
+	begin_stuck(&st, self->ram.fd);
+	EXPECT_EQ(-EINPROGRESS, session_start(&self->s));
+	EXPECT_EQ(-ENODATA, session_harvest(&self->s, NULL));
+	end_stuck(&st);
+	EXPECT_EQ(0, session_start(&self->s));
+	EXPECT_EQ(0, session_harvest(&self->s, NULL));
 }
 
 TEST_F(ioctl, ranges)

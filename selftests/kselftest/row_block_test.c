@@ -92,6 +92,20 @@ TEST_F(block, row_off_is_noticed)
 	EXPECT_NE(0, shadow_differs(&self->rig.shadow));
 }
 
+/* All that is unmapped the device had written before: both rows say so, or nobody would look for holes there. */
+TEST_F(block, an_unmap_behind_it_counts)
+{
+	struct godwit_harvest h;
+
+	ASSERT_EQ(BYTES, pread(self->fd, self->rig.ram.map, BYTES, 0));
+	ASSERT_EQ(0, madvise(self->rig.ram.map, BYTES, MADV_DONTNEED));
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
+	EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_BLOCK]);
+	EXPECT_EQ(1, h.pages[GODWIT_ROW_UNMAP]);
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
+	EXPECT_EQ(0, h.pages[GODWIT_ROW_UNMAP]);
+}
+
 /* A device that reads guest RAM writes nothing there. */
 TEST_F(block, writes_do_not_count)
 {

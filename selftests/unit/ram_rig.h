@@ -6,6 +6,7 @@
 #ifndef GODWIT_RAM_RIG_H
 #define GODWIT_RAM_RIG_H
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -66,10 +67,10 @@ static int rig_clear(struct dirty_source *s, unsigned int block, uint64_t first,
 	return 0;
 }
 
-static int rig_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, uint64_t *run_first,
-			 uint64_t *run_count, struct err *e)
+static int rig_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
+			 uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
-	return file_next_data(s->vm->blocks[block].fd, first, end, run_first, run_count, e);
+	return file_next_data(s->vm->blocks[block].fd, first, end, exact, run_first, run_count, e);
 }
 
 static const struct dirty_ops rig_ops = { .name = "scripted", .clear = rig_clear, .next_data = rig_next_data };
@@ -186,6 +187,14 @@ static inline void rig_write(struct rig *rig, uint64_t page, int value)
 {
 	rig_dirty(rig, page, value, true);
 	bitmap_set(rig->source.map[0], page, 1);
+}
+
+/* As godwit.ko tells of it: the pages were unmapped, so that they count as written, and one day they are a hole. */
+static inline void rig_punch(struct rig *rig, uint64_t first, uint64_t count)
+{
+	assert_return_code(fallocate(rig->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				     (off_t)(first * PAGE_BYTES), (off_t)(count * PAGE_BYTES)), 0);
+	rig->source.unmapped = true;
 }
 
 static inline uint32_t next_random(uint32_t *seed)

@@ -101,7 +101,7 @@ static void pending_counts_allocated_pages(void **state)
 	assert_int_equal(pages, 3);
 }
 
-/* A hole that is punched is no write; the last round tells of it. */
+/* A hole that is punched is no write; the last round tells of it, though its note came with a round that found data there. */
 static void punched_holes_are_holes_there(void **state)
 {
 	struct rig *rig = *state;
@@ -109,8 +109,7 @@ static void punched_holes_are_holes_there(void **state)
 	for (uint64_t p = 10; p < 30; p++)
 		rig_write(rig, p, 9);
 	rig_round(rig, ROUND_PRECOPY);
-	assert_return_code(fallocate(rig->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 12 * PAGE_BYTES,
-				     5 * PAGE_BYTES), 0);
+	rig_punch(rig, 12, 5);
 	rig_write(rig, 25, 4);
 	rig_round(rig, ROUND_LAST);
 	assert_int_equal(rig->count.data_pages, 1);
@@ -118,6 +117,56 @@ static void punched_holes_are_holes_there(void **state)
 	/* Never touched memory stays a hole there, too. */
 	assert_int_equal(lseek(rig->dst.blocks[0].fd, 30 * PAGE_BYTES, SEEK_DATA), -1);
 	rig_assert_equal(rig);
+}
+
+/* Where nothing was unmapped only what counts as written is looked at, and its holes are told. */
+static void written_holes_are_holes_there(void **state)
+{
+	struct rig *rig = *state;
+
+	for (uint64_t p = 10; p < 300; p++)
+		rig_write(rig, p, 9);
+	rig_round(rig, ROUND_PRECOPY);
+	rig_punch(rig, 12, 5);
+	rig_punch(rig, 100, 100);
+	rig->source.unmapped = false;
+	bitmap_set(rig->source.map[0], 8, 7);
+	bitmap_set(rig->source.map[0], 90, 110);
+	rig_round(rig, ROUND_LAST);
+	assert_int_equal(lseek(rig->dst.blocks[0].fd, 12 * PAGE_BYTES, SEEK_DATA), 15 * PAGE_BYTES);	/* 15, 16: nobody said so */
+	assert_int_equal(lseek(rig->dst.blocks[0].fd, 100 * PAGE_BYTES, SEEK_DATA), 200 * PAGE_BYTES);
+	memset(rig->there + 15 * PAGE_BYTES, 0, 2 * PAGE_BYTES);
+	rig_assert_equal(rig);
+}
+
+/* A hole between pages that are there is read, as zeros; a longer one is not. */
+static void not_exactly_means_a_frame_at_most(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t first, count;
+	const int fd = rig->src.blocks[0].fd;
+
+	for (uint64_t p = 0; p < 200; p++)
+		if (p % 64 != 5 && (p < 70 || p > 180))
+			memset(rig->ram + p * PAGE_BYTES, 1, PAGE_BYTES);
+	assert_int_equal(file_next_data(fd, 0, PAGES, false, &first, &count, &rig->e), 1);
+	assert_int_equal(first, 0);
+	assert_int_equal(count, 64);
+	assert_int_equal(file_next_data(fd, 5, PAGES, false, &first, &count, &rig->e), 1);
+	assert_int_equal(first, 6);
+	assert_int_equal(count, 63);	/* to 68, the last before the next hole but for one */
+	assert_int_equal(file_next_data(fd, 70, PAGES, false, &first, &count, &rig->e), 1);
+	assert_int_equal(first, 181);
+	assert_int_equal(count, 16);
+	assert_int_equal(file_next_data(fd, 30, 50, false, &first, &count, &rig->e), 1);
+	assert_int_equal(first, 30);
+	assert_int_equal(count, 20);
+	assert_int_equal(file_next_data(fd, 3, 6, false, &first, &count, &rig->e), 1);
+	assert_int_equal(first, 3);
+	assert_int_equal(count, 2);
+	assert_int_equal(file_next_data(fd, 5, 6, false, &first, &count, &rig->e), 0);
+	assert_int_equal(file_next_data(fd, 0, PAGES, true, &first, &count, &rig->e), 1);
+	assert_int_equal(count, 5);
 }
 
 /* Alternating pages fill a frame's table of extents before its bytes. */
@@ -135,10 +184,10 @@ static void many_extents_take_many_frames(void **state)
 /* Each page is in one piece, a piece is not larger than it may be, and what is left is what was not taken. */
 static void pieces_are_a_partition(void **state)
 {
-	static const enum round_kind kinds[] = { ROUND_PRECOPY, ROUND_LAST };
+	static const enum round_kind kinds[] = { ROUND_PRECOPY, ROUND_LAST, ROUND_LAST };
 	struct rig *rig = *state;
 
-	for (unsigned int k = 0; k < 2; k++) {
+	for (unsigned int k = 0; k < 3; k++) {
 		uint8_t taken[PAGES] = { 0 };
 		unsigned int written = 0, holes = 0, pieces = 0;
 		struct piece p;
@@ -149,6 +198,7 @@ static void pieces_are_a_partition(void **state)
 			if (i < 17000 || i % 2 == 0)
 				rig_write(rig, i, 1);
 		bitmap_set(rig->source.map[0], 19500, 10);	/* written, by the log; not allocated */
+		rig->source.unmapped = k == 2;
 		round_begin(&rd, &rig->src, &rig->source, kinds[k], NULL);
 		for (; (r = round_take(&rd, &p, &rig->e)) > 0; pieces++) {
 			uint64_t pages = 0;
@@ -165,7 +215,7 @@ static void pieces_are_a_partition(void **state)
 		round_end(&rd);
 		assert_int_equal(r, 0);
 		assert_int_equal(written, 16995 + 1000);
-		assert_int_equal(holes, kinds[k] == ROUND_LAST ? PAGES - written : 0);
+		assert_int_equal(holes, k == 0 ? 0 : k == 1 ? 10 : PAGES - written);
 		assert_in_range(pieces, kinds[k] == ROUND_LAST ? 280 : 30, kinds[k] == ROUND_LAST ? 310 : 40);
 		assert_int_equal(weight(rig->source.map[0]), 10);
 	}
@@ -358,6 +408,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_page_that_becomes_zero_is_zero_there, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(pending_counts_allocated_pages, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(written_holes_are_holes_there, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(not_exactly_means_a_frame_at_most, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(hot_pages_come_last, setup, rig_teardown),

@@ -35,11 +35,9 @@ static void scribble(struct rig *rig, uint32_t *seed)
 static void punch(struct rig *rig, uint32_t *seed)
 {
 	for (unsigned int i = 0; i < 100; i++)
-		assert_return_code(fallocate(rig->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-					     next_random(seed) % PAGES * PAGE_BYTES, PAGE_BYTES), 0);
+		rig_punch(rig, next_random(seed) % PAGES, 1);
 	/* Several huge pages, and parts of two. */
-	assert_return_code(fallocate(rig->src.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-				     next_random(seed) % (PAGES / 4) * PAGE_BYTES, PAGES / 2 * PAGE_BYTES), 0);
+	rig_punch(rig, next_random(seed) % (PAGES / 4), PAGES / 2);
 }
 
 static void every_round_arrives_by(bool map)

@@ -15,7 +15,7 @@ static int read_block(const struct ram_block *b, unsigned int block, struct dirt
 	uint64_t from = 0, first, count;
 	int r;
 
-	while ((r = s->ops->next_data(s, block, from, b->pages, &first, &count, e)) > 0) {
+	while ((r = s->ops->next_data(s, block, from, b->pages, false, &first, &count, e)) > 0) {
 		uint64_t at = *skip;
 
 		for (; at < count; at += stride) {

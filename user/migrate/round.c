@@ -57,7 +57,7 @@ static int next_run(struct dirty_source *s, unsigned int block, uint64_t from, s
 
 		/* data is the last run that was found; ask again only beyond it. */
 		if (dirty.first >= data->first + data->count) {
-			r = s->ops->next_data(s, block, dirty.first, written->nbits, &data->first, &data->count, e);
+			r = s->ops->next_data(s, block, dirty.first, written->nbits, false, &data->first, &data->count, e);
 			if (r <= 0)
 				return r;
 		}
@@ -108,13 +108,24 @@ static int take_written(struct round *rd, uint64_t most, struct run *run, struct
 	return 1;
 }
 
+/* What counts as written and was not taken is not allocated. */
+static int take_written_hole(struct round *rd, struct run *run)
+{
+	if (!bitmap_runs_next(&rd->written, rd->at, run))
+		return 0;
+	rd->at = run->first + run->count;
+	return 1;
+}
+
 static int take_hole(struct round *rd, struct run *run, struct err *e)
 {
 	uint64_t pages = rd->vm->blocks[rd->block].pages, first = pages, count = 0;
 	int r = 1;
 
+	if (!rd->source->unmapped)
+		return take_written_hole(rd, run);
 	while (rd->at < pages) {
-		r = rd->source->ops->next_data(rd->source, rd->block, rd->at, pages, &first, &count, e);
+		r = rd->source->ops->next_data(rd->source, rd->block, rd->at, pages, true, &first, &count, e);
 		if (r < 0)
 			return r;
 		if (!r)
@@ -127,22 +138,32 @@ static int take_hole(struct round *rd, struct run *run, struct err *e)
 	return 0;
 }
 
+static void add_run(struct piece *p, const struct run *run)
+{
+	struct run *last = &p->runs[p->nr - 1];
+
+	if (p->nr && last->first + last->count == run->first)
+		last->count += run->count;
+	else
+		p->runs[p->nr++] = *run;
+}
+
 static int take(struct round *rd, struct piece *p, struct err *e)
 {
 	uint64_t most = rd->kind == ROUND_LAST ? TAKE_LAST_PAGES : TAKE_PAGES, pages = 0;
 
-	for (;;) {
-		struct run *run = &p->runs[p->nr];
-		int r = rd->holes ? take_hole(rd, run, e) : take_written(rd, most - pages, run, e);
+	while (p->nr < PIECE_RUNS && (rd->holes || pages < most)) {
+		struct run run;
+		int r = rd->holes ? take_hole(rd, &run, e) : take_written(rd, most - pages, &run, e);
 
 		if (r < 0)
 			return r;
 		if (!r)
-			return p->nr > 0;
-		pages += run->count;
-		if (++p->nr == PIECE_RUNS || (!rd->holes && pages == most))
-			return 1;
+			break;
+		pages += run.count;
+		add_run(p, &run);
 	}
+	return p->nr > 0;
 }
 
 /* What has been held back comes after the last block, then the holes. */
@@ -212,7 +233,7 @@ int round_allocated(const struct vm *vm, struct dirty_source *s, uint64_t *pages
 	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
 		uint64_t from = 0, first, count;
 
-		while ((r = s->ops->next_data(s, b, from, vm->blocks[b].pages, &first, &count, e)) > 0) {
+		while ((r = s->ops->next_data(s, b, from, vm->blocks[b].pages, false, &first, &count, e)) > 0) {
 			*pages += count;
 			from = first + count;
 		}

@@ -76,7 +76,7 @@ static int send_block(const struct vm *vm, struct dirty_source *s, struct channe
 	uint64_t end = vm->blocks[b].pages, from = 0, first, count;
 	int r;
 
-	while ((r = s->ops->next_data(s, b, from, end, &first, &count, e)) > 0) {
+	while ((r = s->ops->next_data(s, b, from, end, false, &first, &count, e)) > 0) {
 		r = send_hole(ch, b, from, first, body, e);
 		if (!r)
 			r = send_data(vm, ch, b, first, count, body, e);
@@ -164,7 +164,7 @@ static int compare_hole(const struct vm *vm, const struct wire_extent *x, struct
 	uint64_t from = x->first, end = x->first + x->pages, first, count;
 	int r;
 
-	while ((r = file_next_data(b->fd, from, end, &first, &count, e)) > 0) {
+	while ((r = file_next_data(b->fd, from, end, false, &first, &count, e)) > 0) {
 		for (uint64_t p = first; p < first + count; p++) {
 			if (pread(b->fd, page, PAGE_BYTES, (off_t)(p * PAGE_BYTES)) != PAGE_BYTES)
 				return err_set(e, GW_INTERNAL, EIO, "cannot read RAM \"%s\"", b->name);

@@ -27,8 +27,11 @@ static int kmod_start(struct dirty_source *s, struct err *e)
 static int kmod_harvest(struct dirty_source *s, struct err *e)
 {
 	struct godwit_harvest h;
+	int r = device_harvest(of(s)->dev, &h, e);
 
-	return device_harvest(of(s)->dev, &h, e);
+	/* What a failed one has found it does not say. A mapping that changed may have been punched before it was watched. */
+	s->unmapped |= r || h.pages[GODWIT_ROW_UNMAP] || h.pages[GODWIT_ROW_CHANGE];
+	return r;
 }
 
 static int kmod_clear(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e)
@@ -36,14 +39,14 @@ static int kmod_clear(struct dirty_source *s, unsigned int block, uint64_t first
 	return device_clear(of(s)->dev, block, first, count, e);
 }
 
-static int kmod_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
+static int kmod_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
 			  uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
 	const struct ram_block *b = &s->vm->blocks[block];
 
 	if (b->hugetlb)
 		return device_next_data(of(s)->dev, block, first, end, run_first, run_count, e);
-	return file_next_data(b->fd, first, end, run_first, run_count, e);
+	return file_next_data(b->fd, first, end, exact, run_first, run_count, e);
 }
 
 static void kmod_close(struct dirty_source *s)

@@ -30,10 +30,10 @@ static int none_clear(struct dirty_source *s, unsigned int block, uint64_t first
  * On hugetlbfs everything counts as data: only the kernel knows the holes. Who reads must not map them: pread()
  * of a hole allocates nothing.
  */
-static int none_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
+static int none_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
 			  uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
-	return file_next_data(s->vm->blocks[block].fd, first, end, run_first, run_count, e);
+	return file_next_data(s->vm->blocks[block].fd, first, end, exact, run_first, run_count, e);
 }
 
 static void none_close(struct dirty_source *s)

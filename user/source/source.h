@@ -21,7 +21,9 @@ struct dirty_source;
  * @start: begin to watch: from here on every page counts as written; fills in map[]
  * @harvest: OR what was written since it was cleared into map[]
  * @clear: of these pages, those whose bit is set in map[] are about to be read: tell of writes from now on
- * @next_data: the first run of allocated pages in [first, end): 1 and *run, 0 when there is none, or -errno
+ * @next_data: the first run of allocated pages in [first, end): 1 and *run, 0 when there is none, or -errno. Not @exact:
+ *	it may be cut short, and hold holes, which read as zeros, between its first page and its last: so it costs what is
+ *	looked at, and not what the file has
  * @close: end watching; the VM is as before soon after
  */
 struct dirty_ops {
@@ -29,7 +31,7 @@ struct dirty_ops {
 	int (*start)(struct dirty_source *s, struct err *e);
 	int (*harvest)(struct dirty_source *s, struct err *e);
 	int (*clear)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e);
-	int (*next_data)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end,
+	int (*next_data)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
 			 uint64_t *run_first, uint64_t *run_count, struct err *e);
 	void (*close)(struct dirty_source *s);
 };
@@ -39,17 +41,19 @@ struct dirty_ops {
  * @ops: its functions
  * @vm: whose RAM
  * @map: for each block, one bit a page; set by harvest, cleared by whoever takes a page over
+ * @unmapped: pages were unmapped since the start: some may have become holes since they were sent
  */
 struct dirty_source {
 	const struct dirty_ops *ops;
 	const struct vm *vm;
 	uint64_t *map[WIRE_BLOCKS_MAX];
+	bool unmapped;
 };
 
 int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e);
 int source_none(const struct vm *vm, struct dirty_source **out, struct err *e);
 
 /* SEEK_DATA and SEEK_HOLE, for files that have them; the same on the whole range for those that do not. */
-int file_next_data(int fd, uint64_t first, uint64_t end, uint64_t *run_first, uint64_t *run_count, struct err *e);
+int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *run_first, uint64_t *run_count, struct err *e);
 
 #endif

@@ -126,8 +126,9 @@ struct godwit_add_ram {
  * @memslots:	out: memslots that are backed by the session's RAM files and logged now
  *
  * From here on every page counts as written until it is cleared.
- * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), EAGAIN and EFBIG (see HARVEST), and
- * what KVM_SET_USER_MEMORY_REGION answers.
+ * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), EINPROGRESS (somebody has been
+ * punching holes into a RAM file, or writing to it, for a second), EAGAIN and EFBIG (see HARVEST), and what
+ * KVM_SET_USER_MEMORY_REGION answers.
  */
 struct godwit_start {
 	__u32 flags;
@@ -140,7 +141,8 @@ struct godwit_start {
  * @changes:	out: how often memslots or mappings were seen to change since START
  * @generation:	out: the number of this harvest, from 1
  * @pages:	out: bits that this call found, per row; one page may count in several rows,
- *		and what an earlier harvest set and nobody cleared counts again
+ *		and what an earlier harvest set and nobody cleared counts again. Row UNMAP: not 0 if any
+ *		page was unmapped, as before a hole is punched
  * @ns:		out: time spent in the call, nanoseconds
  *
  * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and again until they
