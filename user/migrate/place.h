@@ -3,9 +3,10 @@
  * Destination RAM: emptied first, then filled by several threads, which never have the same page at the same time.
  *
  * Into tmpfs from a small buffer: new pages by UFFDIO_COPY (fresh.h), those that are there, or all where there is no
- * userfaultfd, by pwrite(). Neither faults them in or zeroes them first: a bare copy over loopback took the receiver 0.68 s/GiB
- * of CPU time by pwrite() and 1.01 into a mapping (medians of 11). Where the kernel gives huge pages (hugetlbfs; a tmpfs mounted for them) the
- * socket's bytes go straight into a mapping: half of the receiver's CPU time, and the guest has huge pages here too.
+ * userfaultfd, by pwrite(). Neither faults them in or zeroes them first: a bare copy over loopback took the receiver 0.68
+ * s/GiB of CPU time by pwrite() and 1.01 into a mapping (medians of 11). Where the kernel gives huge pages (hugetlbfs; a
+ * tmpfs mounted for them) the socket's bytes go straight into a mapping: half of the receiver's CPU time, and the guest
+ * has huge pages here too.
  */
 #ifndef GODWIT_PLACE_H
 #define GODWIT_PLACE_H
