@@ -125,12 +125,18 @@ void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages)
 static void strange_exit(struct vcpu *v)
 {
 	struct kvm_sregs sregs = { 0 };
+	struct kvm_regs regs = { 0 };
 
 	ioctl(v->fd, KVM_GET_SREGS, &sregs);
 	if (v->run->exit_reason == KVM_EXIT_FAIL_ENTRY || sregs.cs.l)
 		fprintf(stderr, "# emulator: the VMCB is not the guest's\n");
 	fprintf(stderr, "# exit reason %u, CS %x L %u, CR0 %llx, CR3 %llx\n", v->run->exit_reason, sregs.cs.selector, sregs.cs.l,
 		(unsigned long long)sregs.cr0, (unsigned long long)sregs.cr3);
+	ioctl(v->fd, KVM_GET_REGS, &regs);
+	fprintf(stderr, "# EIP %llx EAX %llx ECX %llx EDX %llx ESI %llx EDI %llx ESP %llx\n", regs.rip, regs.rax, regs.rcx,
+		regs.rdx, regs.rsi, regs.rdi, regs.rsp);
+	if (v->run->exit_reason == KVM_EXIT_MMIO)
+		fprintf(stderr, "# no slot at %llx\n", v->run->mmio.phys_addr);
 }
 
 /* Until the guest says that its loop has ended. */
