@@ -189,6 +189,12 @@ static inline void rig_write(struct rig *rig, uint64_t page, int value)
 	bitmap_set(rig->source.map[0], page, 1);
 }
 
+static inline void rig_write_run(struct rig *rig, uint64_t first, uint64_t count, int value)
+{
+	for (uint64_t page = first; page < first + count; page++)
+		rig_write(rig, page, value);
+}
+
 /* As godwit.ko tells of it: the pages were unmapped, so that they count as written, and one day they are a hole. */
 static inline void rig_punch(struct rig *rig, uint64_t first, uint64_t count)
 {

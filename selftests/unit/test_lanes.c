@@ -189,8 +189,7 @@ static void no_room_is_an_error(void **state)
 	if (!on_a_small_tmpfs(rig))
 		skip();		/* root may */
 	rig_connect(rig, engine, engine, 2, 0);
-	for (uint64_t page = 100; page < 150; page++)
-		rig_write(rig, page, 1);
+	rig_write_run(rig, 100, 50, 1);
 	assert_int_equal(rig_send(rig, ROUND_PRECOPY), 0);
 	assert_int_not_equal(lanes_wait_round(rig->lanes, 1, false, NULL, NULL, &e), 0);
 	assert_int_equal(e.exit, GW_INTERNAL);
@@ -204,8 +203,7 @@ static void without_userfaultfd_they_are_written(void **state)
 
 	fresh_close(&rig->place.fresh[0]);
 	rig_connect(rig, engine, engine, 2, 0);
-	for (uint64_t page = 100; page < 150; page++)
-		rig_write(rig, page, 1);
+	rig_write_run(rig, 100, 50, 1);
 	rig_round(rig, ROUND_PRECOPY);
 	rig_write(rig, 120, 2);
 	rig_round(rig, ROUND_LAST);

@@ -106,8 +106,7 @@ static void punched_holes_are_holes_there(void **state)
 {
 	struct rig *rig = *state;
 
-	for (uint64_t p = 10; p < 30; p++)
-		rig_write(rig, p, 9);
+	rig_write_run(rig, 10, 20, 9);
 	rig_round(rig, ROUND_PRECOPY);
 	rig_punch(rig, 12, 5);
 	rig_write(rig, 25, 4);
@@ -124,8 +123,7 @@ static void written_holes_are_holes_there(void **state)
 {
 	struct rig *rig = *state;
 
-	for (uint64_t p = 10; p < 300; p++)
-		rig_write(rig, p, 9);
+	rig_write_run(rig, 10, 290, 9);
 	rig_round(rig, ROUND_PRECOPY);
 	rig_punch(rig, 12, 5);
 	rig_punch(rig, 100, 100);
@@ -154,7 +152,7 @@ static void not_exactly_means_a_frame_at_most(void **state)
 	assert_int_equal(count, 64);
 	assert_int_equal(file_next_data(fd, 5, PAGES, false, &first, &count, &rig->e), 1);
 	assert_int_equal(first, 6);
-	assert_int_equal(count, 63);	/* to 68, the last before the next hole but for one */
+	assert_int_equal(count, 63);	/* 69 is a hole */
 	assert_int_equal(file_next_data(fd, 70, PAGES, false, &first, &count, &rig->e), 1);
 	assert_int_equal(first, 181);
 	assert_int_equal(count, 16);
@@ -229,13 +227,11 @@ static void hot_pages_come_last(void **state)
 	struct piece p;
 	struct round rd;
 
-	for (uint64_t at = 0; at < 1000; at++)
-		rig_write(rig, at, 1);
+	rig_write_run(rig, 0, 1000, 1);
 	hot_hold(&rig->hot, &rig->source);
 	rig_round(rig, ROUND_PRECOPY);
 	assert_int_equal(rig->count.data_pages, 1000);
-	for (uint64_t at = 900; at < 2000; at++)
-		rig_write(rig, at, 2);
+	rig_write_run(rig, 900, 1100, 2);
 	hot_hold(&rig->hot, &rig->source);
 	round_begin(&rd, &rig->src, &rig->source, ROUND_PRECOPY, &rig->hot);
 	while (round_take(&rd, &p, &rig->e) > 0) {

@@ -203,8 +203,7 @@ static void the_first_error_is_told(void **state)
 	int peers[4];
 
 	connect_to_nobody(rig, 4, peers);
-	for (unsigned int p = 0; p < 3200; p++)
-		rig_write(rig, p, 1);
+	rig_write_run(rig, 0, 3200, 1);
 	/* The fourth piece can only be read in part. */
 	assert_return_code(ftruncate(rig->src.blocks[0].fd, (off_t)3100 * PAGE_BYTES + 100), 0);
 	assert_int_not_equal(rig_send(rig, ROUND_PRECOPY), 0);
