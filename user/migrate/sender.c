@@ -277,7 +277,6 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
 		.control = { .addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace, .local = { .lfd = -1 } },
 	};
-	uint64_t allocated;
 	int r;
 
 	pace_init(&s.pace, (uint64_t)o->limits.bandwidth_mib << 20);
@@ -292,8 +291,8 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		report->bytes = sender_bytes(&s);
 	if (!r) {
 		report->phase = "done";
-		if (!round_allocated(&s.vm, s.source, &allocated, e))
-			report->untouched_pages = report->total_pages - allocated;
+		/* Not round_allocated(): walking 4 GiB took 16 ms that the operator waits for. */
+		report->untouched_pages = report->total_pages - vm_allocated_pages(&s.vm);
 		migration_restore(&s.migration);
 	} else if (s.guardian.pid > 0) {
 		put_back(&s, e);

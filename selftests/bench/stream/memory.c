@@ -5,7 +5,6 @@
  *
  *	memcpy		from one buffer to another, both there already
  *	populate	MADV_POPULATE_WRITE of a new file
- *	pwrite		the same file from a buffer in the cache
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,8 +13,6 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-
-#define STEP	(256u << 10)
 
 static size_t bytes;
 static const char *path;
@@ -84,31 +81,16 @@ static void measure_populate(void)
 	close(fd);
 }
 
-static void measure_pwrite(char *buf)
-{
-	int fd = new_file();
-	double t = seconds();
-
-	for (size_t at = 0; at < bytes; at += STEP)
-		check(pwrite(fd, buf, STEP, (off_t)at) == STEP, "pwrite");
-	say("pwrite", t);
-	close(fd);
-}
-
 int main(int argc, char **argv)
 {
-	static char buf[STEP];
-
 	if (argc != 3 || atoi(argv[1]) < 1) {
 		fputs("usage: memory MIB FILE\n", stderr);
 		return 2;
 	}
 	bytes = (size_t)atoi(argv[1]) << 20;
 	path = argv[2];
-	memset(buf, 3, sizeof(buf));
 	measure_memcpy();
 	measure_populate();
-	measure_pwrite(buf);
 	unlink(path);
 	return 0;
 }

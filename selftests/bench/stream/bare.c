@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * bare receive FILE MIB PORT | bare send FILE MIB ADDRESS PORT: what the machine allows to whoever moves RAM as godwit
+ * does and does nothing else: two connections, the same read of the source, the same way to make new pages, and no frames,
+ * no zero filter, no device state, nobody who waits for another. Each connection has a half of the file. FILE of the receiver
+ * must be empty. The receiver says "listening".
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "migrate/fresh.h"
+#include "page/page.h"
+#include "vmm/huge.h"
+
+#define CONNECTIONS	2u
+#define STEP		(256u << 10)	/* a frame of godwit's */
+
+struct share {
+	int socket;
+	uint64_t from, bytes;
+	char *buf;
+};
+
+static struct ram_block ram;
+static struct fresh fresh;
+static uint8_t *mapped;	/* where there are huge pages */
+
+static void check(int ok, const char *what)
+{
+	if (!ok) {
+		perror(what);
+		exit(1);
+	}
+}
+
+static void *send_share(void *arg)
+{
+	struct share *s = arg;
+
+	for (uint64_t at = s->from; at < s->from + s->bytes; at += STEP) {
+		if (!mapped)
+			check(pread(ram.fd, s->buf, STEP, (off_t)at) == STEP, "pread");
+		check(send(s->socket, mapped ? (char *)mapped + at : s->buf, STEP, MSG_NOSIGNAL) == STEP, "send");
+	}
+	return NULL;
+}
+
+static void *receive_share(void *arg)
+{
+	struct share *s = arg;
+
+	for (uint64_t at = s->from; at < s->from + s->bytes; at += STEP) {
+		uint64_t done;
+
+		check(recv(s->socket, mapped ? (char *)mapped + at : s->buf, STEP, MSG_WAITALL) == STEP, "recv");
+		if (mapped)
+			continue;
+		done = fresh_put(&fresh, at / PAGE_BYTES, (uint8_t *)s->buf, STEP / PAGE_BYTES) * PAGE_BYTES;
+		check(pwrite(ram.fd, s->buf + done, STEP - done, (off_t)(at + done)) == (ssize_t)(STEP - done), "pwrite");
+	}
+	return NULL;
+}
+
+static void accept_all(struct share *s, const struct sockaddr_in *addr)
+{
+	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	check(listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), "socket");
+	check(!bind(listener, (const struct sockaddr *)addr, sizeof(*addr)) && !listen(listener, CONNECTIONS), "listen");
+	puts("listening");
+	fflush(stdout);
+	for (unsigned int i = 0; i < CONNECTIONS; i++) {
+		uint64_t from;
+
+		s[i].socket = accept(listener, NULL, NULL);
+		check(s[i].socket >= 0 && recv(s[i].socket, &from, sizeof(from), MSG_WAITALL) == sizeof(from), "accept");
+		s[i].from = from;
+	}
+	close(listener);
+}
+
+static void connect_all(struct share *s, const struct sockaddr_in *addr)
+{
+	for (unsigned int i = 0; i < CONNECTIONS; i++) {
+		s[i].socket = socket(AF_INET, SOCK_STREAM, 0);
+		check(s[i].socket >= 0 && !connect(s[i].socket, (const struct sockaddr *)addr, sizeof(*addr)), "connect");
+		check(send(s[i].socket, &s[i].from, sizeof(s[i].from), MSG_NOSIGNAL) == sizeof(s[i].from), "send");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	bool sends = argc == 6 && !strcmp(argv[1], "send");
+	struct sockaddr_in addr = { .sin_family = AF_INET };
+	struct share share[CONNECTIONS] = { 0 };
+	pthread_t thread[CONNECTIONS];
+	uint64_t bytes;
+
+	if (!sends && (argc != 5 || strcmp(argv[1], "receive"))) {
+		fputs("usage: bare receive FILE MIB PORT | bare send FILE MIB ADDRESS PORT\n", stderr);
+		return 2;
+	}
+	bytes = strtoull(argv[3], NULL, 10) << 20;
+	addr.sin_port = htons((uint16_t)atoi(argv[argc - 1]));
+	check(bytes && (!sends || inet_aton(argv[4], &addr.sin_addr)), "MIB, ADDRESS");
+	ram.fd = open(argv[2], sends ? O_RDONLY : O_RDWR);
+	ram.pages = bytes / PAGE_BYTES;
+	check(ram.fd >= 0, argv[2]);
+	mapped = huge_map(&ram, sends ? PROT_READ : PROT_READ | PROT_WRITE);
+	if (!sends && !mapped)
+		fresh_open(&fresh, &ram);
+	for (unsigned int i = 0; i < CONNECTIONS; i++) {
+		share[i].bytes = bytes / CONNECTIONS;
+		share[i].from = i * share[i].bytes;
+		check(!posix_memalign((void **)&share[i].buf, PAGE_BYTES, STEP), "buffer");
+	}
+	if (sends)
+		connect_all(share, &addr);
+	else
+		accept_all(share, &addr);
+	for (unsigned int i = 0; i < CONNECTIONS; i++)
+		check(!pthread_create(&thread[i], NULL, sends ? send_share : receive_share, &share[i]), "thread");
+	for (unsigned int i = 0; i < CONNECTIONS; i++)
+		pthread_join(thread[i], NULL);
+	return 0;
+}
