@@ -16,6 +16,7 @@ import itertools
 import mmap
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -202,6 +203,7 @@ def main():
     else:
         chosen = args.image or list(images.IMAGES)
         args.contestants = contestants([[rig.QEMU], rig.NEWEST_QEMU], CHANNELS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))	# leaves no namespace and no QEMU behind
     results = Results()
     if args.page or not (args.quick or args.image):
         bench_page(results)
