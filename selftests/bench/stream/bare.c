@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bare receive FILE MIB PORT | bare send FILE MIB ADDRESS PORT: what the machine allows to whoever moves RAM as godwit
- * does and does nothing else: two connections, the same read of the source, the same way to make new pages, and no frames,
- * no zero filter, no device state, nobody who waits for another. Each connection has a half of the file. FILE of the receiver
+ * bare receive|send FILE MIB ADDRESS:PORT: what the machine allows to whoever moves RAM as godwit does and does nothing
+ * else: two connections, the same read of the source, the same way to make new pages, and no frames, no zero filter, no
+ * device state, nobody who waits for another. Each connection has a half of the file. FILE of the receiver
  * must be empty. The receiver says "listening".
  */
-#include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +15,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "io/channel.h"
+#include "io/sock.h"
 #include "migrate/fresh.h"
 #include "page/page.h"
 #include "vmm/huge.h"
 
 #define CONNECTIONS	2u
-#define STEP		(256u << 10)	/* a frame of godwit's */
+#define STEP		FRAME_BYTES
+#define TIMEOUT_MS	30000u
 
 struct share {
 	int socket;
@@ -68,48 +71,50 @@ static void *receive_share(void *arg)
 	return NULL;
 }
 
-static void accept_all(struct share *s, const struct sockaddr_in *addr)
+/* As godwit's sockets, but they block. */
+static int prepare(int fd)
 {
-	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+	check(fd >= 0 && !sock_tune(fd, TIMEOUT_MS) && !fcntl(fd, F_SETFL, 0), "connection");
+	return fd;
+}
 
-	check(listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), "socket");
-	check(!bind(listener, (const struct sockaddr *)addr, sizeof(*addr)) && !listen(listener, CONNECTIONS), "listen");
+static void accept_all(struct share *s, const char *addr)
+{
+	int listener = sock_tcp_listen(addr);
+
+	check(listener >= 0, addr);
 	puts("listening");
 	fflush(stdout);
 	for (unsigned int i = 0; i < CONNECTIONS; i++) {
-		uint64_t from;
-
-		s[i].socket = accept(listener, NULL, NULL);
-		check(s[i].socket >= 0 && recv(s[i].socket, &from, sizeof(from), MSG_WAITALL) == sizeof(from), "accept");
-		s[i].from = from;
+		check(!sock_wait(listener, POLLIN, deadline_ms(TIMEOUT_MS)), "accept");
+		s[i].socket = prepare(sock_accept(listener));
+		check(recv(s[i].socket, &s[i].from, sizeof(s[i].from), MSG_WAITALL) == sizeof(s[i].from), "recv");
 	}
 	close(listener);
 }
 
-static void connect_all(struct share *s, const struct sockaddr_in *addr)
+static void connect_all(struct share *s, const char *addr)
 {
 	for (unsigned int i = 0; i < CONNECTIONS; i++) {
-		s[i].socket = socket(AF_INET, SOCK_STREAM, 0);
-		check(s[i].socket >= 0 && !connect(s[i].socket, (const struct sockaddr *)addr, sizeof(*addr)), "connect");
+		s[i].socket = prepare(sock_tcp_connect(addr, deadline_ms(TIMEOUT_MS)));
+		s[i].from = i * s[i].bytes;
 		check(send(s[i].socket, &s[i].from, sizeof(s[i].from), MSG_NOSIGNAL) == sizeof(s[i].from), "send");
 	}
 }
 
 int main(int argc, char **argv)
 {
-	bool sends = argc == 6 && !strcmp(argv[1], "send");
-	struct sockaddr_in addr = { .sin_family = AF_INET };
+	bool sends = argc == 5 && !strcmp(argv[1], "send");
 	struct share share[CONNECTIONS] = { 0 };
 	pthread_t thread[CONNECTIONS];
 	uint64_t bytes;
 
 	if (!sends && (argc != 5 || strcmp(argv[1], "receive"))) {
-		fputs("usage: bare receive FILE MIB PORT | bare send FILE MIB ADDRESS PORT\n", stderr);
+		fputs("usage: bare receive|send FILE MIB ADDRESS:PORT\n", stderr);
 		return 2;
 	}
 	bytes = strtoull(argv[3], NULL, 10) << 20;
-	addr.sin_port = htons((uint16_t)atoi(argv[argc - 1]));
-	check(bytes && (!sends || inet_aton(argv[4], &addr.sin_addr)), "MIB, ADDRESS");
+	check(bytes != 0, "MIB");
 	ram.fd = open(argv[2], sends ? O_RDONLY : O_RDWR);
 	ram.pages = bytes / PAGE_BYTES;
 	check(ram.fd >= 0, argv[2]);
@@ -118,13 +123,12 @@ int main(int argc, char **argv)
 		fresh_open(&fresh, &ram);
 	for (unsigned int i = 0; i < CONNECTIONS; i++) {
 		share[i].bytes = bytes / CONNECTIONS;
-		share[i].from = i * share[i].bytes;
 		check(!posix_memalign((void **)&share[i].buf, PAGE_BYTES, STEP), "buffer");
 	}
 	if (sends)
-		connect_all(share, &addr);
+		connect_all(share, argv[4]);
 	else
-		accept_all(share, &addr);
+		accept_all(share, argv[4]);
 	for (unsigned int i = 0; i < CONNECTIONS; i++)
 		check(!pthread_create(&thread[i], NULL, sends ? send_share : receive_share, &share[i]), "thread");
 	for (unsigned int i = 0; i < CONNECTIONS; i++)

@@ -178,11 +178,12 @@ def by_qemu(pair, port, channels):
 
 def bare_copy(net, mib, source, destination, port):
     """Seconds that bare.c needs for the same, and of what godwit does it does the least."""
-    with subprocess.Popen(net.there(f'{B}/bench/bare', 'receive', destination, str(mib), str(port)), stdout=subprocess.PIPE,
+    address = f'{net.address}:{port}'
+    with subprocess.Popen(net.there(f'{B}/bench/bare', 'receive', destination, str(mib), address), stdout=subprocess.PIPE,
                           text=True) as receive:
         assert 'listening' in receive.stdout.readline()
         begin = time.monotonic()
-        subprocess.run([f'{B}/bench/bare', 'send', source, str(mib), net.address, str(port)], check=True)
+        subprocess.run([f'{B}/bench/bare', 'send', source, str(mib), address], check=True)
         if receive.wait():
             raise RuntimeError(f'bare receive ended with {receive.returncode}')
         return time.monotonic() - begin
