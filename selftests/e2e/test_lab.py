@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The harness itself: a guest runs, errors are noticed, QEMU's own migration works."""
 import subprocess
+import sys
 import time
 
 import emulator
 import godwit
 import lab
 import pytest
+
+sys.path.append(f'{lab.TREE}/selftests/lab')
+import awake	# noqa: E402 pylint: disable=wrong-import-position
 
 needs_lab = pytest.mark.skipif(not lab.IN_LAB, reason='needs the lab')
 
@@ -62,6 +66,16 @@ def test_knows_a_deaf_cpu(cpu, irr, imr, lost):
     assert not emulator.deaf([(cpu, 7)], [(cpu, 8)], waiting), 'it came back'
     in_lapic = waiting.replace('IRR\t (none)', 'IRR\t 236')
     assert emulator.deaf([(cpu, 7)], [(cpu, 7)], in_lapic) == ('HLT=1' in cpu and 'FL=00000213' in cpu)
+
+
+@pytest.mark.parametrize('irr, ppr, waiting', [('236 251 ', '0x10', {236, 251}), ('236 251 ', '0xe0', {251}), ('236 ', '0xec', set()),
+                                               (' (none)', '0x00', set()), ('48 ', '0x20', {48})])
+def test_knows_untaken_interrupts(irr, ppr, waiting):
+    """What the lab's emulated CPUs are sent an NMI for."""
+    timer = 'Timer\t DCR=0x3 (divide by 16) initial_count = 245514 current_count = 0'
+    lapic = f'{timer}\r\nISR\t (none)\r\nIRR\t {irr}\r\n\r\nAPR 0x00 TPR 0x10 DFR 0x0f LDR 0x01 PPR {ppr}\r\n'
+    assert awake.untaken(lapic) == {(v, timer) for v in waiting}
+    assert not awake.untaken(lapic) & awake.untaken(lapic.replace('245514', '245515')), 'it was set anew'
 
 
 @pytest.mark.parametrize('ip, lost', [('EIP=c044b20c', True), ('RIP=ffffffffc044b20c', True),

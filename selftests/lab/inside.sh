@@ -171,6 +171,7 @@ lab_boot()
 	lab_hold_tracepoints
 	lab_hold &
 	echo "lab: ready" >/dev/kmsg
+	lab_port lab.status && echo ready >"$port"
 	"$run/command" </dev/null
 	status=$?
 	sync

@@ -9,11 +9,14 @@ import socket
 import subprocess
 import time
 
+import awake
+
 QEMU = os.environ.get('LAB_QEMU', 'qemu-system-x86_64')
 TCG = ['-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max,la57=off']
 KVM = ['-machine', 'q35', '-accel', 'kvm', '-cpu', 'host,arch-capabilities=off']
 # Emulation pays for every mitigation, and its clock and TSC are one.
-TCG_ARGS = 'mitigations=off nopti tsc=reliable no_timer_check'
+# An NMI wakes any CPU, see awake.py.
+TCG_ARGS = 'mitigations=off nopti tsc=reliable no_timer_check apic_extnmi=all'
 ARGS = ('console=ttyS0 panic=-1 oops=panic audit=0 rcupdate.rcu_expedited=1 '
         'random.trust_cpu=1 nokaslr '
         # a hang is a failure with a trace, not a timeout
@@ -84,10 +87,10 @@ def trouble(console):
 
 
 class Machine:
-    """One boot: ports out, err and status are socket pairs, handed to QEMU by number."""
+    """One boot: ports out, err and status are socket pairs, handed to QEMU by number. emulated: how many CPUs are."""
     PORTS = ('out', 'err', 'status')
 
-    def __init__(self, command, shares):
+    def __init__(self, command, shares, emulated):
         self.status = b''
         self.sockets, far = {}, []
         command = [*command, '-device', 'virtio-serial-pci']
@@ -100,6 +103,9 @@ class Machine:
             far.append(end)
             command += ['-chardev', f'socket,id={port},fd={end.fileno()}',
                         '-device', f'virtserialport,chardev={port},name=lab.{port}']
+        monitor, end = socket.socketpair()
+        far.append(end)
+        command += ['-chardev', f'socket,id=monitor,fd={end.fileno()}', '-qmp', 'chardev:monitor']
         for tag, path, read_only in shares:
             only = ',readonly=on' if read_only else ''
             command += ['-fsdev', f'local,id={tag},path={path},security_model=none,multidevs=remap{only}',
@@ -108,6 +114,7 @@ class Machine:
                                      pass_fds=[s.fileno() for s in far])
         for end in far:
             end.close()
+        self.watch = awake.Watch(monitor, emulated) if emulated else None
 
     def _forward(self, port):
         try:
@@ -140,10 +147,14 @@ class Machine:
                     if not self._forward(key.data):
                         selector.unregister(key.fileobj)
                         open_ports.discard(key.data)
-                if self.status.endswith(b'\n'):
+                lines = self.status.count(b'\n')
+                # Until it is ready nobody could bear an NMI.
+                if lines and self.watch and not self.watch.look():
+                    self.watch = None
+                if lines == 2:
                     for port in open_ports & {'out', 'err'}:
                         self._forward(port)
-                    return int(self.status)
+                    return int(self.status.split()[1])
         return None
 
     def end(self):
