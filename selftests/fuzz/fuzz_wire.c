@@ -114,10 +114,12 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 
 	switch (h->type) {
 	case WIRE_BLOCKS:
+	case WIRE_PRIVATE_BLOCKS:
 	case WIRE_CHECK:
 		fuzz_blocks(data, size, h->arg);
 		break;
 	case WIRE_RAM:
+	case WIRE_PRIVATE:
 		fuzz_ram(h, data, size);
 		break;
 	case WIRE_VERIFY:
@@ -135,9 +137,11 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 static void check_header(const struct wire_header *h)
 {
 	CHECK(h->type >= 1 && h->type < WIRE_TYPES && strcmp(wire_type_name(h->type), "?"));
-	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST));
+	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
+	      (h->type == WIRE_READY && h->flags == WIRE_READY_SAVED));
 	switch (h->type) {
 	case WIRE_BLOCKS:
+	case WIRE_PRIVATE_BLOCKS:
 	case WIRE_CHECK:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_BLOCKS_MAX);
 		CHECK(h->length > h->arg * 16 && h->length <= h->arg * (16 + WIRE_NAME_MAX));
@@ -145,6 +149,10 @@ static void check_header(const struct wire_header *h)
 	case WIRE_RAM:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX);
 		CHECK(h->length >= h->arg * WIRE_EXTENT && h->length - h->arg * WIRE_EXTENT <= WIRE_RAM_MAX);
+		break;
+	case WIRE_PRIVATE:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX);
+		CHECK(h->length >= h->arg * WIRE_EXTENT && h->length - h->arg * WIRE_EXTENT <= WIRE_PRIVATE_MAX);
 		break;
 	case WIRE_VERIFY:
 		CHECK(h->arg <= WIRE_HASHES_MAX && h->length == WIRE_EXTENT + h->arg * WIRE_HASH);

@@ -47,7 +47,7 @@ static void test_refusals(void **state)
 	const struct {
 		const char *type, *share, *part;
 	} cases[] = {
-		{ "\"memory-backend-memfd\"", "true", "RAM \"ram0\" is a memory-backend-memfd, which newer QEMU" },
+		{ "\"memory-backend-memfd\"", "false", "RAM \"ram0\" is private to QEMU (share=off)" },
 		{ "\"memory-backend-ram\"", "true", "RAM \"ram0\" is a memory-backend-ram, not a file" },
 		{ "\"some\\nthing\"", "true", "RAM \"ram0\" is a some thing, not a file" },
 		{ FILE_TYPE, "false", "RAM \"ram0\" is private to QEMU (share=off)" },

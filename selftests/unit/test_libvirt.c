@@ -87,8 +87,9 @@ static void test_what_is_missing(void **state)
 	expect("4711\n", HEAD MEMORY "<commandline><arg value='-qmp'/><arg value='unix:/x'/></commandline>" TAIL, GW_NO_SOCKET,
 	       "no second QMP socket");
 	expect("4711\n", HEAD QMP TAIL, GW_RAM_PRIVATE, "<source type='file'/><access mode='shared'/>");
-	expect("4711\n", HEAD QMP "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>" TAIL,
+	expect("4711\n", HEAD QMP "<memoryBacking><source type='anonymous'/><access mode='shared'/></memoryBacking>" TAIL,
 	       GW_RAM_PRIVATE, "memory_backing_dir");
+	expect("4711\n", HEAD QMP "<memoryBacking><source type='memfd'/></memoryBacking>" TAIL, GW_RAM_PRIVATE, "memory_backing_dir");
 	expect("4711\n", HEAD QMP "<memoryBacking><source type='file'/><access mode='private'/></memoryBacking>" TAIL,
 	       GW_RAM_PRIVATE, "not have its memory in shared files");
 	/* Of somebody else's metadata. */

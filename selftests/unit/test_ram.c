@@ -150,6 +150,59 @@ static void test_ways_to_find(void **state)
 	}
 }
 
+#define HVA	"0x00007f256a3ff000"	/* PLACE + 4 MiB */
+#define LIST	"{\"human-readable-text\": \"Block Name PSize Offset Used Total HVA RO\\n" \
+		"ram0 4 KiB 0x0000000000000000 0x0000000000200000 0x0000000000200000 " HVA " rw\\n\"}"
+
+/* A QEMU whose RAM is a memfd; list: of x-query-ramblock. */
+#define MEMFD(list) { \
+	{ "query-memdev", "", ONE }, \
+	{ "qom-get", "\"property\":\"type\"", "\"memory-backend-memfd\"" }, \
+	{ "qom-get", "\"property\":\"share\"", "true" }, \
+	{ "x-query-ramblock", "", list }, \
+	{ NULL, NULL, NULL } }
+
+static void test_memfd(void **state)
+{
+	static const struct peer_answer told[] = MEMFD(LIST), silent[] = MEMFD(NULL);
+	static const char name[] = "/memfd:memory-backend-memfd (deleted)";
+	struct stat a, b;
+	struct bench t;
+	char path[512];
+
+	(void)state;
+	/* Of two the one where QEMU says, also if it is mapped in two pieces. */
+	bench_new(&t);
+	fake_map(&t.proc, "file1", PLACE, 2 * MIB, 0, "rw-s", name);
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, MIB, 0, "rw-s", name);
+	fake_map(&t.proc, "file0", PLACE + 5 * MIB, MIB, MIB, "rw-s", name);
+	assert_int_equal(find(&t, told, false), 0);
+	assert_true(t.vm.nblocks == 1 && t.vm.blocks[0].memfd);
+	assert_int_equal(fstat(t.vm.blocks[0].fd, &a), 0);
+	assert_int_equal(stat(fake_path(&t.proc, "file0", path), &b), 0);
+	assert_int_equal(a.st_ino, b.st_ino);
+	bench_free(&t);
+	/* QEMU does not say: the only one of that size. */
+	bench_new(&t);
+	fake_map(&t.proc, "file1", PLACE, MIB, 0, "rw-s", name);
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", name);
+	expect_found(&t, silent);
+	bench_new(&t);
+	fake_map(&t.proc, "file1", PLACE, 2 * MIB, 0, "rw-s", name);
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", name);
+	expect_refused(&t, silent, GW_RAM_PRIVATE, "fits two files");
+	/* Somebody else's; a part of it; none. */
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", "/memfd:other (deleted)");
+	expect_refused(&t, told, GW_RAM_PRIVATE, "has no shared mapping of a memfd");
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, MIB, 0, "rw-s", name);
+	expect_refused(&t, told, GW_RAM_PRIVATE, "larger than what the VMM maps of a memfd");
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, MIB, "rw-s", name);
+	expect_refused(&t, told, GW_RAM_PRIVATE, "begin at the start");
+}
+
 static void test_not_the_mapping(void **state)
 {
 	static const char *const paths[] = {
@@ -252,6 +305,7 @@ static void test_refused_files(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_two_backends),
 	cmocka_unit_test(test_ways_to_find),
+	cmocka_unit_test(test_memfd),
 	cmocka_unit_test(test_not_the_mapping),
 	cmocka_unit_test(test_refused_files),
 };

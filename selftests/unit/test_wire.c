@@ -58,9 +58,9 @@ static const struct {
 	uint32_t arg_min, arg_max;
 	uint32_t base, per, more, more_per;
 } spec[] = {
-	{ "HELLO", 1, 0, 3, 3, 0, 0, 0, 0 },
+	{ "HELLO", 1, 0, 4, 4, 0, 0, 0, 0 },
 	{ "BLOCKS", 2, 0, 1, 64, 0, 17, 0, 254 },
-	{ "READY", 3, 0, 1, 16, 16, 0, 0, 0 },
+	{ "READY", 3, 2, 1, 16, 16, 0, 0, 0 },
 	{ "PING", 4, 0, 0, ANY, 8, 0, 0, 0 },
 	{ "PONG", 5, 0, 0, ANY, 8, 0, 0, 0 },
 	{ "RAM", 6, 0, 1, 512, 0, 16, 1 << 20, 0 },
@@ -79,6 +79,8 @@ static const struct {
 	{ "CHECK", 19, 0, 1, 64, 0, 17, 0, 254 },
 	{ "CHECKED", 20, 0, 1, 16, 8, 0, 0, 0 },
 	{ "PROBE", 21, 0, 0, 0, 1, 0, (256 << 10) - 1, 0 },
+	{ "PRIVATE_BLOCKS", 22, 0, 1, 64, 0, 17, 0, 254 },
+	{ "PRIVATE", 23, 0, 1, 512, 0, 16, 128 << 10, 0 },
 };
 
 static void test_header_bytes(void **state)

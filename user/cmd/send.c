@@ -37,6 +37,8 @@ static const char usage[] =
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
 	"  --zero-copy auto|on|off  let the network card read RAM where it is: if the kernel does not copy it after all, always\n"
 	"                         (io_uring and Linux 6.1 or newer), never (auto)\n"
+	"  --device-state auto|migrate|save  by a migration of QEMU's that leaves RAM out, or saved by QEMU and carried over\n"
+	"                         with QEMU's private RAM (auto: saved from 128 GiB on, and if RAM is a memfd; QEMU 8.0)\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --control PATH         where \"godwit cancel\" and \"godwit set\" reach this (/run/godwit/PID.sock, by its own PID)\n"
@@ -45,7 +47,7 @@ static const char usage[] =
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL,
+enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL,
 	OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
@@ -60,6 +62,7 @@ static const struct option options[] = {
 	{ "bandwidth", required_argument, NULL, OPT_LIMIT },
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "zero-copy", required_argument, NULL, OPT_ZERO_COPY },
+	{ "device-state", required_argument, NULL, OPT_DEVICE_STATE },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "progress", required_argument, NULL, OPT_PROGRESS },
@@ -101,6 +104,8 @@ static int parse_option(struct send_args *a, int opt, const char *name, struct e
 		return 0;
 	case OPT_ZERO_COPY:
 		return engine_zero_copy(optarg, &a->o.zero_copy, e);
+	case OPT_DEVICE_STATE:
+		return sender_way(optarg, &a->o.way, e);
 	case OPT_VERIFY:
 		a->o.verify = true;
 		return 0;

@@ -315,7 +315,8 @@ int channel_send(struct channel *ch, const struct wire_header *h, const void *bo
 	if (r)
 		return r;
 	slot = (struct slot *)f;	/* its first member */
-	static_assert(WIRE_DEVICE_MAX <= FRAME_BYTES && WIRE_HASHES_MAX * WIRE_HASH < FRAME_BYTES, "a frame's buffer holds every body");
+	static_assert(WIRE_DEVICE_MAX <= FRAME_BYTES && WIRE_HASHES_MAX * WIRE_HASH < FRAME_BYTES &&
+		      WIRE_PRIVATE_MAX + WIRE_EXTENTS_MAX * WIRE_EXTENT <= FRAME_BYTES, "a frame's buffer holds every body");
 	wire_put_header(slot->head, h);
 	/* A copy: if this is given up in the middle, an ABORT must still follow the rest. */
 	if (h->length)

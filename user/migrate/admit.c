@@ -98,7 +98,7 @@ static int wait_streams(struct receiver *r, struct door *d, struct err *e)
 
 static int let_streams_in(struct receiver *r, struct door *d, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_READY, .arg = r->o->streams, .length = WIRE_SECRET };
+	struct wire_header h = { .type = WIRE_READY, .flags = r->saved ? WIRE_READY_SAVED : 0, .arg = r->o->streams, .length = WIRE_SECRET };
 	int fds[WIRE_STREAMS_MAX];
 	int ret;
 
@@ -163,7 +163,22 @@ static int wait_for_anybody(struct receiver *r, struct err *e)
 	return channel_new(fd, r->o->engine, r->o->timeout_ms, &r->ch, e);
 }
 
-/* What it came for: BLOCKS or CHECK. */
+/* Could what it saves of the device state be loaded here? If not, it knows another way, or gives up. */
+static int hear_private(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct err why = { 0 };
+	int ret = private_find(r->qmp, &r->vm, &r->private, &why);
+
+	if (ret)
+		r->private.told = false;
+	ret = devram_compare(r->ch, h, &r->private, &r->saved, &why, e);
+	if (!ret && !r->saved)
+		printf("godwit: a device state that was saved cannot be loaded: %s\n", why.text);
+	fflush(stdout);
+	return ret;
+}
+
+/* What it came for: BLOCKS, which PRIVATE_BLOCKS may precede, or CHECK. */
 static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 {
 	int ret;
@@ -174,6 +189,11 @@ static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 		ret = channel_expect(r->ch, WIRE_HELLO, h, e);
 	if (!ret)
 		ret = channel_recv(r->ch, h, false, e);
+	if (!ret && h->type == WIRE_PRIVATE_BLOCKS) {
+		ret = hear_private(r, h, e);
+		if (!ret)
+			ret = channel_expect(r->ch, WIRE_BLOCKS, h, e);
+	}
 	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after HELLO", wire_type_name(h->type));
 	return ret;
@@ -200,6 +220,8 @@ int admit_streams(struct receiver *r, struct err *e)
 	int ret;
 
 	ret = place_open(&r->place, &r->vm, e);
+	if (!ret && r->saved)
+		ret = migration_expect_saved(&r->migration, e);
 	if (!ret)
 		ret = migration_configure(&r->migration, e);
 	if (!ret)

@@ -14,7 +14,7 @@ enum verdict { CONVERGE_AGAIN, CONVERGE_SWITCH, CONVERGE_GIVE_UP };
  * @rtt_ns: of the link
  * @harvest_ns: what the harvest before took
  * @rate: bytes per second of the link; 0: not known yet
- * @ram_pages: of the guest: QEMU walks all of it once with the guest stopped
+ * @ram_pages: of the guest: QEMU walks all of it once with the guest stopped; 0: it does not
  */
 struct blackout {
 	uint64_t qmp_ns;

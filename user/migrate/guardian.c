@@ -11,6 +11,7 @@
 
 #include "io/stop.h"
 #include "migrate/guardian.h"
+#include "vmm/saved.h"
 
 /* What the sender may say; a closed pipe without STAND_DOWN or DISMISS means that it died. */
 enum { STAND_DOWN = 's', DISMISS = 'd' };
@@ -42,6 +43,8 @@ static void put_back(const char *qmp_path, unsigned int timeout_ms, struct migra
 		fprintf(stderr, "godwit: the sender died, and the source VM could not be put back: %s\n", e.text);
 	else
 		fprintf(stderr, "godwit: the sender died; the source VM runs as before\n");
+	if (m.qmp)
+		saved_forget(m.qmp);
 	qmp_close(m.qmp);
 }
 

@@ -74,11 +74,23 @@ int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e)
 	return r;
 }
 
+int hello_table(struct channel *ch, enum wire_type type, const struct wire_block *b, unsigned int n, struct err *e)
+{
+	struct wire_header h = { .type = (uint16_t)type, .arg = n, .length = (uint32_t)wire_blocks_size(b, n) };
+	uint8_t *body = malloc(h.length);
+	int r;
+
+	if (!body)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	wire_put_blocks(body, b, n);
+	r = channel_send(ch, &h, body, e);
+	free(body);
+	return r;
+}
+
 int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, struct err *e)
 {
 	struct wire_block *b = calloc(vm->nblocks, sizeof(*b));
-	struct wire_header h = { .type = (uint16_t)type, .arg = vm->nblocks };
-	uint8_t *body;
 	int r;
 
 	if (!b)
@@ -88,12 +100,7 @@ int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, s
 		b[i].page_size = vm->blocks[i].page_size;
 		memcpy(b[i].name, vm->blocks[i].name, sizeof(b[i].name));
 	}
-	h.length = (uint32_t)wire_blocks_size(b, vm->nblocks);
-	body = malloc(h.length);
-	if (body)
-		wire_put_blocks(body, b, vm->nblocks);
-	r = body ? channel_send(ch, &h, body, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	free(body);
+	r = hello_table(ch, type, b, vm->nblocks, e);
 	free(b);
 	return r;
 }

@@ -34,5 +34,7 @@ int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, str
 int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);
 /* The table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK. */
 int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, struct err *e);
+/* Any table of blocks. */
+int hello_table(struct channel *ch, enum wire_type type, const struct wire_block *b, unsigned int n, struct err *e);
 
 #endif

@@ -52,7 +52,7 @@ static enum verdict decide(struct sender *s, const struct measured *m, struct co
 	uint64_t rate = m->free_rate > s->report->rate ? m->free_rate : s->report->rate;
 	struct blackout b = {
 		.qmp_ns = turns_median(&m->turns), .rtt_ns = s->rtt_ns,
-		.harvest_ns = m->harvest_ns, .rate = rate, .ram_pages = s->report->total_pages,
+		.harvest_ns = m->harvest_ns, .rate = rate, .ram_pages = s->way == &way_save ? 0 : s->report->total_pages,
 	};
 
 	c->fixed_ns = converge_fixed(&b);

@@ -103,6 +103,10 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 		return receiver_pong(r, h, e);
 	case WIRE_DEVICE:
 		return on_device(r, h, e);
+	case WIRE_PRIVATE:
+		if (!r->saved)
+			return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent PRIVATE, which was not agreed on");
+		return devram_frame(r->ch, h, &r->private, e);
 	case WIRE_VERIFY:
 		return verify_frame(&r->vm, r->ch, h, r->place.pages, &r->verify, e);
 	case WIRE_VERIFY_END:
@@ -229,6 +233,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 		close(r.lfd);
 	if (!ret || !r.handed_over)
 		migration_restore(&r.migration);
+	private_free(&r.private);
 	place_close(&r.place);
 	migration_free(&r.migration);
 	vm_close(&r.vm);

@@ -5,6 +5,7 @@
 
 #include "io/channel.h"
 #include "io/door.h"
+#include "migrate/devram.h"
 #include "migrate/lanes.h"
 #include "migrate/place.h"
 #include "migrate/receiver.h"
@@ -15,6 +16,8 @@
 /**
  * struct receiver
  * @lfd: the listener, until all streams have joined; -1: none
+ * @private: QEMU's, numbered as the sender does
+ * @saved: the device state that comes was saved, not migrated
  * @last: the last round is in place
  * @committed: no RAM is written any more
  * @handed_over: QEMU has been given all
@@ -30,6 +33,8 @@ struct receiver {
 	struct channel *ch;
 	struct lanes *lanes;
 	int lfd;
+	struct private_ram private;
+	bool saved;
 	bool last;
 	bool committed;
 	bool handed_over;

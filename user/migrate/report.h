@@ -54,7 +54,7 @@ struct report_row {
  * @remaining_pages: the same now: falls while a round is sent
  * @dirty_rate: pages per second written by the guest during the last whole round
  * @bytes: sent over the link, headers and device state included
- * @device_bytes: QEMU's own stream
+ * @device_bytes: QEMU's own stream, or what was saved in its place and its private RAM
  * @zero_copies: sends that were to go out of the sender's own pages, and have been acknowledged
  * @zero_copies_copied: of these, what the kernel copied after all
  * @rate: bytes per second of the last whole round
@@ -65,6 +65,7 @@ struct report_row {
  * @total_ns: from the first connection to the destination's RESUME
  * @setup_ns: of that, before the first round
  * @blackout: the parts of the downtime
+ * @saved: the device state was saved by QEMU, not migrated
  * @nr_rows: of @rows, which are sorted by time. When they are all used, two and two become one, so that their number
  * is bounded and they still tell of the whole migration.
  */
@@ -101,6 +102,7 @@ struct report {
 	} blackout;
 	bool guest_was_paused;
 	bool verified;
+	bool saved;
 	unsigned int nr_rows;
 	struct report_row rows[REPORT_ROWS];
 };

@@ -232,8 +232,11 @@ static int migrate(struct sender *s, struct err *e)
 		r = hot_init(&s->hot, &s->vm, e);
 	if (!r)
 		r = connect_peer(s, e);
-	if (!r)
+	/* What is saved is not migrated. */
+	if (!r && s->way == &way_migrate)
 		r = migration_configure(&s->migration, e);
+	if (!r && s->way == &way_save)
+		r = devram_send(&s->devram, s->ch, &s->report->device_bytes, e);
 	if (!r && !s->o->pause)
 		r = precopy(s, e);
 	return r ? r : switchover(s, e);
@@ -273,7 +276,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 {
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
-		.migration = { .stream = -1 }, .guardian = { .pipe = -1 },
+		.migration = { .stream = -1 }, .way = &way_migrate, .saved = SAVED_NONE, .guardian = { .pipe = -1 },
 		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
 		.control = { .addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace, .local = { .lfd = -1 } },
 	};
@@ -306,6 +309,10 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	if (s.source)
 		s.source->ops->close(s.source);
 	hot_free(&s.hot);
+	/* A source that has moved, or of which nobody knows, does not move again by mistake. */
+	s.saved.moved = s.stage == STAGE_HANDED_OVER && (!r || e->exit == GW_UNKNOWN);
+	saved_close(&s.saved, s.qmp);
+	devram_free(&s.devram);
 	migration_free(&s.migration);
 	vm_close(&s.vm);
 	qmp_close(s.qmp);

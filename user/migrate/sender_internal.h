@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The sender's state, shared by its parts: sender.c (order), connect.c, precopy.c (rounds), switchover.c (the blackout). */
+/*
+ * The sender's state, shared by its parts: sender.c (order), connect.c, precopy.c (rounds), switchover.c (the blackout),
+ * way_migrate.c and way_save.c (how QEMU stops, and gives its device state).
+ */
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
 
 #include "io/channel.h"
 #include "migrate/control.h"
 #include "migrate/converge.h"
+#include "migrate/devram.h"
 #include "migrate/guardian.h"
 #include "migrate/hot.h"
 #include "migrate/limits.h"
@@ -16,6 +20,7 @@
 #include "migrate/streams.h"
 #include "source/source.h"
 #include "vmm/migration.h"
+#include "vmm/saved.h"
 #include "vmm/vm.h"
 
 /*
@@ -23,6 +28,31 @@
  * cannot run, the source is put back. HANDED_OVER: only the destination's own word tells who runs.
  */
 enum stage { STAGE_BEFORE, STAGE_HANDED_OVER };
+
+struct sender;
+
+/**
+ * struct held - device state that has not gone out yet; while any of it is here, the destination cannot run
+ * @bytes: of malloc(); @len of them
+ */
+struct held {
+	uint8_t *bytes;
+	size_t len;
+};
+
+/**
+ * struct device_way - how a QEMU stops, and gives its device state
+ * @stand_still: the guest stops, nobody writes RAM any more; s->stop_realtime_ns says when, if it ran
+ * @rest: before the last round: QEMU's private RAM at rest. NULL: it has been sent
+ * @state: after COMMIT: all of the device state, or what is left of it
+ */
+struct device_way {
+	int (*stand_still)(struct sender *s, struct err *e);
+	int (*rest)(struct sender *s, struct err *e);
+	int (*state)(struct sender *s, struct held *held, struct err *e);
+};
+
+extern const struct device_way way_migrate, way_save;
 
 struct sender {
 	const struct sender_options *o;
@@ -40,6 +70,11 @@ struct sender {
 	struct channel *ch;		/* the control connection */
 	struct streams *streams;
 	struct round *round;		/* under way, or NULL */
+	const struct device_way *way;
+	bool must_save;			/* only @way_save will do */
+	struct devram devram;		/* with way_save only, as is: */
+	struct saved saved;
+	bool resumed;			/* QEMU's RESUME came since it stopped */
 	enum stage stage;
 	uint64_t started_ns;		/* CLOCK_MONOTONIC */
 	uint64_t handed_over_realtime_ns; /* when the device state was complete */
@@ -66,9 +101,21 @@ int sender_keep_alive(struct sender *s, struct err *e);
 int sender_idle(void *arg, struct err *e);
 void sender_progress(struct sender *s);
 
+/* Chooses a way; if it could be way_save, offers that to the receiver. Before the table of blocks. */
+int way_offer(struct sender *s, struct err *e);
+/* The receiver's answer. */
+int way_agreed(struct sender *s, bool saved, struct err *e);
+
+/* Part of the device state, to the receiver. */
+int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e);
+/* Takes QEMU's events; status becomes the newest status of its migration. */
+int sender_events(struct sender *s, char *status, size_t len, struct err *e);
+/* Waits for something to do: QEMU's events, its device state in @stream (-1: none), the peer. */
+int sender_wait_qemu(struct sender *s, int stream, bool keep_alive, struct err *e);
+
 /* Rounds until the downtime fits (GW_NOT_CONVERGED when it never does). */
 int precopy(struct sender *s, struct err *e);
-/* From `migrate` to RESUMED. */
+/* From the stop to RESUMED. */
 int switchover(struct sender *s, struct err *e);
 
 #endif

@@ -2,17 +2,16 @@
 /*
  * The blackout.
  *
- *	migrate              QEMU sends its private RAM, then stops the guest (STOP)
- *	pre-switchover       the guest stands still, disk I/O is drained: nobody writes RAM any more
+ *	stop                 the guest stands still, disk I/O is drained: nobody writes RAM any more
  *	last harvest         nothing to undo in KVM
  *	last round, ACK      all RAM is in place at the destination
  *	verify               with --verify only
  *	COMMIT               the receiver writes no more RAM: loading device state does (pvclock)
- *	migrate-continue     QEMU writes the device state; we hold it back until it is complete
+ *	device state         QEMU writes it; we hold it back until it is complete
  *	commit point         the device state goes out: from here on only the destination may run
  *	RESUMED
  *
- * The last harvest waits for pre-switchover, not for STOP: QEMU says STOP before it has drained disk I/O.
+ * How QEMU is brought to stop, and to write, is a matter of struct device_way: way_migrate.c, way_save.c.
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,7 +23,7 @@
 #include "migrate/sender_internal.h"
 #include "migrate/verify.h"
 
-static int send_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
+int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
 {
 	int r = 0;
 
@@ -39,23 +38,7 @@ static int send_device(struct sender *s, const uint8_t *p, size_t len, struct er
 	return r;
 }
 
-/* Passes on what QEMU has written. 1: it closed its end. */
-static int pump(struct sender *s, struct err *e)
-{
-	static uint8_t buf[WIRE_DEVICE_MAX];
-	ssize_t n = sock_recv_some(s->migration.stream, buf, sizeof(buf));
-
-	if (n == -EAGAIN)
-		return 0;
-	if (n < 0)
-		return err_set(e, GW_INTERNAL, (int)-n, "QEMU's migration stream: %s", strerror((int)-n));
-	if (n == 0)
-		return 1;
-	return send_device(s, buf, (size_t)n, e);
-}
-
-/* Takes QEMU's events; *status becomes the newest migration status. */
-static int hear_events(struct sender *s, char *status, size_t len, struct err *e)
+int sender_events(struct sender *s, char *status, size_t len, struct err *e)
 {
 	struct qmp_event ev;
 	int r;
@@ -65,6 +48,7 @@ static int hear_events(struct sender *s, char *status, size_t len, struct err *e
 
 		if (!strcmp(ev.name, "STOP"))
 			s->stop_realtime_ns = ev.realtime_ns;
+		s->resumed |= !strcmp(ev.name, "RESUME");
 		if (!strcmp(ev.name, "MIGRATION") && st) {
 			strncpy(status, st, len - 1);
 			status[len - 1] = '\0';
@@ -73,16 +57,10 @@ static int hear_events(struct sender *s, char *status, size_t len, struct err *e
 	return r;
 }
 
-static int qemu_failed(const char *status, struct err *e)
-{
-	return err_set(e, GW_QMP, EIO, "the source QEMU ended its migration with status \"%s\": see its log", status);
-}
-
-/* Waits for something to do: QEMU's stream, its events, the peer. */
-static int wait_any(struct sender *s, bool keep_alive, struct err *e)
+int sender_wait_qemu(struct sender *s, int stream, bool keep_alive, struct err *e)
 {
 	struct pollfd p[] = {
-		{ .fd = s->migration.stream, .events = POLLIN },
+		{ .fd = stream, .events = POLLIN },
 		{ .fd = qmp_fd(s->qmp), .events = POLLIN },
 		{ .fd = channel_fd(s->ch), .events = POLLIN },
 		{ .fd = s->vm.pidfd, .events = POLLIN },
@@ -99,34 +77,6 @@ static int wait_any(struct sender *s, bool keep_alive, struct err *e)
 	return keep_alive ? sender_keep_alive(s, e) : 0;
 }
 
-static int until_pre_switchover(struct sender *s, struct err *e)
-{
-	uint64_t deadline = deadline_ms(s->o->timeout_ms), before = 0;
-	char status[64] = "";
-	int r;
-
-	for (;;) {
-		r = wait_any(s, true, e);
-		if (!r)
-			r = pump(s, e);
-		if (r == 1)
-			return qemu_failed("failed", e);
-		if (!r)
-			r = hear_events(s, status, sizeof(status), e);
-		if (r < 0)
-			return r;
-		if (!strcmp(status, "pre-switchover"))
-			return 0;
-		if (!strcmp(status, "failed") || !strcmp(status, "cancelled") || !strcmp(status, "completed"))
-			return qemu_failed(status, e);
-		if (s->report->device_bytes != before)
-			deadline = deadline_ms(s->o->timeout_ms);
-		before = s->report->device_bytes;
-		if (now_ns() > deadline)
-			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the source QEMU does not come to the switchover (status \"%s\")", status);
-	}
-}
-
 /* RAM at rest: the last harvest, the last round, its ACK, and the proof. */
 static int last_round(struct sender *s, struct err *e)
 {
@@ -140,6 +90,8 @@ static int last_round(struct sender *s, struct err *e)
 		r = s->source->ops->harvest(s->source, e);
 	rep->blackout.harvest_ns = now_ns() - t;
 	t = now_ns();
+	if (!r && s->way->rest)
+		r = s->way->rest(s, e);
 	if (!r)
 		r = sender_round(s, ROUND_LAST, e);
 	rep->blackout.ram_ns = now_ns() - t;
@@ -152,66 +104,16 @@ static int last_round(struct sender *s, struct err *e)
 	return r;
 }
 
-/*
- * Reads the device state up to QEMU's end of file, and holds back its last HELD_MIN bytes at least. While any of
- * the state itself (which ends with a byte that says so; a description of it follows, which a destination does
- * not need to run) is still here, the destination cannot run: so the source can be put back, whoever dies.
- */
-#define HELD_MIN	(4u << 20)	/* more than a description ever is */
-#define HELD_MAX	(2 * HELD_MIN)
-
-static int hold_device_state(struct sender *s, uint8_t *held, size_t *len, struct err *e)
-{
-	uint64_t deadline = deadline_ms(s->o->timeout_ms);
-	char status[64] = "";
-	ssize_t n;
-	int r;
-
-	for (;;) {
-		r = wait_any(s, false, e);
-		if (!r)
-			r = hear_events(s, status, sizeof(status), e);
-		if (r < 0)
-			return r;
-		if (!strcmp(status, "failed"))
-			return qemu_failed(status, e);
-		n = sock_recv_some(s->migration.stream, held + *len, HELD_MAX - *len);
-		if (n == 0)
-			return 0;
-		if (n < 0 && n != -EAGAIN)
-			return err_set(e, GW_INTERNAL, (int)-n, "QEMU's migration stream: %s", strerror((int)-n));
-		if (n > 0) {
-			*len += (size_t)n;
-			deadline = deadline_ms(s->o->timeout_ms);
-		}
-		if (*len == HELD_MAX) {
-			r = send_device(s, held, HELD_MIN, e);
-			if (r)
-				return r;
-			memmove(held, held + HELD_MIN, HELD_MAX - HELD_MIN);
-			*len -= HELD_MIN;
-		}
-		if (now_ns() > deadline)
-			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the source QEMU does not finish its device state (status \"%s\")",
-				       status);
-	}
-}
-
 /* COMMIT, the device state, DEVICE_END. */
 static int hand_over(struct sender *s, struct err *e)
 {
 	struct wire_header commit = { .type = WIRE_COMMIT }, end = { .type = WIRE_DEVICE_END };
-	uint8_t *held = malloc(HELD_MAX);
-	size_t len = 0;
+	struct held held = { NULL, 0 };
 	int r;
 
-	if (!held)
-		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	r = channel_send(s->ch, &commit, NULL, e);
 	if (!r)
-		r = migration_continue(&s->migration, e);
-	if (!r)
-		r = hold_device_state(s, held, &len, e);
+		r = s->way->state(s, &held, e);
 	/* The commit point: requests to stop are refused from here on, and the guardian keeps its hands off. */
 	if (!r && !stop_commit())
 		r = stop_err(e);
@@ -219,9 +121,9 @@ static int hand_over(struct sender *s, struct err *e)
 		s->handed_over_realtime_ns = realtime_ns();
 		s->stage = STAGE_HANDED_OVER;
 		guardian_stand_down(&s->guardian);
-		r = send_device(s, held, len, e);
+		r = sender_device(s, held.bytes, held.len, e);
 	}
-	free(held);
+	free(held.bytes);
 	return r ? r : channel_send(s->ch, &end, NULL, e);
 }
 
@@ -254,15 +156,13 @@ int switchover(struct sender *s, struct err *e)
 
 	rep->phase = "switchover";
 	sender_progress(s);
-	r = migration_start(&s->migration, false, e);
-	if (!r)
-		r = until_pre_switchover(s, e);
+	r = s->way->stand_still(s, e);
 	if (r)
 		return r;
 	if (s->stop_realtime_ns)
 		rep->blackout.stop_ns = positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
 	else if (s->migration.was_running)
-		return err_set(e, GW_INTERNAL, EPROTO, "QEMU reached pre-switchover without saying STOP");
+		return err_set(e, GW_INTERNAL, EPROTO, "QEMU has stopped the guest without saying STOP");
 	r = last_round(s, e);
 	if (r)
 		return r;

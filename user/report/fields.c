@@ -38,6 +38,7 @@ static const struct field main_fields[] = {
 	R("streams", UNIT_UINT, streams),
 	R("verified", UNIT_BOOL, verified),
 	R("guest-was-paused", UNIT_BOOL, guest_was_paused),
+	R("device-state-saved", UNIT_BOOL, saved),
 };
 
 static const struct field ram_fields[] = {

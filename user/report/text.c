@@ -70,8 +70,8 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	if (r->predicted_ns)
 		fprintf(f, "  Expected downtime %10.1f ms   (limit %.0f ms)\n", ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));
 	fprintf(f, "  Iteration         %10u      (streams: %u)\n", r->round, r->streams);
-	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state)\n", bytes_to_mib(r->bytes),
-		bytes_to_mib(r->device_bytes));
+	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state%s)\n", bytes_to_mib(r->bytes),
+		bytes_to_mib(r->device_bytes), r->saved ? ", saved" : "");
 	if (r->zero_copies)
 		fprintf(f, "  Zero-copy sends   %10llu      (copied after all: %llu)\n", (unsigned long long)r->zero_copies,
 			(unsigned long long)r->zero_copies_copied);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "vmm/ram.h"
+#include "vmm/ramblocks.h"
 #include "vmm/text.h"
 
 static int odd(const char *what, struct err *e)
@@ -57,7 +58,7 @@ static bool good_id(const char *id)
 	return len && len <= WIRE_NAME_MAX;
 }
 
-static int check_type(struct qmp *q, const struct backend *b, struct err *e)
+static int check_type(struct qmp *q, const struct backend *b, bool *memfd, struct err *e)
 {
 	json_auto_t *value = NULL;
 	const char *type;
@@ -68,9 +69,8 @@ static int check_type(struct qmp *q, const struct backend *b, struct err *e)
 	type = json_string_value(value);
 	if (!type)
 		return odd("a backend without a type", e);
-	if (!strcmp(type, "memory-backend-memfd"))
-		return ram_refuse(b->id, b->bytes, e, "is a %s, which newer QEMU does not leave out of its own stream", type);
-	if (strcmp(type, "memory-backend-file"))
+	*memfd = !strcmp(type, "memory-backend-memfd");
+	if (!*memfd && strcmp(type, "memory-backend-file"))
 		return ram_refuse(b->id, b->bytes, e, "is a %.64s, not a file", type);
 	return 0;
 }
@@ -102,6 +102,7 @@ static int query_one(struct qmp *q, const json_t *dev, struct backend *b, struct
 {
 	const char *id = json_string_value(json_object_get(dev, "id"));
 	json_int_t bytes = json_integer_value(json_object_get(dev, "size"));
+	bool memfd = false;
 	int r;
 
 	if (!good_id(id))
@@ -110,12 +111,36 @@ static int query_one(struct qmp *q, const json_t *dev, struct backend *b, struct
 		return odd("a backend without a usable size", e);
 	strcpy(b->id, id);
 	b->bytes = (uint64_t)bytes;
-	r = check_type(q, b, e);
+	r = check_type(q, b, &memfd, e);
 	if (!r)
 		r = check_share(q, b, e);
 	if (!r && b->bytes % WIRE_PAGE)
 		r = ram_refuse(id, b->bytes, e, "does not consist of whole pages of 4 KiB");
-	return r ? r : get_mem_path(q, b, e);
+	return r || memfd ? r : get_mem_path(q, b, e);
+}
+
+/* Only memfds need it: a file is found by its name, also by older QEMU. */
+static int find_memfds(struct qmp *q, struct backends *all, struct err *e)
+{
+	struct ramblocks *blocks = NULL;
+	bool told = false;
+	int r = 0;
+
+	for (unsigned int i = 0; !r && i < all->n; i++) {
+		const struct ramblock *found;
+
+		if (all->b[i].mem_path)
+			continue;
+		if (!blocks) {
+			blocks = malloc(sizeof(*blocks));
+			r = blocks ? ramblocks_query(q, blocks, &told, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+		}
+		found = !r && told ? ramblocks_find(blocks, all->b[i].id) : NULL;
+		if (found)
+			all->b[i].hva = found->hva;
+	}
+	free(blocks);
+	return r;
 }
 
 static int by_id(const void *a, const void *b)
@@ -149,7 +174,7 @@ int backends_query(struct qmp *q, struct backends *all, struct err *e)
 	for (size_t i = 1; i < n; i++)
 		if (!by_id(&all->b[i - 1], &all->b[i]))
 			return odd("two backends with one id", e);
-	return 0;
+	return find_memfds(q, all, e);
 }
 
 void backends_free(struct backends *all)

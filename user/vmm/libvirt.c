@@ -82,7 +82,7 @@ static void take_element(struct status *s, const char **attributes)
 		return;
 	s->is_domain |= !*below;
 	if (!strcmp(below, "/memoryBacking/source"))
-		s->is_file |= !strcmp(attribute(attributes, "type"), "file");
+		s->is_file |= !strcmp(attribute(attributes, "type"), "file") || !strcmp(attribute(attributes, "type"), "memfd");
 	else if (!strcmp(below, "/memoryBacking/hugepages"))
 		s->is_file = true;
 	else if (!strcmp(below, "/memoryBacking/access"))

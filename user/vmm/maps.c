@@ -4,6 +4,7 @@
  * - by name, when the mapping's path is the mem-path, or the file that QEMU makes and unlinks in it: a file
  *   that is gone has no identity that could be looked up;
  * - by device and inode, when the mem-path is relative, leads through symbolic links or out of a chroot.
+ * A memfd has neither: it is where QEMU says, or, when QEMU does not say, the only one of that size.
  * A backend that fits two files is refused: the wrong guess would be somebody else's memory.
  */
 #include <ctype.h>
@@ -67,10 +68,20 @@ static bool matches_by_name(const struct backend *b, const char *path)
 	return is_made_by_qemu(rest, b->id);
 }
 
+/* The name that QEMU gives them all. */
+static bool is_the_memfd(const struct backend *b, const struct proc_map *m)
+{
+	if (strcmp(m->path, "/memfd:memory-backend-memfd" DELETED))
+		return false;
+	return b->hva ? m->start < b->hva + b->bytes && m->end > b->hva : m->end - m->start == b->bytes;
+}
+
 bool ram_path_matches(const struct backend *b, const struct proc_map *m, const struct stat *seen)
 {
 	const char *slash = strrchr(m->path, '/');
 
+	if (!b->mem_path)
+		return is_the_memfd(b, m);
 	if (matches_by_name(b, m->path))
 		return true;
 	if (!seen || seen->st_dev != m->dev)
@@ -95,7 +106,8 @@ int ram_find_mapping(const struct backend *b, const struct proc_maps *maps, cons
 	const struct proc_map *any = NULL;
 	uint64_t mapped = 0;
 	struct stat st;
-	bool seen = look_up(proc, b->mem_path, &st);
+	const char *name = b->mem_path ? b->mem_path : "a memfd";
+	bool seen = b->mem_path && look_up(proc, b->mem_path, &st);
 
 	*out = NULL;
 	for (size_t i = 0; i < maps->n; i++) {
@@ -113,11 +125,11 @@ int ram_find_mapping(const struct backend *b, const struct proc_maps *maps, cons
 	}
 	if (!any)
 		return ram_refuse(b->id, b->bytes, e,
-				  "has no shared mapping of %.128s in process %s (--pid names another one; mem-path must be absolute)", b->mem_path,
+				  "has no shared mapping of %.128s in process %s (--pid names another one; mem-path must be absolute)", name,
 				  strrchr(proc, '/') + 1);
 	if (!*out)
 		return ram_refuse(b->id, b->bytes, e, "does not begin at the start of its file (offset=)");
 	if (mapped < b->bytes)
-		return ram_refuse(b->id, b->bytes, e, "is larger than what the VMM maps of %.128s", b->mem_path);
+		return ram_refuse(b->id, b->bytes, e, "is larger than what the VMM maps of %.128s", name);
 	return 0;
 }

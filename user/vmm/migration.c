@@ -8,14 +8,15 @@
 
 #include "io/sock.h"
 #include "vmm/migration.h"
+#include "vmm/saved.h"
 #include "vmm/text.h"
 
 #define FD_NAME "godwit"
 
 /* All other capabilities are switched off for the time being: our stream has one plain channel. */
-static bool wanted(const char *cap, bool incoming)
+static bool wanted(const struct migration *m, const char *cap, bool incoming)
 {
-	return !strcmp(cap, "x-ignore-shared") || !strcmp(cap, "events") ||
+	return (!m->saved && !strcmp(cap, "x-ignore-shared")) || !strcmp(cap, "events") ||
 	       (!incoming && !strcmp(cap, "pause-before-switchover"));
 }
 
@@ -102,7 +103,7 @@ static int plan_caps(struct migration *m, bool incoming, struct err *e)
 		if (!name)
 			continue;
 		knows_ignore_shared |= !strcmp(name, "x-ignore-shared");
-		if (on == wanted(name, incoming))
+		if (on == wanted(m, name, incoming))
 			continue;
 		json_array_append_new(m->caps, json_pack("{s:s, s:b}", "capability", name, "state", !on));
 		json_array_append_new(m->old_caps, json_pack("{s:s, s:b}", "capability", name, "state", on));
@@ -144,6 +145,9 @@ int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned 
 	m->qmp = q;
 	m->stream = -1;
 	r = check_state(m, incoming, e);
+	if (!r && !incoming && !m->was_running && saved_before(q))
+		r = err_set(e, GW_VM_STATE, EALREADY,
+			    "the source VM stands still since a migration, and may run at its destination: if it does not, let it run here (cont) and try again");
 	if (!r)
 		r = plan_caps(m, incoming, e);
 	if (!r && !incoming)
@@ -163,6 +167,14 @@ int migration_check_blockers(struct qmp *q, struct err *e)
 		return r;
 	return err_set(e, GW_VM_STATE, EBUSY, "QEMU cannot migrate this VM: \"%s\": unplug that device (device_del), or start QEMU without",
 		       one_line(shown, sizeof(shown), why));
+}
+
+int migration_expect_saved(struct migration *m, struct err *e)
+{
+	json_decref(m->caps);
+	json_decref(m->old_caps);
+	m->saved = true;
+	return plan_caps(m, true, e);
 }
 
 static int set_caps(struct migration *m, json_t *list, struct err *e)
@@ -231,7 +243,7 @@ int migration_rollback(struct migration *m, struct err *e)
 {
 	uint64_t deadline = deadline_ms(30000);
 	struct err ignored = { 0 };
-	char ms[64] = "";
+	char ms[64] = "", now[64] = "";
 	bool running;
 	int r;
 
@@ -246,8 +258,10 @@ int migration_rollback(struct migration *m, struct err *e)
 	}
 	if (!r)
 		r = migration_running(m->qmp, &running, e);
-	/* QEMU resumes by itself after "failed" and "cancelled"; give it a moment before we help. */
-	for (int i = 0; !r && m->was_running && !running && strcmp(ms, "completed") && i < 200; i++) {
+	if (!r)
+		r = status(m->qmp, now, sizeof(now), e);
+	/* QEMU resumes by itself after "failed" and "cancelled", unless it was told to stop; give it a moment before we help. */
+	for (int i = 0; !r && m->was_running && !running && strcmp(ms, "completed") && strcmp(now, "paused") && i < 200; i++) {
 		nap();
 		r = migration_running(m->qmp, &running, e);
 	}

@@ -15,6 +15,7 @@
 /**
  * struct migration - one end's QEMU
  * @was_running: the guest ran when we came
+ * @saved: the device state is saved (saved.h), not migrated: no capability is needed for that
  * @caps, @params: what migration_configure() sets
  * @old_caps, @old_params: the same with the values that it found
  * @stream: our end of the socket pair, non-blocking; -1 before and after
@@ -22,6 +23,7 @@
 struct migration {
 	struct qmp *qmp;
 	bool was_running;
+	bool saved;
 	json_t *caps, *old_caps;
 	json_t *params, *old_params;
 	int stream;
@@ -34,6 +36,8 @@ struct migration {
 int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned int downtime_limit_ms, struct err *e);
 /* QEMU's own reasons not to migrate this VM (devices, cache modes of disks): GW_VM_STATE. QEMU before 6.0 tells none. */
 int migration_check_blockers(struct qmp *q, struct err *e);
+/* Before migration_configure() of a destination: what comes is a device state that was saved. */
+int migration_expect_saved(struct migration *m, struct err *e);
 /* Sets capabilities and parameters. Undone by migration_restore(). */
 int migration_configure(struct migration *m, struct err *e);
 /* `migrate` or `migrate-incoming`, into a socket pair; m->stream is our end. */

@@ -170,6 +170,11 @@ int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e)
 	return r;
 }
 
+bool qmp_answered(const struct qmp *q)
+{
+	return !q->owed;
+}
+
 int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, struct err *e)
 {
 	return qmp_call_fd(q, command, args, -1, ret, e);

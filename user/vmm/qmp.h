@@ -7,6 +7,7 @@
 #define GODWIT_QMP_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -49,6 +50,9 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
  * @args: stolen; NULL for none
  */
 int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e);
+
+/* Has every command had its answer? Looked at after qmp_event(). */
+bool qmp_answered(const struct qmp *q);
 
 /**
  * struct qmp_event - one event

@@ -37,6 +37,7 @@ int ram_open(const struct backend *b, const struct proc_map *m, const char *proc
 	int r;
 
 	memcpy(out->name, b->id, sizeof(out->name));
+	out->memfd = !b->mem_path;
 	snprintf(path, sizeof(path), "%s/map_files/%" PRIx64 "-%" PRIx64, proc, m->start, m->end);
 	out->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
 	if (out->fd < 0)

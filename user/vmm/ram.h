@@ -13,12 +13,15 @@
 
 /**
  * struct backend - a memory backend that can be migrated, by QEMU's own account
- * @mem_path: where its file is or, if that is a directory, was before it was unlinked; as the command line said it
+ * @mem_path: where its file is or, if that is a directory, was before it was unlinked; as the command line said it. NULL: it
+ *            is a memfd, which has no name
+ * @hva: of a memfd: where it begins in the VMM; 0: QEMU does not say
  */
 struct backend {
 	char id[WIRE_NAME_MAX + 1];
 	uint64_t bytes;
 	char *mem_path;
+	uint64_t hva;
 };
 
 struct backends {

@@ -18,6 +18,7 @@
  * @page_size: bytes of the file system's page (4096, 2 MiB, 1 GiB)
  * @fd: the RAM file, O_RDONLY for a source, O_RDWR for a destination
  * @hugetlb: on hugetlbfs (lseek knows no holes there)
+ * @memfd: it has no name, so QEMU 8.1 and newer do not leave it out of their own stream
  */
 struct ram_block {
 	char name[WIRE_NAME_MAX + 1];
@@ -25,6 +26,7 @@ struct ram_block {
 	uint32_t page_size;
 	int fd;
 	bool hugetlb;
+	bool memfd;
 };
 
 /**
@@ -48,11 +50,11 @@ struct vm {
  * vm_find() - find out all of struct vm
  * @q: NULL: nobody is asked, the blocks are all shared files of tmpfs and hugetlbfs that @pid maps; to measure with
  * @pid: 0: whoever listens on the QMP socket
- * Blocks: query-memdev lists the backends; each must be share=true, of QOM type memory-backend-file (qom-get
+ * Blocks: query-memdev lists the backends; each must be share=true, of QOM type memory-backend-file or -memfd (qom-get
  * /objects/ID type) and lie on tmpfs or hugetlbfs. Its file is found in /proc/PID/maps: a MAP_SHARED mapping whose
  * path is the backend's mem-path, or, if mem-path is a directory, mem-path/qemu_back_mem.NAME.XXXXXX (even "(deleted)"),
- * or whose file is what mem-path leads to. It is opened through /proc/PID/map_files, so mount namespaces and unlinked
- * files do not matter. A backend begins at the start of its file, and no two share one. The blocks are sorted by name.
+ * or whose file is what mem-path leads to; a memfd is where x-query-ramblock says. It is opened through
+ * /proc/PID/map_files, so mount namespaces and unlinked files do not matter. A backend begins at the start of its file, and no two share one. The blocks are sorted by name.
  * Errors: GW_RAM_PRIVATE (names the backend and the -object line to use), GW_VM_GONE, GW_NOT_QEMU (no kvm-vm
  * descriptor: the VM does not run under KVM), GW_INTERNAL (permission; names /proc file and the need for root).
  */

@@ -64,7 +64,7 @@ int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, cons
 
 	if (h->arg > WIRE_EXTENTS_MAX)
 		return -EMSGSIZE;
-	if (h->type != WIRE_RAM || len != (size_t)h->arg * WIRE_EXTENT)
+	if ((h->type != WIRE_RAM && h->type != WIRE_PRIVATE) || len != (size_t)h->arg * WIRE_EXTENT)
 		return -EPROTO;
 	for (i = 0; i < h->arg; i++) {
 		ret = wire_get_extent(p + i * WIRE_EXTENT, &x[i]);

@@ -40,7 +40,7 @@ static const struct frame_limits limits[] = {
 	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION },
 	[WIRE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
 			  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_READY] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
+	[WIRE_READY] = { .flags = WIRE_READY_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 	[WIRE_PING] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_PONG] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_RAM] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_RAM_MAX,
@@ -64,6 +64,10 @@ static const struct frame_limits limits[] = {
 			 .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
 	[WIRE_CHECKED] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = VERSION_BYTES, .body_max = VERSION_BYTES },
 	[WIRE_PROBE] = { .body_min = 1, .body_max = WIRE_PROBE_MAX },
+	[WIRE_PRIVATE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
+				  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
+	[WIRE_PRIVATE] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_PRIVATE_MAX,
+			   .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
 };
 static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
 
@@ -90,6 +94,8 @@ static const char *const type_names[] = {
 	[WIRE_CHECK] = "CHECK",
 	[WIRE_CHECKED] = "CHECKED",
 	[WIRE_PROBE] = "PROBE",
+	[WIRE_PRIVATE_BLOCKS] = "PRIVATE_BLOCKS",
+	[WIRE_PRIVATE] = "PRIVATE",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

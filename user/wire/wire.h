@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wire protocol, version 3. This header is its specification.
+ * The wire protocol, version 4. This header is its specification.
  *
  * One TCP connection, the control connection, carries frames in both directions. One to WIRE_STREAMS_MAX more, the
  * streams, carry guest RAM from the sender to the receiver, and nothing else: the device state never queues
@@ -11,6 +11,7 @@
  *	sender                                   receiver
  *	HELLO ---------------------------------> version and magic are compared first
  *	      <--------------------------------- HELLO
+ *	PRIVATE_BLOCKS ------------------------> only if the device state could be saved, see below
  *	BLOCKS --------------------------------> names and sizes must match its own
  *	      <--------------------------------- READY   its RAM is empty, QEMU is waiting; a secret, how many streams
  *	STREAMS -------------------------------> so many connections to the same address will come
@@ -28,6 +29,11 @@
  *	COMMIT --------------------------------> from here the receiver writes no RAM
  *	DEVICE, ... DEVICE_END ----------------> the device state
  *	      <--------------------------------- RESUMED the guest runs at the destination
+ *
+ * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
+ * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
+ * WIRE_READY_SAVED. Then PRIVATE frames carry that RAM: all of it before the first ROUND, later what has changed, the
+ * last time before the last ROUND, whose ACK is theirs, too. No DEVICE comes before COMMIT.
  *
  * Whoever only wants to know whether a migration would be possible sends CHECK in place of BLOCKS:
  *
@@ -68,7 +74,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC	0x54575447u	/* "GTWT" */
-#define WIRE_VERSION	3
+#define WIRE_VERSION	4
 #define WIRE_PAGE	4096u
 
 #define WIRE_HEADER	24	/* bytes */
@@ -85,11 +91,12 @@
 #define WIRE_STREAMS_MAX 16
 #define WIRE_SECRET	16	/* bytes */
 #define WIRE_PROBE_MAX	(256u << 10)	/* bytes in one PROBE frame */
+#define WIRE_PRIVATE_MAX (128u << 10)	/* page bytes in one PRIVATE frame */
 
 enum wire_type {
 	WIRE_HELLO = 1,		/* arg = version; no body */
 	WIRE_BLOCKS,		/* arg = count; body: count block records */
-	WIRE_READY,		/* arg = streams, at most; body: WIRE_SECRET random bytes */
+	WIRE_READY,		/* arg = streams, at most, flags may hold WIRE_READY_SAVED; body: WIRE_SECRET random bytes */
 	WIRE_PING,		/* arg = serial; body: 8 bytes sender's CLOCK_REALTIME, ns */
 	WIRE_PONG,		/* arg = serial; body: 8 bytes receiver's CLOCK_REALTIME, ns */
 	WIRE_RAM,		/* arg = extents; body: the extents, then the pages of WIRE_DATA ones */
@@ -108,10 +115,13 @@ enum wire_type {
 	WIRE_CHECK,		/* as BLOCKS */
 	WIRE_CHECKED,		/* arg = streams, at most; body: 8 bytes QEMU's version, major * 10000 + minor * 100 + micro */
 	WIRE_PROBE,		/* body: any bytes */
+	WIRE_PRIVATE_BLOCKS,	/* as BLOCKS */
+	WIRE_PRIVATE,		/* as RAM, of the blocks in PRIVATE_BLOCKS; on the control connection */
 	WIRE_TYPES
 };
 
 #define WIRE_ROUND_LAST	(1u << 0)
+#define WIRE_READY_SAVED (1u << 1)
 
 /* How the pages of an extent travel; further page encoders take further numbers. */
 enum wire_kind {
@@ -124,7 +134,7 @@ enum wire_kind {
  * struct wire_header - the first 24 bytes of each frame
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
- * @flags: WIRE_ROUND_LAST, else 0
+ * @flags: WIRE_ROUND_LAST, WIRE_READY_SAVED, else 0
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */
@@ -147,7 +157,7 @@ struct wire_extent {
 };
 
 /**
- * struct wire_block - one RAM block, in the BLOCKS and the CHECK frame
+ * struct wire_block - one RAM block, in the BLOCKS, PRIVATE_BLOCKS and CHECK frames
  * On the wire: u64 pages, u32 page_size, u16 name_len, u16 reserved (0), name.
  * @pages: 4 KiB pages, at least 1; their bytes fit into 63 bits
  * @page_size: bytes of a native page at the sender (informative)
@@ -174,7 +184,7 @@ int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x);
 int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, unsigned int blocks);
 
 /*
- * The extents of a RAM frame: decodes h->arg of them from p (len bytes are h->arg * WIRE_EXTENT) and
+ * The extents of a RAM or PRIVATE frame: decodes h->arg of them from p (len bytes are h->arg * WIRE_EXTENT) and
  * checks each against the blocks and that the page bytes of the WIRE_DATA ones sum up to the rest of
  * h->length. No frame names more pages than there are. -ERANGE as above.
  */

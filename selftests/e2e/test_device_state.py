@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The device state that QEMU saves and godwit carries, with QEMU's private RAM; and RAM that has no name."""
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import time
+
+import godwit
+import lab
+import pytest
+
+SAVE = ['--device-state', 'save']
+VRAM = 'vga.vram'
+pytestmark = pytest.mark.usefixtures('module')
+
+
+def told(vm):
+    """Does this QEMU say where its RAM is?"""
+    return vm.qmp('query-version')['qemu']['major'] >= 8
+
+
+@pytest.fixture(scope='session')
+def qemu():
+    """One that says it: this system's own or, where that is too old, unstable's."""
+    said = subprocess.run([lab.QEMU, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return lab.QEMU if int(re.search(r'version (\d+)', said)[1]) >= 8 else f'{lab.TREE}/selftests/kernels/qemu.sh'
+
+
+@pytest.fixture
+def saving(directory, flash, qemu):
+    """A VM with a display and with firmware of its own."""
+    lab.net()
+    more = {'extra': flash, 'vga': 'std', 'qemu': qemu}
+    src = lab.Qemu('src', directory=directory, append='start=32 size=24 touch=16 rate=1500', **more).wait_ticks(2)
+    godwit.note_slots(src)
+    return src, godwit.destination(src, **more)
+
+
+def private_blocks(vm):
+    """{name: (address, bytes)} of all that is not the guest's RAM."""
+    text = vm.qmp('x-query-ramblock')['human-readable-text']
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return {row[0]: (int(row[6], 16), int(row[4], 16)) for row in rows if len(row) == 8 and not row[0].startswith('ram')}
+
+
+class Iovec(ctypes.Structure):
+    _fields_ = [('base', ctypes.c_void_p), ('len', ctypes.c_size_t)]
+
+
+def move(call, vm, address, buffer):
+    libc = ctypes.CDLL(None, use_errno=True)
+    ours, theirs = Iovec(ctypes.addressof(buffer), len(buffer)), Iovec(address, len(buffer))
+    n = getattr(libc, call)(vm.pid, ctypes.byref(ours), ctypes.c_ulong(1), ctypes.byref(theirs), ctypes.c_ulong(1), ctypes.c_ulong(0))
+    assert n == len(buffer), os.strerror(ctypes.get_errno())
+
+
+def peek(vm, address, n):
+    buffer = ctypes.create_string_buffer(n)
+    move('process_vm_readv', vm, address, buffer)
+    return buffer.raw
+
+
+def poke(vm, address, data):
+    move('process_vm_writev', vm, address, (ctypes.c_char * len(data)).from_buffer_copy(data))
+
+
+def display(vm):
+    """The address of its memory."""
+    return next(address for name, (address, _) in private_blocks(vm).items() if name.endswith(VRAM))
+
+
+def same_private_ram(src, dst):
+    ours, theirs = private_blocks(src), private_blocks(dst)
+    assert ours.keys() == theirs.keys()
+    for name, (address, n) in ours.items():
+        assert peek(src, address, n) == peek(dst, theirs[name][0], n), name
+
+
+def stopped(run):
+    """The blackout has begun, and lasts: there is much RAM left for the last round."""
+    end = time.monotonic() + 60
+    while run.src.query_status() != 'paused':
+        assert run.send.poll() is None and time.monotonic() < end, run.send.said
+        time.sleep(0.02)
+    return run
+
+
+def start_in_blackout(pair, *options, **more):
+    lab.link('rate', 40)
+    return stopped(godwit.Run(*pair, '--downtime-limit', '60000', *SAVE, *options, **more))
+
+
+@pytest.mark.parametrize('own', [True, False], ids=['own', 'newer'])
+def test_memfd(directory, qemu, own):
+    """Which way the device state goes depends on what this QEMU leaves out of its own migration."""
+    lab.net()
+    qemu = lab.QEMU if own else qemu
+    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[lab.Ram(96, 'memfd'), lab.Ram(32, 'memfd')], devices=lab.rng(),
+                   append='start=16 size=100 touch=90 rate=300 rng=20').wait_ticks(2)
+    lab.link('rate', 200)
+    dst = godwit.destination(src, devices=lab.rng(), qemu=qemu)
+    report = godwit.Run(src, dst).wait()
+    assert report['verified'] and report['device-state-saved'] == told(src)
+    godwit.proof(src, dst, stopped='paused' if told(src) else 'postmigrate')
+
+
+def test_saved(saving):
+    """Private RAM that is written before, and while RAM is sent; all of it is there afterwards."""
+    src, dst = saving
+    address = display(src)
+    poke(src, address, os.urandom(1 << 20))
+    poke(src, address + (8 << 20), b'\1' * 4096)
+    lab.link('rate', 100)
+    run = godwit.Run(src, dst, *SAVE)
+    run.send.wait_for('round 1')
+    src.qmp('stop')
+    src.qmp('cont')	# before the switchover that is anybody's right
+    poke(src, address + (1 << 20), os.urandom(8192))
+    poke(src, address + 8192, bytes(4096))
+    poke(src, address + (8 << 20), bytes(4096))
+    report = run.wait()
+    assert report['verified'] and report['device-state-saved']
+    assert report['ram']['device-bytes'] > 9 << 20
+    godwit.proof(src, dst, stopped='paused')
+    same_private_ram(src, dst)
+    # It stands still as any paused VM does, but is not to be moved a second time.
+    again = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:{godwit.PORT}')
+    assert again.wait() == godwit.EXIT['vm-state'] and 'stands still since a migration' in again.said
+
+
+def test_paused_guest_stays_paused(saving):
+    src, dst = saving
+    src.qmp('stop')
+    report = godwit.Run(src, dst, *SAVE).wait()
+    assert report['guest-was-paused'] and report['device-state-saved']
+    assert dst.query_status() == 'paused'
+    same_private_ram(src, dst)
+    dst.qmp('cont')
+    dst.wait_ticks(1).check()
+
+
+def test_sender_killed(saving):
+    start_in_blackout(saving).send.kill().wait()
+    godwit.unharmed(saving[0])
+
+
+def test_receiver_killed(saving):
+    run = start_in_blackout(saving)
+    run.receive.kill().wait()
+    assert run.send.wait() == godwit.EXIT['link-lost'], run.send.said
+    godwit.unharmed(saving[0])
+
+
+def test_ctrl_c(saving):
+    run = start_in_blackout(saving)
+    run.send.kill(signal.SIGINT)
+    run.wait('cancelled')
+    godwit.unharmed(saving[0])
+
+
+def test_link_lost(saving):
+    run = start_in_blackout(saving, '--peer-timeout', '4', receive_options=['--peer-timeout', '4'])
+    lab.link('down')
+    assert run.send.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.send.said
+    lab.link('up')
+    godwit.unharmed(saving[0])
+
+
+def test_stopped_meanwhile(saving):
+    """A guest that somebody stops while RAM is sent is not let run at the destination."""
+    src, dst = saving
+    lab.link('rate', 40)
+    run = godwit.Run(src, dst, '--downtime-limit', '60000', *SAVE)
+    run.send.wait_for('round 1')
+    src.qmp('stop')
+    run.wait('vm-state')
+    assert 'stopped meanwhile' in run.send.said
+    assert src.query_status() == 'paused'
+    src.qmp('cont')
+    godwit.unharmed(src)
+
+
+def test_plugged_meanwhile(saving):
+    """RAM that comes while RAM is sent is in no round."""
+    src, dst = saving
+    lab.link('rate', 40)
+    run = godwit.Run(src, dst, '--downtime-limit', '60000', *SAVE)
+    run.send.wait_for('round 1')
+    src.qmp('object-add', qom_type='memory-backend-ram', id='more', size=1 << 20)
+    run.wait('vm-state')
+    assert 'plugged' in run.send.said
+    src.qmp('object-del', id='more')
+    godwit.unharmed(src)
+
+
+def test_somebody_continues(saving):
+    """Who lets the source run in the blackout would have its writes lost: the migration gives up, the guest runs on."""
+    run = start_in_blackout(saving, verify=False)
+    saving[0].qmp('cont')
+    run.wait('vm-state')
+    assert 'leave it alone' in run.send.said
+    godwit.unharmed(saving[0])
+
+
+def test_other_devices(saving, qemu):
+    """A destination with other private RAM, while nothing but saving was allowed."""
+    src, dst = saving
+    dst.kill()
+    other = godwit.destination(src, 'dst2', vga='std', qemu=qemu)
+    run = godwit.Run(src, other, *SAVE)
+    run.wait('ram-differs')
+    assert 'private RAM "' in run.receive.said
+    godwit.unharmed(src)
+
+
+def test_too_old(directory):
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=4').wait_ticks(1)
+    if told(src):
+        pytest.skip("this system's QEMU says where its RAM is")
+    run = godwit.Run(src, godwit.destination(src), *SAVE)
+    run.wait('qmp')
+    assert '8.0 or newer' in run.send.said
+    godwit.unharmed(src)

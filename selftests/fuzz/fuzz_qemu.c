@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What godwit takes from QEMU besides JSON: the list of its RAM, and the device state that it has saved. No reading or
+ * writing outside of what was given, and what is let through keeps the promises of ramblocks.h and saved.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/ramblocks.h"
+#include "vmm/saved.h"
+
+#define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void fuzz_list(const uint8_t *data, size_t size, bool head)
+{
+	static const char header[] = "Block Name PSize Offset Used Total HVA RO\n";
+	static struct ramblocks all;
+	size_t before = head ? sizeof(header) - 1 : 0;
+	char *text = malloc(before + size + 1);
+
+	CHECK(text);
+	memcpy(text, header, before);
+	memcpy(text + before, data, size);
+	text[before + size] = '\0';
+	if (!ramblocks_parse(text, &all)) {
+		CHECK(all.n <= RAMBLOCKS_MAX);
+		for (unsigned int i = 0; i < all.n; i++) {
+			const struct ramblock *b = &all.b[i];
+
+			CHECK(*b->name && strlen(b->name) <= WIRE_NAME_MAX && ramblocks_find(&all, b->name) == b);
+			CHECK(b->bytes && b->hva + b->bytes > b->hva);
+		}
+	}
+	free(text);
+}
+
+static void fuzz_state(const uint8_t *data, size_t size, bool running)
+{
+	static const char machine[] = "pc-q35-11.1";
+	uint8_t *in = malloc(size), *out = malloc(size + SAVED_MORE);
+	long n;
+
+	CHECK((in || !size) && out);
+	if (size)
+		memcpy(in, data, size);
+	n = saved_to_stream(in, size, machine, running, out);
+	if (n >= 0) {
+		size_t more = 1 + 4 + strlen(machine);
+
+		CHECK((size_t)n == size + more + 7);
+		CHECK(!memcmp(out, in, 8) && !memcmp(out + 8 + 5, machine, strlen(machine)));
+		CHECK(!running || !memcmp(out + 8 + more, in + 8, size - 8));
+	}
+	free(in);
+	free(out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!size)
+		return 0;
+	if (data[0] & 1)
+		fuzz_list(data + 1, size - 1, data[0] & 2);
+	else
+		fuzz_state(data + 1, size - 1, data[0] & 2);
+	return 0;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* QEMU's list of all RAM: as 11.1 and 7.2 print it, and what is no such list. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "qmp_peer.h"
+#include "vmm/ramblocks.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+#define HEAD	"              Block Name    PSize              Offset               Used              Total                HVA  RO\n"
+#define OLD	"              Block Name    PSize              Offset               Used              Total\n"
+#define RAM0	"                    ram0    4 KiB  0x0000000000000000 0x0000000004000000 0x0000000004000000 0x00007fc9cbe00000  rw\n"
+#define TABLES	"    /rom@etc/acpi/tables    4 KiB  0x0000000005100000 0x0000000000020000 0x0000000000200000 0x00007fca1ce00000  ro\n"
+#define LONG	"0000:00:03.0/virtio-net-pci.rom    4 KiB  0x00000000050c0000 0x0000000000040000 0x0000000000040000 0x00007fca1d200000  ro\n"
+#define NAMELESS "                            4 KiB  0x0000000005100000 0x0000000000020000 0x0000000000200000 0x00007fca1ce00000  rw\n"
+
+static struct ramblocks all;
+
+static int parse(const char *text)
+{
+	char copy[8192];
+
+	strcpy(copy, text);
+	return ramblocks_parse(copy, &all);
+}
+
+static void test_lists(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(HEAD RAM0 NAMELESS TABLES LONG), 0);
+	assert_int_equal(all.n, 3);
+	assert_int_equal(all.b[0].bytes, 64 << 20);
+	assert_int_equal(all.b[0].hva, 0x7fc9cbe00000);
+	assert_int_equal(ramblocks_find(&all, "/rom@etc/acpi/tables")->bytes, 128 << 10);	/* what is used, not the total */
+	assert_int_equal(ramblocks_find(&all, "0000:00:03.0/virtio-net-pci.rom")->hva, 0x7fca1d200000);
+	assert_null(ramblocks_find(&all, "ram"));
+	assert_null(ramblocks_find(&all, ""));
+	/* Before machine type 4.0. */
+	assert_true(ramblocks_is("/objects/ram0", "ram0") && !ramblocks_is("/objects/ram0", "ram1") && !ramblocks_is("/objects/ram0", "/objects"));
+	assert_int_equal(parse(HEAD), 0);
+	assert_int_equal(all.n, 0);
+	assert_int_equal(parse(OLD "ram0    4 KiB  0x0000000000000000 0x0000000004000000 0x0000000004000000\n"), -EOPNOTSUPP);
+}
+
+static void test_nonsense(void **state)
+{
+	static const char *const wrong[] = {
+		"", "\n", "Block", "Block Name PSize Offset Used Total HVA", "Block Name PSize Offset Used Total HVA RO X\n" RAM0,
+		"block name psize offset used total hva ro\n" RAM0,
+		HEAD "ram0 4 KiB\n",
+		HEAD "ram 0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x0000000000000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000 0xfffffffffffff000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x04000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x00000000040000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x000000000400000g 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 -x0000000004000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000 0x00007fc9cbe00000 rx\n",
+		HEAD "ram\t 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
+		HEAD RAM0 TABLES RAM0,
+	};
+	char text[8192] = HEAD;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		int r = parse(wrong[i]);
+
+		if (r != -EPROTO)
+			print_message("case %zu: %d\n", i, r);
+		assert_int_equal(r, -EPROTO);
+	}
+	memset(text + strlen(text), 'n', WIRE_NAME_MAX);
+	strcat(text, RAM0 + strlen("                    ram0"));
+	assert_int_equal(parse(text), 0);
+	assert_int_equal(strlen(all.b[0].name), WIRE_NAME_MAX);
+	text[strlen(HEAD) + WIRE_NAME_MAX] = 'n';
+	assert_int_equal(parse(text), -EPROTO);
+}
+
+static void test_too_many(void **state)
+{
+	char *text = malloc(256 * (RAMBLOCKS_MAX + 2)), *end = text + sprintf(text, HEAD);
+
+	(void)state;
+	for (int i = 0; i <= RAMBLOCKS_MAX; i++) {
+		char *copy = strdup(text);
+
+		if (i == RAMBLOCKS_MAX)
+			assert_int_equal(ramblocks_parse(copy, &all), 0);
+		end += sprintf(end, "b%d 4 KiB 0x0000000000000000 0x0000000000001000 0x0000000000001000 0x00007fc9cbe00000 rw\n", i);
+		free(copy);
+	}
+	assert_int_equal(ramblocks_parse(text, &all), -E2BIG);
+	assert_int_equal(all.n, RAMBLOCKS_MAX);
+	free(text);
+}
+
+static int query(const char *answer, bool *told, struct err *e)
+{
+	const struct peer_answer qemu[] = { { "x-query-ramblock", "", answer }, { NULL, NULL, NULL } };
+	struct qmp *q;
+	struct peer p;
+	int r;
+
+	memset(e, 0, sizeof(*e));
+	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
+	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	r = ramblocks_query(q, &all, told, e);
+	qmp_close(q);
+	peer_stop(&p);
+	return r;
+}
+
+static void test_query(void **state)
+{
+	struct err e;
+	bool told;
+
+	(void)state;
+	assert_int_equal(query("{\"human-readable-text\": \"Block Name PSize Offset Used Total HVA RO\\n"
+			       "ram0 4 KiB 0x0000000000000000 0x0000000000001000 0x0000000000001000 0x00007fc9cbe00000 rw\\n\"}",
+			       &told, &e), 0);
+	assert_true(told && all.n == 1);
+	/* Older than the addresses, and older than the command. */
+	assert_int_equal(query("{\"human-readable-text\": \"Block Name PSize Offset Used Total\\n\"}", &told, &e), 0);
+	assert_false(told);
+	assert_int_equal(query(NULL, &told, &e), 0);
+	assert_true(!told && e.exit == GW_OK);
+	assert_int_equal(query("{\"human-readable-text\": \"once upon a time\"}", &told, &e), -EPROTO);
+	assert_int_equal(e.exit, GW_NOT_QEMU);
+	assert_false(told);
+	assert_int_equal(query("{}", &told, &e), -EPROTO);
+	assert_int_equal(query("[5]", &told, &e), -EPROTO);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_lists),
+	cmocka_unit_test(test_nonsense),
+	cmocka_unit_test(test_too_many),
+	cmocka_unit_test(test_query),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

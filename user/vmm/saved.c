@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "vmm/saved.h"
+
+/* Of QEMU's stream: all numbers are big-endian. */
+#define FILE_MAGIC		0x5145564du	/* "QEVM" */
+#define FILE_VERSION		3u
+#define SECTION_END		0x00
+#define SECTION_DESCRIPTION	0x06
+#define SECTION_CONFIGURATION	0x07
+
+#define OPAQUE	"godwit"		/* whose set of descriptors it is */
+
+#define STATE_BYTES	100		/* of struct GlobalState's text */
+static const char global_state[] = "\x0bglobalstate";	/* a section's name follows its length */
+
+static int get_machine(struct saved *s, struct qmp *q, struct err *e)
+{
+	static const char suffix[] = "-machine";
+	json_auto_t *value = NULL;
+	const char *type;
+	size_t len;
+	int r = qmp_call(q, "qom-get", json_pack("{s:s, s:s}", "path", "/machine", "property", "type"), &value, e);
+
+	if (r)
+		return r;
+	type = json_string_value(value);
+	len = type ? strlen(type) : 0;
+	if (len < sizeof(suffix) || strcmp(type + len - strlen(suffix), suffix) || len - strlen(suffix) >= sizeof(s->machine))
+		return err_set(e, GW_NOT_QEMU, EPROTO, "the machine is of no type that godwit knows: is this QEMU's own QMP socket?");
+	memcpy(s->machine, type, len - strlen(suffix));
+	return 0;
+}
+
+/* QEMU searches a set for a descriptor that is open for writing only, and truncates it: no pipe will do. */
+static int add_file(struct saved *s, struct qmp *q, struct err *e)
+{
+	json_auto_t *ret = NULL;
+	char path[64];
+	int fd, r;
+
+	s->file = memfd_create("godwit-device-state", MFD_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", s->file);
+	fd = s->file < 0 ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_set(e, GW_INTERNAL, errno, "memfd_create: %s", strerror(errno));
+	r = qmp_call_fd(q, "add-fd", json_pack("{s:s}", "opaque", OPAQUE), fd, &ret, e);
+	close(fd);
+	if (!r)
+		s->fdset = json_integer_value(json_object_get(ret, "fdset-id"));
+	return r;
+}
+
+int saved_open(struct saved *s, struct qmp *q, struct err *e)
+{
+	int r;
+
+	*s = SAVED_NONE;
+	saved_forget(q);
+	r = get_machine(s, q, e);
+	return r ? r : add_file(s, q, e);
+}
+
+int saved_begin(struct saved *s, struct qmp *q, struct err *e)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/dev/fdset/%lld", s->fdset);
+	/* live: it gives up its disks, so that the destination may have them; `cont` takes them back. */
+	return qmp_begin(q, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", path, "live", 1), e);
+}
+
+static uint32_t get_u32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return be32toh(v);
+}
+
+static uint8_t *put_u32(uint8_t *p, uint32_t v)
+{
+	v = htobe32(v);
+	memcpy(p, &v, sizeof(v));
+	return p + sizeof(v);
+}
+
+/* Its text, behind name, instance, version and length. NULL: there is none that says "running". */
+static uint8_t *find_global_state(uint8_t *p, size_t len)
+{
+	static const char running[] = "running";
+	const size_t before = sizeof(global_state) - 1 + 12;
+	uint8_t *at = memmem(p, len, global_state, sizeof(global_state) - 1);
+
+	if (!at || (size_t)(p + len - at) < before + STATE_BYTES || get_u32(at + before - 4) != sizeof(running) ||
+	    memcmp(at + before, running, sizeof(running)))
+		return NULL;
+	return at + before;
+}
+
+static bool set_paused(uint8_t *p, size_t len)
+{
+	static const char paused[sizeof("running")] = "paused";	/* what follows the text is not ours */
+	uint8_t *text = find_global_state(p, len);
+
+	if (!text)
+		return false;
+	memcpy(text, paused, sizeof(paused));
+	put_u32(text - 4, strlen(paused) + 1);
+	return true;
+}
+
+long saved_to_stream(const uint8_t *state, size_t len, const char *machine, bool running, uint8_t *out)
+{
+	size_t name = strlen(machine);
+	uint8_t *p = out;
+
+	if (len < 9 || get_u32(state) != FILE_MAGIC || get_u32(state + 4) != FILE_VERSION || state[8] == SECTION_CONFIGURATION ||
+	    state[len - 1] != SECTION_END)
+		return -EPROTO;
+	memcpy(p, state, 8);
+	p += 8;
+	*p++ = SECTION_CONFIGURATION;
+	p = put_u32(p, (uint32_t)name);
+	memcpy(p, machine, name);
+	p += name;
+	memcpy(p, state + 8, len - 8);
+	if (!running && !set_paused(p, len - 8))
+		return -EPROTO;
+	p += len - 8;
+	*p++ = SECTION_DESCRIPTION;
+	p = put_u32(p, 2);
+	*p++ = '{';
+	*p++ = '}';
+	return p - out;
+}
+
+int saved_finish(struct saved *s, bool running, struct err *e)
+{
+	struct stat st = { .st_size = 0 };
+	uint8_t *raw = NULL;
+	long n = -EPROTO;
+
+	if (fstat(s->file, &st) || st.st_size <= 0 || (uint64_t)st.st_size > SAVED_MAX)
+		return err_set(e, GW_QMP, EFBIG, "QEMU has saved %lld bytes of device state, more than %u MiB or none: use --device-state migrate",
+			       (long long)st.st_size, SAVED_MAX >> 20);
+	raw = malloc((size_t)st.st_size);
+	s->state = malloc((size_t)st.st_size + SAVED_MORE);
+	if (!raw || !s->state) {
+		free(raw);
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	if (pread(s->file, raw, (size_t)st.st_size, 0) == st.st_size)
+		n = saved_to_stream(raw, (size_t)st.st_size, s->machine, running, s->state);
+	free(raw);
+	if (n < 0)
+		return err_set(e, GW_QMP, EPROTO, "this QEMU saves its device state in a way that godwit does not know: use --device-state migrate");
+	s->len = (size_t)n;
+	return 0;
+}
+
+/* Calls fn for each set that is ours, if there is an fn. How many there are. */
+static unsigned int each_set(struct qmp *q, void (*fn)(struct qmp *q, json_t *id))
+{
+	unsigned int n = 0;
+	json_auto_t *sets = NULL;
+	struct err ignored = { 0 };
+	json_t *set;
+	size_t i;
+
+	qmp_call(q, "query-fdsets", NULL, &sets, &ignored);
+	json_array_foreach(sets, i, set) {
+		const json_t *fd = json_array_get(json_object_get(set, "fds"), 0);
+		const char *opaque = json_string_value(json_object_get(fd, "opaque"));
+
+		if (!opaque || strcmp(opaque, OPAQUE))
+			continue;
+		n++;
+		if (fn)
+			fn(q, json_object_get(set, "fdset-id"));
+	}
+	return n;
+}
+
+static void remove_set(struct qmp *q, json_t *id)
+{
+	struct err ignored = { 0 };
+
+	qmp_call(q, "remove-fd", json_pack("{s:O}", "fdset-id", id), NULL, &ignored);
+}
+
+void saved_forget(struct qmp *q)
+{
+	each_set(q, remove_set);
+}
+
+bool saved_before(struct qmp *q)
+{
+	return each_set(q, NULL);
+}
+
+void saved_close(struct saved *s, struct qmp *q)
+{
+	struct err ignored = { 0 };
+
+	if (s->file >= 0)
+		close(s->file);
+	if (s->fdset >= 0 && !s->moved)
+		qmp_call(q, "remove-fd", json_pack("{s:I}", "fdset-id", (json_int_t)s->fdset), NULL, &ignored);
+	free(s->state);
+	*s = SAVED_NONE;
+}
