@@ -36,6 +36,8 @@ static const struct key {
 	{ "disk",	&opt.disk.rate,		0, RATE_MAX, LIVE },
 	{ "diskio",	&opt.diskio,		1, 16, AT_BOOT },
 	{ "rng",	&opt.rng.rate,		0, RATE_MAX, LIVE },
+	/* counts a second on the display, where there is one */
+	{ "vga",	&opt.vga.rate,		0, RATE_MAX, LIVE },
 	/* 1: receive frames */
 	{ "net",	&opt.net,		0, 1, AT_BOOT },
 };

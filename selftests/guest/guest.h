@@ -60,7 +60,7 @@ uintptr_t mem_end(void);
 struct options {
 	uint32_t start, size, touch, ws;	/* MiB */
 	uint32_t random, fill_bytes, zeros, net, diskio;
-	struct pace write, verify, disk, rng;
+	struct pace write, verify, disk, rng, vga;
 };
 extern struct options opt;
 void cmd_line(const char *line);
@@ -80,6 +80,11 @@ void vblk_init(void), vrng_init(void), vnet_init(void);
 bool vblk_poll(void), vrng_poll(void), vnet_poll(void);
 void vblk_verify(uint32_t n), vrng_verify(uint32_t n), vnet_verify(uint32_t n);
 uint32_t vblk_count(void), vrng_count(void), vnet_count(void);
+
+/* vga.c */
+bool vga_poll(void);
+void vga_verify(void);
+uint32_t vga_count(void);
 
 /* main.c */
 void main(uint32_t magic, const struct multiboot_info *mb);

@@ -16,10 +16,10 @@ static uint32_t tick, longest_us;
 void print_status(void)
 {
 	pattern_check_sum();
-	print("tick=%u pages=%u errors=%u seq=%u held=%u verified=%u sweeps=%u disk=%u rng=%u net=%u gap_us=%u",
+	print("tick=%u pages=%u errors=%u seq=%u held=%u verified=%u sweeps=%u disk=%u rng=%u net=%u vga=%u gap_us=%u",
 	      tick, pattern_writes(), errors, pattern_writes(), pattern_held(),
 	      pattern_verified(), pattern_sweeps(), vblk_count(), vrng_count(),
-	      vnet_count(), longest_us);
+	      vnet_count(), vga_count(), longest_us);
 }
 
 /* One whole pass at once, counted as a sweep would be. */
@@ -32,6 +32,7 @@ void verify_all(void)
 	vblk_verify(UINT32_MAX);
 	vrng_verify(UINT32_MAX);
 	vnet_verify(UINT32_MAX);
+	vga_verify();
 	print("verified errors=%u", errors);
 }
 
@@ -67,6 +68,7 @@ static void run(void)
 		busy |= vblk_poll();
 		busy |= vrng_poll();
 		busy |= vnet_poll();
+		busy |= vga_poll();
 		verify_some();
 
 		now = tsc();

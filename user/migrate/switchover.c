@@ -49,7 +49,7 @@ int sender_events(struct sender *s, char *status, size_t len, struct err *e)
 		if (!strcmp(ev.name, "STOP"))
 			s->stop_realtime_ns = ev.realtime_ns;
 		s->resumed |= !strcmp(ev.name, "RESUME");
-		if (!strcmp(ev.name, "MIGRATION") && st) {
+		if (status && !strcmp(ev.name, "MIGRATION") && st) {
 			strncpy(status, st, len - 1);
 			status[len - 1] = '\0';
 		}
@@ -163,7 +163,10 @@ int switchover(struct sender *s, struct err *e)
 		rep->blackout.stop_ns = positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
 	else if (s->migration.was_running)
 		return err_set(e, GW_INTERNAL, EPROTO, "QEMU has stopped the guest without saying STOP");
-	r = last_round(s, e);
+	/* Before the last harvest: RAM that devices write on that is found by it. */
+	r = migration_take_writes(s->qmp, e);
+	if (!r)
+		r = last_round(s, e);
 	if (r)
 		return r;
 	t = realtime_ns();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -215,6 +216,19 @@ int migration_continue(struct migration *m, struct err *e)
 	return qmp_begin(m->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), e);
 }
 
+int migration_take_writes(struct qmp *q, struct err *e)
+{
+	char *text;
+	/*
+	 * Looks at all that waits before it reads a register whose writes may wait; this one, PCI's address port, says what was
+	 * written there, and nothing changes by that. A machine without it has no register whose writes wait.
+	 */
+	int r = qmp_monitor(q, "i /xw 0xcf8", &text, e);
+
+	free(text);
+	return r;
+}
+
 void migration_hang_up(struct migration *m)
 {
 	if (m->stream >= 0)
@@ -257,9 +271,8 @@ int migration_rollback(struct migration *m, struct err *e)
 		r = migrate_status(m->qmp, ms, sizeof(ms), e);
 	}
 	if (!r)
-		r = migration_running(m->qmp, &running, e);
-	if (!r)
 		r = status(m->qmp, now, sizeof(now), e);
+	running = !strcmp(now, "running");
 	/* QEMU resumes by itself after "failed" and "cancelled", unless it was told to stop; give it a moment before we help. */
 	for (int i = 0; !r && m->was_running && !running && strcmp(ms, "completed") && strcmp(now, "paused") && i < 200; i++) {
 		nap();

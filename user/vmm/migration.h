@@ -57,6 +57,13 @@ int migration_rollback(struct migration *m, struct err *e);
 void migration_restore(struct migration *m);
 void migration_free(struct migration *m);
 
+/*
+ * The guest has just stopped: QEMU takes what it wrote last to devices. KVM keeps writes to some registers, and to a display's
+ * text, until QEMU looks at them (coalesced MMIO); to stop a guest does not make it look, and what it has not seen when it
+ * saves its devices is lost. It may write guest RAM on that.
+ */
+int migration_take_writes(struct qmp *q, struct err *e);
+
 /* query-status says "running". */
 int migration_running(struct qmp *q, bool *running, struct err *e);
 

@@ -235,3 +235,21 @@ void qmp_close(struct qmp *q)
 	qmp_events_free(&q->events);
 	free(q);
 }
+
+int qmp_monitor(struct qmp *q, const char *line, char **text, struct err *e)
+{
+	json_auto_t *ret = NULL;
+	struct err refused = { 0 };
+	int r = qmp_call(q, "human-monitor-command", json_pack("{s:s}", "command-line", line), &ret, &refused);
+	const char *said = json_string_value(ret);
+
+	*text = NULL;
+	if (r && refused.exit != GW_QMP) {
+		*e = refused;
+		return r;
+	}
+	if (!said)
+		return 0;
+	*text = strdup(said);
+	return *text ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+}

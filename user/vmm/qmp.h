@@ -41,7 +41,12 @@ int qmp_fd(const struct qmp *q);
  * (-ECONNRESET); GW_TIMEOUT.
  */
 int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, struct err *e);
-/* The same with a descriptor attached ("getfd"). The caller keeps its own copy of fd. */
+/*
+ * A line for the human monitor; *text: what it says, for free(), NULL if QEMU refuses it, which is no error.
+ * Errors: those of qmp_call() but GW_QMP.
+ */
+int qmp_monitor(struct qmp *q, const char *line, char **text, struct err *e);
+/* qmp_call() with a descriptor attached ("getfd"). The caller keeps its own copy of fd. */
 int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t **ret, struct err *e);
 
 /**
