@@ -62,10 +62,11 @@ class Qemu:
     append: the command line of the kernel, see guest/cmd.c for the pattern guest's.
     devices: more arguments, as from disk(), rng(), tap().
     incoming: wait for a migration (-incoming defer).
+    order: of ram in the guest, if it is another one.
     """
 
     def __init__(self, name, side='src', ram=128, append='', *, directory=None, machine='q35', kernel=PATTERN,
-                 initrd=None, devices=(), incoming=False, cgroup=None, cpus=1, vga='none', qemu=QEMU, accel='', extra=()):
+                 initrd=None, devices=(), incoming=False, cgroup=None, cpus=1, vga='none', qemu=QEMU, accel='', order=None, extra=()):
         self.name, self.side = name, side
         self.directory = directory or f'{B}/e2e'
         os.makedirs(self.directory, exist_ok=True)
@@ -95,7 +96,7 @@ class Qemu:
             command += ['-machine', f'{machine},memory-backend=ram0']
         else:
             command += ['-machine', machine]
-            for i in range(len(self.ram)):
+            for i in order or range(len(self.ram)):
                 command += ['-numa', f'node,memdev=ram{i}']
         if initrd:
             command += ['-initrd', initrd]

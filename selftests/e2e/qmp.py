@@ -10,22 +10,27 @@ class QmpError(Exception):
 
 
 class Qmp:
-    def __init__(self, path, timeout=60):
+    def __init__(self, to, timeout=60):
+        """to: a path, or a socket with a monitor at its other end."""
         self.events = []
         self._buffer = b''
         end = time.monotonic() + timeout
+        self._socket = to if isinstance(to, socket.socket) else self._connect(to, end)
+        self._receive(end)
+        self('qmp_capabilities')
+
+    @staticmethod
+    def _connect(path, end):
         while True:
-            self._socket = socket.socket(socket.AF_UNIX)
+            to = socket.socket(socket.AF_UNIX)
             try:
-                self._socket.connect(path)
-                break
+                to.connect(path)
+                return to
             except OSError:
-                self._socket.close()
+                to.close()
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
-        self._receive(end)
-        self('qmp_capabilities')
 
     def close(self):
         self._socket.close()

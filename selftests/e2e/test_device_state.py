@@ -10,9 +10,12 @@ import time
 import godwit
 import lab
 import pytest
+import relay
+import wire
 
 SAVE = ['--device-state', 'save']
 VRAM = 'vga.vram'
+COMMON = 'pc-q35-7.2'	# every QEMU has it
 pytestmark = pytest.mark.usefixtures('module')
 
 
@@ -92,15 +95,17 @@ def start_in_blackout(pair, *options, **more):
     return stopped(godwit.Run(*pair, '--downtime-limit', '60000', *SAVE, *options, **more))
 
 
-@pytest.mark.parametrize('own', [True, False], ids=['own', 'newer'])
-def test_memfd(directory, qemu, own):
+@pytest.mark.parametrize('here, there', [('own', 'own'), ('own', 'newer'), ('newer', 'newer')])
+def test_memfd(directory, qemu, here, there):
     """Which way the device state goes depends on what this QEMU leaves out of its own migration."""
     lab.net()
-    qemu = lab.QEMU if own else qemu
-    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[lab.Ram(96, 'memfd'), lab.Ram(32, 'memfd')], devices=lab.rng(),
-                   append='start=16 size=100 touch=90 rate=300 rng=20').wait_ticks(2)
+    # One that does not say where its RAM is could not have two of one size.
+    sizes = (96, 32) if here == 'own' else (64, 64)
+    here, there = (lab.QEMU if which == 'own' else qemu for which in (here, there))
+    src = lab.Qemu('src', directory=directory, qemu=here, ram=[lab.Ram(mib, 'memfd') for mib in sizes], devices=lab.rng(),
+                   machine=COMMON, append='start=16 size=100 touch=90 rate=300 rng=20').wait_ticks(2)
     lab.link('rate', 200)
-    dst = godwit.destination(src, devices=lab.rng(), qemu=qemu)
+    dst = godwit.destination(src, devices=lab.rng(), machine=COMMON, qemu=there)
     report = godwit.Run(src, dst).wait()
     assert report['verified'] and report['device-state-saved'] == told(src)
     godwit.proof(src, dst, stopped='paused' if told(src) else 'postmigrate')
@@ -130,6 +135,19 @@ def test_saved(saving):
     assert again.wait() == godwit.EXIT['vm-state'] and 'stands still since a migration' in again.said
 
 
+def test_memfds_swapped(directory, qemu):
+    """What holds the guest's upper half has the name of the lower one at the destination."""
+    lab.net()
+    ram = [lab.Ram(64, 'memfd'), lab.Ram(64, 'memfd')]
+    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=ram, append='start=16 size=100 touch=20 rate=100').wait_ticks(2)
+    dst = lab.Qemu('dst', 'dst', directory=directory, qemu=qemu, ram=ram, incoming=True, order=[1, 0])
+    dst.query_status()
+    run = godwit.Run(src, dst)
+    run.wait('ram-differs')
+    assert 'of the guest at the source' in run.send.said
+    godwit.unharmed(src)
+
+
 @pytest.mark.parametrize('way', ['save', 'migrate'])
 def test_display(saving, way):
     """
@@ -152,6 +170,48 @@ def test_display(saving, way):
         poke(dst, display(dst), bytes([peek(dst, display(dst), 1)[0] ^ 1]))
         dst.qmp('cont')
         dst.wait_ticks(1)
+
+
+def test_link_lost_behind_the_commit_point(saving):
+    src, dst = saving
+    between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), wire.DEVICE)
+    try:
+        run = godwit.Run(src, dst, *SAVE, verify=False, to=between.address)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    assert 'look at both ends' in run.send.said
+    assert src.query_status() == 'paused'
+    dst.process.wait(30)	# what has come must never run
+    # Who has looked can let it run here.
+    src.qmp('cont')
+    src.wait_ticks(2).check()
+
+
+def test_refused_by_the_destination(directory, qemu):
+    """It has the same private RAM, but a device less."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, qemu=qemu, append='start=16 size=16 touch=8 rate=50', devices=lab.rng()).wait_ticks(2)
+    run = godwit.Run(src, godwit.destination(src, qemu=qemu), *SAVE)
+    run.wait('device-state')
+    assert run.send.said.count('private RAM') == 0 and 'same machine type and devices' in run.send.said
+    godwit.unharmed(src)
+
+
+def test_check(saving, qemu):
+    """It asks both sides, and the receiver says why it cannot."""
+    src, dst = saving
+    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
+    dst.kill()
+    other = godwit.destination(src, 'dst2', vga='std', qemu=qemu)
+    receive = godwit.Process('dst', 'receive', '--qmp', other.main_qmp, '--listen', address, '--insecure').wait_for('listening')
+    question = ['src', 'check', '--qmp', src.main_qmp, '--to', address, '--probe', '0']
+    asked = godwit.Process(*question, *SAVE)
+    assert asked.wait() == godwit.EXIT['ram-differs'] and re.search(r'no +device there', asked.said), asked.said
+    asked = godwit.Process(*question)
+    assert asked.wait() == 0 and "by a migration of QEMU's own" in asked.said, asked.said
+    assert receive.kill(signal.SIGINT).wait() == godwit.EXIT['cancelled'] and 'private RAM "' in receive.said
 
 
 def test_paused_guest_stays_paused(saving):

@@ -214,7 +214,7 @@ def test_strange_receiver(src, answers, status, then_close):
 
 
 def block(name, mib):
-    return struct.pack('<QIHH', mib << 8, 4096, len(name), 0) + name
+    return struct.pack('<QQIHH', mib << 8, 0, 4096, len(name), 0) + name
 
 
 def receive_exactly(peer, n):

@@ -2,7 +2,7 @@
 """Frames as user/wire/wire.h has them, for whoever plays a peer or stands between two."""
 import struct
 
-MAGIC, VERSION = 0x54575447, 4
+MAGIC, VERSION = 0x54575447, 5
 HELLO, BLOCKS, READY, PONG, RAM, ROUND, ACK = 1, 2, 3, 5, 6, 7, 8
 COMMIT, DEVICE, DEVICE_END, RESUMED, STREAMS, JOIN = 12, 13, 14, 15, 17, 18
 HEADER = struct.Struct('<IHHIIQ')	# magic, type, flags, arg, length, reserved

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What godwit takes from QEMU besides JSON: the list of its RAM, and the device state that it has saved. No reading or
- * writing outside of what was given, and what is let through keeps the promises of ramblocks.h and saved.h.
+ * What godwit takes from QEMU besides JSON: the list of its RAM, where that lies in the guest, and the device state that
+ * it has saved. No reading or writing outside of what was given, and what is let through keeps the promises of ramblocks.h
+ * and saved.h.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
 #include "vmm/saved.h"
 
@@ -36,6 +38,19 @@ static void fuzz_list(const uint8_t *data, size_t size, bool head)
 	free(text);
 }
 
+static void fuzz_tree(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+	uint64_t address;
+
+	CHECK(text);
+	memcpy(text, data, size);
+	text[size] = '\0';
+	if (mtree_address(text, "ram0", &address))
+		CHECK(strstr(text, "ram0"));
+	free(text);
+}
+
 static void fuzz_state(const uint8_t *data, size_t size, bool running)
 {
 	static const char machine[] = "pc-q35-11.1";
@@ -61,7 +76,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size)
 		return 0;
-	if (data[0] & 1)
+	if (data[0] & 4)
+		fuzz_tree(data + 1, size - 1);
+	else if (data[0] & 1)
 		fuzz_list(data + 1, size - 1, data[0] & 2);
 	else
 		fuzz_state(data + 1, size - 1, data[0] & 2);

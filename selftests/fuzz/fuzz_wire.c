@@ -138,13 +138,13 @@ static void check_header(const struct wire_header *h)
 {
 	CHECK(h->type >= 1 && h->type < WIRE_TYPES && strcmp(wire_type_name(h->type), "?"));
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
-	      (h->type == WIRE_READY && h->flags == WIRE_READY_SAVED));
+	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVED));
 	switch (h->type) {
 	case WIRE_BLOCKS:
 	case WIRE_PRIVATE_BLOCKS:
 	case WIRE_CHECK:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_BLOCKS_MAX);
-		CHECK(h->length > h->arg * 16 && h->length <= h->arg * (16 + WIRE_NAME_MAX));
+		CHECK(h->length > h->arg * 24 && h->length <= h->arg * (24 + WIRE_NAME_MAX));
 		break;
 	case WIRE_RAM:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX);

@@ -4,10 +4,13 @@ An emulated CPU that runs a nested guest now and then does not notice an interru
 other CPUs wait for an answer, and the kernel complains of a stall. A CPU of silicon leaves the guest at once. What wakes it
 is an NMI, which the kernel reports and ignores.
 """
-import json
+import os
 import re
 import sys
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), 'e2e'))
+from qmp import Qmp, QmpError	# noqa: E402 pylint: disable=wrong-import-position
 
 PERIOD = 2	# seconds
 PATIENCE = 4	# looks at the same interrupt: well below a stall's 21 s, and above what a busy host takes
@@ -31,37 +34,19 @@ class Watch:
 
     def __init__(self, monitor, cpus):
         self.monitor, self.cpus = monitor, cpus
-        self.buffer = b''
+        self.ask = None		# until somebody is there who answers
         self.next = 0
         self.seen = [(set(), 0)] * cpus
-        monitor.settimeout(20)
-        self._receive()
-        self._command('qmp_capabilities')
-
-    def _receive(self):
-        while b'\n' not in self.buffer:
-            data = self.monitor.recv(65536)
-            if not data:
-                raise EOFError
-            self.buffer += data
-        line, _, self.buffer = self.buffer.partition(b'\n')
-        return json.loads(line)
-
-    def _command(self, name, **arguments):
-        self.monitor.sendall(json.dumps({'execute': name, 'arguments': arguments}).encode() + b'\n')
-        while 'event' in (reply := self._receive()):
-            pass
-        return reply.get('return')
 
     def _look(self, cpu):
-        now = untaken(self._command('human-monitor-command', **{'command-line': f'info lapic {cpu}'}))
+        now = untaken(self.ask('human-monitor-command', 20, command_line=f'info lapic {cpu}'))
         before, times = self.seen[cpu]
         both = before & now
         self.seen[cpu] = (both, times + 1) if both else (now, 1)
         if both and times == PATIENCE:
             print(f'lab: CPU {cpu} has not noticed interrupts {sorted(v for v, _ in both)} for {PATIENCE * PERIOD} s: an NMI for it',
                   file=sys.stderr, flush=True)
-            self._command('inject-nmi')
+            self.ask('inject-nmi', 20)
             self.seen[cpu] = (set(), 0)
 
     def look(self):
@@ -70,8 +55,9 @@ class Watch:
             return True
         self.next = time.monotonic() + PERIOD
         try:
+            self.ask = self.ask or Qmp(self.monitor)
             for cpu in range(self.cpus):
                 self._look(cpu)
-        except (OSError, EOFError):
+        except (OSError, QmpError):
             return False
         return True

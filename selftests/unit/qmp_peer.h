@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vmm/qmp.h"
+
 #define GREETING "{\"QMP\": {\"version\": {\"qemu\": {\"micro\": 22, \"minor\": 2, \"major\": 7}, " \
 		 "\"package\": \"Debian\"}, \"capabilities\": [\"oob\"]}}\r\n"
 
@@ -217,6 +219,22 @@ static inline void peer_serve(struct peer *p)
 		else
 			peer_reply(p, "error", "{\"class\": \"GenericError\", \"desc\": \"Property not found\"}");
 	}
+}
+
+/* A QEMU that answers from this table, and the client that asks it. NULL: that could not be had, *e may say why. */
+static inline struct qmp *peer_qemu(struct peer *p, const struct peer_answer *answers, struct err *e)
+{
+	struct qmp *q = NULL;
+
+	if (!peer_start(p, peer_serve, answers, 4))
+		qmp_open(p->path, 2000, &q, e);
+	return q;
+}
+
+static inline void peer_qemu_end(struct peer *p, struct qmp *q)
+{
+	qmp_close(q);
+	peer_stop(p);
 }
 
 #endif

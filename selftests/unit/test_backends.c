@@ -32,11 +32,10 @@ static int query(const char *memdevs, const char *type, const char *share, const
 
 	memset(e, 0, sizeof(*e));
 	all->n = 0;
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	q = peer_qemu(&p, qemu, e);
+	assert_non_null(q);
 	r = backends_query(q, all, e);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 	return r;
 }
 

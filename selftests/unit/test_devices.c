@@ -172,11 +172,10 @@ static int check_balloon(const char *type, const char *named, const char *anon, 
 
 	snprintf(list, sizeof(list), "[{\"name\": \"type\", \"type\": \"string\"}, {\"name\": \"device[1]\", \"type\": \"%s\"}]", type);
 	memset(e, 0, sizeof(*e));
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	q = peer_qemu(&p, qemu, e);
+	assert_non_null(q);
 	r = devices_check_balloon(q, e);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 	return r;
 }
 

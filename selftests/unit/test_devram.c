@@ -11,6 +11,7 @@
 
 #include "channel_rig.h"
 #include "migrate/devram.h"
+#include "migrate/hello.h"
 #include "qmp_peer.h"
 
 #define ROM_PAGES	65u	/* more than two frames */
@@ -159,14 +160,22 @@ static void test_again(void **state)
 
 static bool compare(struct ends *t, struct err *why)
 {
+	static const struct vm vm = { .nblocks = 1, .blocks = { { .name = "ram0", .pages = 9, .address = 4096 } } };
+	struct wire_block *table;
 	struct wire_header h;
 	bool same;
 
 	memset(why, 0, sizeof(*why));
-	assert_int_equal(devram_offer(&t->from, t->out, &t->e), 0);
+	assert_int_equal(hello_blocks(t->out, WIRE_BLOCKS, &vm, &t->from.ram, &t->e), 0);
 	assert_int_equal(channel_expect(t->in, WIRE_PRIVATE_BLOCKS, &h, &t->e), 0);
 	assert_int_equal(devram_compare(t->in, &h, &t->to, &same, why, &t->e), 0);
 	assert_true(same == !why->exit);
+	assert_int_equal(channel_expect(t->in, WIRE_BLOCKS, &h, &t->e), 0);
+	assert_int_equal(hello_read_table(t->in, &h, "RAM", &table, &t->e), 0);
+	assert_string_equal(table->name, "ram0");
+	assert_int_equal(table->pages, 9);
+	assert_int_equal(table->address, 4096);
+	free(table);
 	return same;
 }
 
@@ -251,11 +260,10 @@ static int find(struct private_ram *out, uintptr_t rom, unsigned long bytes, uin
 		 "vga.vram 4 KiB 0x%016x 0x%016x 0x%016x 0x%016lx rw\\n\"}",
 		 0, 8192, 8192, 4096, 0, bytes, bytes, rom, 0, 4096, 4096, vram);
 	memset(e, 0, sizeof(*e));
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	q = peer_qemu(&p, qemu, e);
+	assert_non_null(q);
 	r = private_find(q, &vm, out, e);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 	return r;
 }
 
@@ -269,14 +277,13 @@ static void test_same(void **state)
 	struct peer p;
 
 	(void)state;
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, &e), 0);
+	q = peer_qemu(&p, qemu, &e);
+	assert_non_null(q);
 	assert_int_equal(private_same(q, &ram, &e), 0);
 	ram.list = other;
 	assert_true(private_same(q, &ram, &e) < 0);
 	assert_int_equal(e.exit, GW_VM_STATE);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 }
 
 static void test_found(void **state)

@@ -59,11 +59,10 @@ static int find(struct bench *b, const struct peer_answer *qemu, bool write)
 	struct peer p;
 	int r;
 
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, &b->e), 0);
+	q = peer_qemu(&p, qemu, &b->e);
+	assert_non_null(q);
 	r = ram_find(q, b->proc.dir, write, &b->vm, &b->e);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 	assert_string_equal(p.missed, "");
 	return r;
 }

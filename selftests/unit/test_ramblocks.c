@@ -109,11 +109,10 @@ static int query(const char *answer, bool *told, struct err *e)
 	int r;
 
 	memset(e, 0, sizeof(*e));
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, e), 0);
+	q = peer_qemu(&p, qemu, e);
+	assert_non_null(q);
 	r = ramblocks_query(q, &all, told, e);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 	return r;
 }
 

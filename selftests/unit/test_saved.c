@@ -122,8 +122,8 @@ static void test_asked(void **state)
 	struct peer p;
 
 	(void)state;
-	assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, &e), 0);
+	q = peer_qemu(&p, qemu, &e);
+	assert_non_null(q);
 	assert_int_equal(saved_open(&s, q, &e), 0);
 	assert_string_equal(s.machine, "pc-q35-11.1");
 	assert_int_equal(s.fdset, 5);
@@ -140,8 +140,7 @@ static void test_asked(void **state)
 	assert_true(saved_before(q));
 	saved_forget(q);
 	saved_close(&s, q);
-	qmp_close(q);
-	peer_stop(&p);
+	peer_qemu_end(&p, q);
 	assert_string_equal(p.missed, "");
 	assert_int_equal(open_fds(), fds);
 }
@@ -158,13 +157,12 @@ static void test_strange_machine(void **state)
 		struct qmp *q;
 		struct peer p;
 
-		assert_int_equal(peer_start(&p, peer_serve, qemu, 4), 0);
-		assert_int_equal(qmp_open(p.path, 2000, &q, &e), 0);
+		q = peer_qemu(&p, qemu, &e);
+		assert_non_null(q);
 		assert_true(saved_open(&s, q, &e) < 0);
 		assert_int_equal(e.exit, GW_NOT_QEMU);
 		saved_close(&s, q);
-		qmp_close(q);
-		peer_stop(&p);
+		peer_qemu_end(&p, q);
 	}
 }
 

@@ -153,18 +153,18 @@ static int get_blocks(const uint8_t *bytes, size_t len, struct wire_block *b, un
 }
 
 static const struct wire_block two[] = {
-	{ .pages = 0x0102030405, .page_size = 1u << 30, .name = "pc.ram" },
-	{ .pages = 4096, .page_size = 4096, .name = "0000:00:02.0/vga.vram ~" },
+	{ .pages = 0x0102030405, .address = 0x1122334455667788, .page_size = 1u << 30, .name = "pc.ram" },
+	{ .pages = 4096, .address = WIRE_NO_ADDRESS, .page_size = 4096, .name = "0000:00:02.0/vga.vram ~" },
 };
-#define TWO_SIZE	(16 + 6 + 16 + 23)
+#define TWO_SIZE	(24 + 6 + 24 + 23)
 
 static void test_blocks_round_trip(void **state)
 {
 	static const uint8_t first[] = {
-		5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0x40, 6, 0, 0, 0, 'p', 'c', '.', 'r', 'a', 'm',
+		5, 4, 3, 2, 1, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0x40, 6, 0, 0, 0, 'p', 'c', '.', 'r', 'a', 'm',
 	};
 	static struct wire_block most[WIRE_BLOCKS_MAX], got[WIRE_BLOCKS_MAX];
-	static uint8_t p[WIRE_BLOCKS_MAX * (16 + WIRE_NAME_MAX)];
+	static uint8_t p[WIRE_BLOCKS_MAX * (24 + WIRE_NAME_MAX)];
 	unsigned int i;
 
 	(void)state;
@@ -213,20 +213,21 @@ static void test_blocks_fields(void **state)
 	} wrong[] = {
 		{ 0, { 0 }, 8, -EPROTO },			/* no pages */
 		{ 0, { 0, 0, 0, 0, 0, 0, 8, 0 }, 8, -EMSGSIZE },	/* 2^51: one more than off_t holds */
-		{ 12, { 0, 0 }, 2, -EPROTO },			/* no name */
-		{ 12, { 22 }, 1, -EPROTO },			/* a byte is left */
-		{ 12, { 24 }, 1, -EPROTO },			/* longer than what follows */
-		{ 12, { 0, 1 }, 2, -EMSGSIZE },			/* 256 */
-		{ 14, { 1, 0 }, 2, -EPROTO },			/* reserved */
-		{ 14, { 0, 1 }, 2, -EPROTO },
-		{ 16, { 0 }, 1, -EPROTO },			/* first, a middle and the last byte of the name */
-		{ 20, { 0x1f }, 1, -EPROTO },
-		{ 20, { '\n' }, 1, -EPROTO },
-		{ 38, { 0x7f }, 1, -EPROTO },
-		{ 38, { 0x80 }, 1, -EPROTO },
-		{ 38, { 0 }, 1, -EPROTO },
-		{ 16, { ' ' }, 1, 0 },
-		{ 8, { 1, 2, 3, 4 }, 4, 0 },			/* the page size is informative */
+		{ 20, { 0, 0 }, 2, -EPROTO },			/* no name */
+		{ 20, { 22 }, 1, -EPROTO },			/* a byte is left */
+		{ 20, { 24 }, 1, -EPROTO },			/* longer than what follows */
+		{ 20, { 0, 1 }, 2, -EMSGSIZE },			/* 256 */
+		{ 22, { 1, 0 }, 2, -EPROTO },			/* reserved */
+		{ 22, { 0, 1 }, 2, -EPROTO },
+		{ 24, { 0 }, 1, -EPROTO },			/* first, a middle and the last byte of the name */
+		{ 28, { 0x1f }, 1, -EPROTO },
+		{ 28, { '\n' }, 1, -EPROTO },
+		{ 46, { 0x7f }, 1, -EPROTO },
+		{ 46, { 0x80 }, 1, -EPROTO },
+		{ 46, { 0 }, 1, -EPROTO },
+		{ 24, { ' ' }, 1, 0 },
+		{ 16, { 1, 2, 3, 4 }, 4, 0 },			/* the page size is informative */
+		{ 8, { 1, 2, 3, 4, 5, 6, 7, 8 }, 8, 0 },
 	};
 	uint8_t p[TWO_SIZE];
 	struct wire_block got[2];
@@ -235,7 +236,7 @@ static void test_blocks_fields(void **state)
 	(void)state;
 	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
 		wire_put_blocks(p, two, 2);
-		memcpy(p + 22 + wrong[i].at, wrong[i].bytes, wrong[i].len);
+		memcpy(p + 30 + wrong[i].at, wrong[i].bytes, wrong[i].len);
 		if (get_blocks(p, TWO_SIZE, got, 2) != wrong[i].ret)
 			fail_msg("case %u", i);
 	}
@@ -245,7 +246,7 @@ static void test_blocks_names(void **state)
 {
 	struct wire_block b[3] = { two[0], two[1], two[0] };
 	struct wire_block got[3];
-	uint8_t p[TWO_SIZE + 22];
+	uint8_t p[TWO_SIZE + 30];
 
 	(void)state;
 	b[2].pages = 9;

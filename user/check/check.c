@@ -60,11 +60,13 @@ void check_run(const struct check_options *o, struct check *c)
 {
 	struct migration migration = { .stream = -1 };
 	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
+	struct private_ram private = { 0 };
+	enum way way = WAY_MIGRATE;
 	struct qmp *qmp = NULL;
 	struct look l = {
 		.qmp_path = o->qmp_path, .pid = o->pid, .timeout_ms = o->timeout_ms,
-		.downtime_limit_ms = o->downtime_limit_ms, .pause = o->pause,
-		.qmp = &qmp, .vm = &vm, .migration = &migration,
+		.downtime_limit_ms = o->downtime_limit_ms, .pause = o->pause, .wish = o->wish,
+		.qmp = &qmp, .vm = &vm, .migration = &migration, .way = &way, .private = &private,
 	};
 
 	c->n = 0;
@@ -73,6 +75,7 @@ void check_run(const struct check_options *o, struct check *c)
 	check_host(&l, c);
 	if (o->addr)
 		check_peer(o, &l, c);
+	private_free(&private);
 	migration_free(&migration);
 	vm_close(&vm);
 	qmp_close(qmp);

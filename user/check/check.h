@@ -8,6 +8,7 @@
 
 #include "err.h"
 #include "io/engine.h"
+#include "vmm/way.h"
 
 /**
  * enum check_result - what is said of one thing
@@ -51,6 +52,7 @@ struct check_options {
 	unsigned int timeout_ms;
 	unsigned int probe_ms;
 	const struct engine_ops *engine;
+	enum way_wish wish;
 	bool pause;
 };
 

@@ -20,6 +20,24 @@ static void check_version(unsigned int ours, const struct probe_answer *there, s
 		  there->streams);
 }
 
+static void check_saved(const struct look *l, const struct probe_answer *there, struct check *c)
+{
+	static const char name[] = "device there";
+	struct err e = { 0 };
+
+	if (*l->way == WAY_MIGRATE)
+		return;
+	if (there->saved) {
+		check_add(c, name, CHECK_OK, "it can load a device state that was saved");
+	} else if (*l->way == WAY_EITHER) {
+		check_add(c, name, CHECK_WARNING,
+			  "it cannot load a device state that was saved, and its godwit says why: QEMU migrates it, which takes longer");
+	} else {
+		way_refused(l->wish, &e);
+		check_refuse(c, name, &e);
+	}
+}
+
 static void check_delay(const struct check_options *o, struct channel *ch, struct check *c)
 {
 	struct err e = { 0 };
@@ -66,6 +84,10 @@ static void unknown(const struct check_options *o, struct check *c)
 
 void check_peer(const struct check_options *o, const struct look *l, struct check *c)
 {
+	const struct probe_question question = {
+		.addr = o->addr, .vm = l->vm, .private = *l->way == WAY_MIGRATE ? NULL : l->private, .engine = o->engine,
+		.timeout_ms = o->timeout_ms,
+	};
 	struct channel *ch = NULL;
 	struct probe_answer there;
 	struct err e = { 0 };
@@ -75,11 +97,12 @@ void check_peer(const struct check_options *o, const struct look *l, struct chec
 		unknown(o, c);
 		return;
 	}
-	if (probe_open(o->addr, l->vm, o->engine, o->timeout_ms, &ch, &there, &e)) {
+	if (probe_open(&question, &ch, &there, &e)) {
 		check_refuse(c, "destination", &e);
 		unknown(o, c);
 	} else {
 		check_version(qmp_version(*l->qmp), &there, c);
+		check_saved(l, &there, c);
 		check_delay(o, ch, c);
 		if (o->probe_ms)
 			check_speed(o, l->vm, ch, c);

@@ -12,6 +12,8 @@
 #include "migrate/probe.h"
 #include "migrate/turns.h"
 #include "page/page.h"
+#include "vmm/migration.h"
+#include "vmm/way.h"
 
 static const char usage[] =
 	"usage: godwit estimate (--qmp SOCKET | --domain NAME | --pid PID) (--bandwidth MIB | --to ADDR:PORT) [options]\n"
@@ -27,11 +29,12 @@ static const char usage[] =
 	"                         With both, the smaller one counts\n"
 	"  --downtime-limit MS    what \"godwit send\" will be given (300)\n"
 	"  --max-rounds N         likewise (30)\n"
+	"  --device-state auto|migrate|save  likewise (auto)\n"
 	"  --seconds S            how long to measure (8)\n"
 	"  --sample PAGES         how many pages to watch (65536): more are more exact, and disturb the guest more\n"
 	"  --json                 as a JSON object\n";
 
-enum { OPT_BANDWIDTH = CMD_OWN, OPT_TO, OPT_LIMIT, OPT_ROUNDS, OPT_SECONDS, OPT_SAMPLE, OPT_JSON, OPT_HELP };
+enum { OPT_BANDWIDTH = CMD_OWN, OPT_TO, OPT_LIMIT, OPT_ROUNDS, OPT_DEVICE_STATE, OPT_SECONDS, OPT_SAMPLE, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
 	CMD_VM_OPTIONS,
@@ -39,6 +42,7 @@ static const struct option options[] = {
 	{ "to", required_argument, NULL, OPT_TO },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
 	{ "max-rounds", required_argument, NULL, OPT_ROUNDS },
+	{ "device-state", required_argument, NULL, OPT_DEVICE_STATE },
 	{ "seconds", required_argument, NULL, OPT_SECONDS },
 	{ "sample", required_argument, NULL, OPT_SAMPLE },
 	{ "json", no_argument, NULL, OPT_JSON },
@@ -58,9 +62,22 @@ struct estimate_args {
 	struct cmd_vm vm;
 	const char *addr;
 	struct limits limits;
+	enum way_wish wish;
 	unsigned int bandwidth_mib, seconds, sample_pages;
 	bool json;
 	bool help;
+};
+
+/**
+ * struct found - what is measured
+ * @qmp: NULL: nobody is asked
+ * @private: with another way than WAY_MIGRATE
+ */
+struct found {
+	struct qmp *qmp;
+	struct vm vm;
+	enum way way;
+	struct private_ram private;
 };
 
 static int parse_option(struct estimate_args *a, int opt, struct err *e)
@@ -79,6 +96,8 @@ static int parse_option(struct estimate_args *a, int opt, struct err *e)
 		return limits_set(&a->limits, "downtime-limit", optarg, e);
 	case OPT_ROUNDS:
 		return limits_set(&a->limits, "max-rounds", optarg, e);
+	case OPT_DEVICE_STATE:
+		return way_parse(optarg, &a->wish, e);
 	case OPT_SECONDS:
 		return cmd_number("--seconds", optarg, 1, 86400, &a->seconds, e);
 	case OPT_SAMPLE:
@@ -112,17 +131,31 @@ static int parse(struct estimate_args *a, int argc, char **argv, struct err *e)
 	return cmd_find_domain(&a->vm, e);
 }
 
-/* Its speed and delay into *in. */
-static int measure_link(const struct estimate_args *a, const struct vm *vm, struct estimate_in *in, struct err *e)
+/* Does QEMU walk through all RAM in the blackout? Not where the device state is saved. */
+static int choose_way(const struct estimate_args *a, struct found *f, struct err *e)
 {
+	bool running;
+	int r = migration_running(f->qmp, &running, e);
+
+	return r ? r : way_choose(a->wish, f->qmp, &f->vm, running, &f->way, &f->private, e);
+}
+
+/* Its speed and delay into *in, and what the receiver thinks of the way. */
+static int measure_link(const struct estimate_args *a, struct found *f, struct estimate_in *in, struct err *e)
+{
+	const struct probe_question question = {
+		.addr = a->addr, .vm = &f->vm, .private = f->way == WAY_MIGRATE ? NULL : &f->private, .engine = &engine_poll,
+		.timeout_ms = TIMEOUT_MS,
+	};
 	struct probe_answer there;
 	struct channel *ch = NULL;
 	uint64_t rate;
-	int r;
+	int r = probe_open(&question, &ch, &there, e);
 
-	if (!a->addr)
-		return 0;
-	r = probe_open(a->addr, vm, &engine_poll, TIMEOUT_MS, &ch, &there, e);
+	if (!r && f->way == WAY_SAVE && !there.saved)
+		r = way_refused(a->wish, e);
+	if (!r && !there.saved)
+		f->way = WAY_MIGRATE;
 	if (!r)
 		r = probe_delay(ch, &in->rtt_ns, e);
 	if (!r)
@@ -133,33 +166,44 @@ static int measure_link(const struct estimate_args *a, const struct vm *vm, stru
 	return r;
 }
 
-static int measure(const struct estimate_args *a, struct curve *curve, struct estimate_in *in, struct err *e)
+/* QEMU, and the VM. */
+static int find(const struct estimate_args *a, struct found *f, struct estimate_in *in, struct err *e)
 {
-	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
-	struct dirty_source *source = NULL;
 	struct turns turns = { .taken = 0 };
-	struct qmp *qmp = NULL;
 	int r = 0;
 
 	if (a->vm.qmp)
-		r = qmp_open(a->vm.qmp, TIMEOUT_MS, &qmp, e);
-	if (!r && qmp)
-		r = turns_measure(&turns, qmp, e);
+		r = qmp_open(a->vm.qmp, TIMEOUT_MS, &f->qmp, e);
+	if (!r && f->qmp)
+		r = turns_measure(&turns, f->qmp, e);
 	in->turn_ns = turns_median(&turns);
 	if (!r)
-		r = vm_find(qmp, (pid_t)a->vm.pid, VM_KVM, &vm, e);
+		r = vm_find(f->qmp, (pid_t)a->vm.pid, VM_KVM, &f->vm, e);
+	if (!r && f->qmp)
+		r = choose_way(a, f, e);
+	return r;
+}
+
+static int measure(const struct estimate_args *a, struct curve *curve, struct estimate_in *in, struct err *e)
+{
+	struct found f = { .vm = { .pidfd = -1, .vm_fd = -1 } };
+	struct dirty_source *source = NULL;
+	int r = find(a, &f, in, e);
+
+	if (!r && a->addr)
+		r = measure_link(a, &f, in, e);
+	in->device_saved = f.way != WAY_MIGRATE;
 	if (!r)
-		r = measure_link(a, &vm, in, e);
+		r = source_kmod(&f.vm, &source, e);
 	if (!r)
-		r = source_kmod(&vm, &source, e);
+		r = curve_measure(&f.vm, source, a->seconds, a->sample_pages, now_ns(), curve, e);
 	if (!r)
-		r = curve_measure(&vm, source, a->seconds, a->sample_pages, now_ns(), curve, e);
-	if (!r)
-		r = content_measure(&vm, source, CONTENT_PAGES, &in->content, e);
+		r = content_measure(&f.vm, source, CONTENT_PAGES, &in->content, e);
 	if (source)
 		source->ops->close(source);
-	vm_close(&vm);
-	qmp_close(qmp);
+	private_free(&f.private);
+	vm_close(&f.vm);
+	qmp_close(f.qmp);
 	return r;
 }
 

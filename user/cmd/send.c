@@ -47,8 +47,8 @@ static const char usage[] =
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_VERIFY, OPT_PAUSE, OPT_CONTROL,
-	OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
+enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_VERIFY, OPT_PAUSE,
+	OPT_CONTROL, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
 	CMD_VM_OPTIONS,
@@ -105,7 +105,7 @@ static int parse_option(struct send_args *a, int opt, const char *name, struct e
 	case OPT_ZERO_COPY:
 		return engine_zero_copy(optarg, &a->o.zero_copy, e);
 	case OPT_DEVICE_STATE:
-		return sender_way(optarg, &a->o.way, e);
+		return way_parse(optarg, &a->o.wish, e);
 	case OPT_VERIFY:
 		a->o.verify = true;
 		return 0;

@@ -9,7 +9,9 @@
 
 #include "io/sock.h"
 #include "io/stop.h"
+#include "migrate/hello.h"
 #include "migrate/receiver_internal.h"
+#include "vmm/mtree.h"
 
 static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
 {
@@ -45,20 +47,33 @@ static void sort_like(struct vm *vm, const struct wire_block *theirs)
 			}
 }
 
+/*
+ * QEMU's own migration compares these itself; a device state that was saved does not have them, and blocks of one size
+ * that were swapped would be a guest whose RAM is in the wrong places. Sorted like theirs.
+ */
+static int same_addresses(const struct vm *vm, const struct wire_block *theirs, struct err *e)
+{
+	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		const struct ram_block *b = &vm->blocks[i];
+
+		if (b->address != theirs[i].address && b->address != WIRE_NO_ADDRESS && theirs[i].address != WIRE_NO_ADDRESS)
+			return err_set(e, GW_RAM_DIFFERS, EINVAL, "RAM block \"%s\" begins at 0x%llx of the guest at the source and at 0x%llx at the destination: give both QEMUs the same -numa and -device pc-dimm options",
+				       b->name, (unsigned long long)theirs[i].address, (unsigned long long)b->address);
+	}
+	return 0;
+}
+
 int agree_on_ram(struct receiver *r, const struct wire_header *h, struct err *e)
 {
-	struct wire_block *theirs = calloc(WIRE_BLOCKS_MAX, sizeof(*theirs));
-	uint8_t *body = malloc(h->length);
-	int ret;
+	struct wire_block *theirs;
+	int ret = hello_read_table(r->ch, h, "RAM blocks", &theirs, e);
 
-	ret = body && theirs ? channel_body(r->ch, body, h->length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	if (!ret && wire_get_blocks(body, h->length, theirs, h->arg))
-		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender's list of RAM blocks makes no sense");
 	if (!ret)
 		ret = same_ram(&r->vm, theirs, h->arg, e);
 	if (!ret)
 		sort_like(&r->vm, theirs);
-	free(body);
+	if (!ret && r->saved)
+		ret = same_addresses(&r->vm, theirs, e);
 	free(theirs);
 	return ret;
 }
@@ -98,7 +113,7 @@ static int wait_streams(struct receiver *r, struct door *d, struct err *e)
 
 static int let_streams_in(struct receiver *r, struct door *d, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_READY, .flags = r->saved ? WIRE_READY_SAVED : 0, .arg = r->o->streams, .length = WIRE_SECRET };
+	struct wire_header h = { .type = WIRE_READY, .flags = r->saved ? WIRE_SAVED : 0, .arg = r->o->streams, .length = WIRE_SECRET };
 	int fds[WIRE_STREAMS_MAX];
 	int ret;
 
@@ -167,22 +182,29 @@ static int wait_for_anybody(struct receiver *r, struct err *e)
 static int hear_private(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct err why = { 0 };
-	int ret = private_find(r->qmp, &r->vm, &r->private, &why);
+	int ret;
+
+	/* Not the first one who asks. */
+	private_free(&r->private);
+	ret = private_find(r->qmp, &r->vm, &r->private, &why);
 
 	if (ret)
 		r->private.told = false;
 	ret = devram_compare(r->ch, h, &r->private, &r->saved, &why, e);
+	if (!ret && r->saved)
+		ret = mtree_query(r->qmp, &r->vm, e);
 	if (!ret && !r->saved)
 		printf("godwit: a device state that was saved cannot be loaded: %s\n", why.text);
 	fflush(stdout);
 	return ret;
 }
 
-/* What it came for: BLOCKS, which PRIVATE_BLOCKS may precede, or CHECK. */
+/* What it came for: BLOCKS or CHECK, which PRIVATE_BLOCKS may precede. */
 static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 {
 	int ret;
 
+	r->saved = false;
 	/* Ours first: a sender of another version can then say what it thinks of it. */
 	ret = receiver_send(r, WIRE_HELLO, WIRE_VERSION, e);
 	if (!ret)
@@ -192,7 +214,7 @@ static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 	if (!ret && h->type == WIRE_PRIVATE_BLOCKS) {
 		ret = hear_private(r, h, e);
 		if (!ret)
-			ret = channel_expect(r->ch, WIRE_BLOCKS, h, e);
+			ret = channel_recv(r->ch, h, false, e);
 	}
 	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after HELLO", wire_type_name(h->type));

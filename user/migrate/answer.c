@@ -10,7 +10,7 @@
 
 static int checked(struct receiver *r, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_CHECKED, .arg = r->o->streams, .length = 8 };
+	struct wire_header h = { .type = WIRE_CHECKED, .flags = r->saved ? WIRE_SAVED : 0, .arg = r->o->streams, .length = 8 };
 	uint8_t body[8];
 
 	wire_put_u64(body, qmp_version(r->qmp));

@@ -77,7 +77,7 @@ static int join_streams(struct sender *s, struct err *e)
 	if (n > h.arg)
 		n = h.arg;
 	s->report->streams = n;
-	r = way_agreed(s, h.flags & WIRE_READY_SAVED, e);
+	r = way_agreed(s, h.flags & WIRE_SAVED, e);
 	return r ? r : open_streams(s, secret, n, e);
 }
 
@@ -89,9 +89,7 @@ int connect_peer(struct sender *s, struct err *e)
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)
-		r = way_offer(s, e);
-	if (!r)
-		r = hello_blocks(s->ch, WIRE_BLOCKS, &s->vm, e);
+		r = hello_blocks(s->ch, WIRE_BLOCKS, &s->vm, s->choice == WAY_MIGRATE ? NULL : &s->devram.ram, e);
 	if (!r)
 		r = join_streams(s, e);
 	if (!r)

@@ -26,24 +26,7 @@ static int no_memory(struct err *e)
 
 static struct chunk *chunk_new(void)
 {
-	return aligned_alloc(64, (sizeof(struct chunk) + 63) / 64 * 64);
-}
-
-int devram_offer(const struct devram *d, struct channel *ch, struct err *e)
-{
-	struct wire_block *b = calloc(d->ram.n, sizeof(*b));
-	int r;
-
-	if (!b)
-		return no_memory(e);
-	for (unsigned int i = 0; i < d->ram.n; i++) {
-		b[i].pages = d->ram.b[i].pages;
-		b[i].page_size = WIRE_PAGE;
-		memcpy(b[i].name, d->ram.b[i].name, sizeof(b[i].name));
-	}
-	r = hello_table(ch, WIRE_PRIVATE_BLOCKS, b, d->ram.n, e);
-	free(b);
-	return r;
+	return aligned_alloc(_Alignof(struct chunk), sizeof(struct chunk));
 }
 
 /* Describes page number first + i, as part of the last extent where it goes on. */
@@ -162,19 +145,15 @@ static void sort_like(struct private_ram *ours, const struct wire_block *theirs,
 int devram_compare(struct channel *ch, const struct wire_header *h, struct private_ram *ours, bool *same, struct err *why,
 		   struct err *e)
 {
-	struct wire_block *theirs = calloc(WIRE_BLOCKS_MAX, sizeof(*theirs));
-	uint8_t *body = malloc(h->length);
-	int r = body && theirs ? channel_body(ch, body, h->length, e) : no_memory(e);
+	struct wire_block *theirs;
+	int r = hello_read_table(ch, h, "private RAM", &theirs, e);
 
-	if (!r && wire_get_blocks(body, h->length, theirs, h->arg))
-		r = err_set(e, GW_BAD_PEER, EPROTO, "the sender's list of private RAM makes no sense");
 	*same = !r && ours->told && ours->n == h->arg;
 	if (!r && !ours->told)
 		err_set(why, GW_QMP, EOPNOTSUPP, "this QEMU does not say where its private RAM is: version 8.0 or newer is needed");
 	else if (!r && !*same)
 		err_set(why, GW_RAM_DIFFERS, EINVAL, "the source has %u blocks of private RAM and this QEMU %u", h->arg, ours->n);
 	sort_like(ours, theirs, same, why);
-	free(body);
 	free(theirs);
 	return r;
 }

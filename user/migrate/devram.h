@@ -21,7 +21,6 @@ struct devram {
 	bool whole;
 };
 
-int devram_offer(const struct devram *d, struct channel *ch, struct err *e);
 /*
  * Sends what has changed since the last time, the first time all of it. What is written meanwhile is found by the next
  * call; what counts is the one with the guest at rest. *bytes grows by what was sent.

@@ -39,7 +39,8 @@ static uint64_t pending_after(const struct curve *c, uint64_t pages, uint64_t ns
 void estimate(const struct estimate_in *in, struct estimate *out)
 {
 	struct blackout b = {
-		.qmp_ns = in->turn_ns, .rtt_ns = in->rtt_ns, .rate = in->rate, .ram_pages = in->curve->total_pages,
+		.qmp_ns = in->turn_ns, .rtt_ns = in->rtt_ns, .rate = in->rate,
+		.ram_pages = in->device_saved ? 0 : in->curve->total_pages,
 	};
 	struct converge c = {
 		.limit_ns = in->limit_ns, .fixed_ns = converge_fixed(&b), .lead_ns = converge_lead(&b),

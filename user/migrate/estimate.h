@@ -14,6 +14,7 @@
  * @rate: bytes per second of the link, at least 1
  * @rtt_ns: there and back
  * @turn_ns: of QEMU's main loop (turns.h); 0: not known
+ * @device_saved: by QEMU, which then does not walk through all RAM with the guest stopped
  * @limit_ns, @max_rounds: as in struct converge
  */
 struct estimate_in {
@@ -22,6 +23,7 @@ struct estimate_in {
 	uint64_t rate;
 	uint64_t rtt_ns;
 	uint64_t turn_ns;
+	bool device_saved;
 	uint64_t limit_ns;
 	unsigned int max_rounds;
 };

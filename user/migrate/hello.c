@@ -74,7 +74,7 @@ int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e)
 	return r;
 }
 
-int hello_table(struct channel *ch, enum wire_type type, const struct wire_block *b, unsigned int n, struct err *e)
+static int send_table(struct channel *ch, enum wire_type type, const struct wire_block *b, unsigned int n, struct err *e)
 {
 	struct wire_header h = { .type = (uint16_t)type, .arg = n, .length = (uint32_t)wire_blocks_size(b, n) };
 	uint8_t *body = malloc(h.length);
@@ -88,19 +88,52 @@ int hello_table(struct channel *ch, enum wire_type type, const struct wire_block
 	return r;
 }
 
-int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, struct err *e)
+int hello_read_table(struct channel *ch, const struct wire_header *h, const char *what, struct wire_block **out, struct err *e)
 {
-	struct wire_block *b = calloc(vm->nblocks, sizeof(*b));
+	uint8_t *body = malloc(h->length);
+	int r;
+
+	*out = calloc(WIRE_BLOCKS_MAX, sizeof(**out));
+	r = body && *out ? channel_body(ch, body, h->length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (!r && wire_get_blocks(body, h->length, *out, h->arg))
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the sender's list of %s makes no sense", what);
+	free(body);
+	return r;
+}
+
+static int send_private(struct channel *ch, const struct private_ram *ram, struct err *e)
+{
+	struct wire_block *b = calloc(ram->n, sizeof(*b));
 	int r;
 
 	if (!b)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	for (unsigned int i = 0; i < vm->nblocks; i++) {
+	for (unsigned int i = 0; i < ram->n; i++) {
+		b[i].pages = ram->b[i].pages;
+		b[i].address = WIRE_NO_ADDRESS;
+		b[i].page_size = WIRE_PAGE;
+		memcpy(b[i].name, ram->b[i].name, sizeof(b[i].name));
+	}
+	r = send_table(ch, WIRE_PRIVATE_BLOCKS, b, ram->n, e);
+	free(b);
+	return r;
+}
+
+int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, const struct private_ram *ram, struct err *e)
+{
+	struct wire_block *b = calloc(vm->nblocks, sizeof(*b));
+	int r = b ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+
+	if (!r && ram)
+		r = send_private(ch, ram, e);
+	for (unsigned int i = 0; !r && i < vm->nblocks; i++) {
 		b[i].pages = vm->blocks[i].pages;
+		b[i].address = vm->blocks[i].address;
 		b[i].page_size = vm->blocks[i].page_size;
 		memcpy(b[i].name, vm->blocks[i].name, sizeof(b[i].name));
 	}
-	r = hello_table(ch, type, b, vm->nblocks, e);
+	if (!r)
+		r = send_table(ch, type, b, vm->nblocks, e);
 	free(b);
 	return r;
 }

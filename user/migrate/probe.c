@@ -7,23 +7,25 @@
 #include "migrate/hello.h"
 #include "migrate/probe.h"
 
-int probe_open(const char *addr, const struct vm *vm, const struct engine_ops *engine, unsigned int timeout_ms,
-	       struct channel **out, struct probe_answer *answer, struct err *e)
+int probe_open(const struct probe_question *question, struct channel **out, struct probe_answer *answer, struct err *e)
 {
 	struct wire_header h;
 	uint8_t body[8];
 	int r;
 
-	r = hello(addr, engine, timeout_ms, out, e);
+	r = hello(question->addr, question->engine, question->timeout_ms, out, e);
 	if (!r)
-		r = hello_blocks(*out, WIRE_CHECK, vm, e);
+		r = hello_blocks(*out, WIRE_CHECK, question->vm, question->private, e);
 	if (!r)
 		r = channel_expect(*out, WIRE_CHECKED, &h, e);
 	if (!r)
 		r = channel_body(*out, body, sizeof(body), e);
 	if (r)
 		return r;
+	if ((h.flags & WIRE_SAVED) && !question->private)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the other side agrees to what was not offered");
 	answer->streams = h.arg;
+	answer->saved = h.flags & WIRE_SAVED;
 	answer->qemu_version = (unsigned int)wire_get_u64(body);
 	return 0;
 }

@@ -7,21 +7,37 @@
 
 #include "err.h"
 #include "io/channel.h"
+#include "vmm/private.h"
 #include "vmm/vm.h"
+
+/**
+ * struct probe_question - would this VM be welcome?
+ * @addr: the receiver's ADDR:PORT
+ * @private: QEMU's private RAM, if the device state could be saved, else NULL
+ * @timeout_ms: longest silence of the receiver
+ */
+struct probe_question {
+	const char *addr;
+	const struct vm *vm;
+	const struct private_ram *private;
+	const struct engine_ops *engine;
+	unsigned int timeout_ms;
+};
 
 /**
  * struct probe_answer - what the receiver says of itself
  * @streams: connections for RAM that it allows
  * @qemu_version: of its QEMU, as qmp_version()
+ * @saved: it can load a device state that was saved
  */
 struct probe_answer {
 	unsigned int streams;
 	unsigned int qemu_version;
+	bool saved;
 };
 
 /* Would this VM's RAM fit there? Errors: those of hello(), and what the receiver refuses (GW_RAM_DIFFERS ...). */
-int probe_open(const char *addr, const struct vm *vm, const struct engine_ops *engine, unsigned int timeout_ms,
-	       struct channel **out, struct probe_answer *answer, struct err *e);
+int probe_open(const struct probe_question *question, struct channel **out, struct probe_answer *answer, struct err *e);
 /* The shortest of a few round trips. */
 int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e);
 /**

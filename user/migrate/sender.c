@@ -212,8 +212,8 @@ static int look(struct sender *s, struct err *e)
 {
 	struct look l = {
 		.qmp_path = s->o->qmp_path, .pid = s->o->pid, .timeout_ms = s->o->timeout_ms,
-		.downtime_limit_ms = s->limits.downtime_limit_ms, .pause = s->o->pause,
-		.qmp = &s->qmp, .vm = &s->vm, .migration = &s->migration,
+		.downtime_limit_ms = s->limits.downtime_limit_ms, .pause = s->o->pause, .wish = s->o->wish,
+		.qmp = &s->qmp, .vm = &s->vm, .migration = &s->migration, .way = &s->choice, .private = &s->devram.ram,
 	};
 	int r = look_all(&l, e);
 

@@ -10,11 +10,7 @@
 #include "io/engine.h"
 #include "migrate/limits.h"
 #include "migrate/report.h"
-
-/* Whose the device state is: QEMU's migration, or xen-save-devices-state; see saved.h. */
-enum sender_way { WAY_AUTO, WAY_MIGRATE, WAY_SAVE };
-/* "auto", "migrate", "save". GW_USAGE. */
-int sender_way(const char *text, enum sender_way *way, struct err *e);
+#include "vmm/way.h"
 
 /**
  * struct sender_options - what the user asked for
@@ -24,7 +20,7 @@ int sender_way(const char *text, enum sender_way *way, struct err *e);
  * @limits: at the beginning; they can be changed while it runs
  * @control: where to listen for that; NULL: CONTROL_DIR/PID.sock
  * @timeout_ms: longest silence of the peer or of QEMU
- * @way: how the device state travels
+ * @wish: how the device state travels
  * @verify: compare hashes of all RAM before the point of no return
  * @streams: connections for RAM; the receiver may allow fewer
  * @engine: how sockets are waited for
@@ -42,7 +38,7 @@ struct sender_options {
 	unsigned int streams;
 	const struct engine_ops *engine;
 	enum engine_zero_copy zero_copy;
-	enum sender_way way;
+	enum way_wish wish;
 	bool verify;
 	bool pause;
 	report_fn progress;

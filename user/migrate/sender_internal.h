@@ -22,6 +22,7 @@
 #include "vmm/migration.h"
 #include "vmm/saved.h"
 #include "vmm/vm.h"
+#include "vmm/way.h"
 
 /*
  * How far it went decides what a failure means. BEFORE: some of the device state is still here, the destination
@@ -70,8 +71,8 @@ struct sender {
 	struct channel *ch;		/* the control connection */
 	struct streams *streams;
 	struct round *round;		/* under way, or NULL */
+	enum way choice;		/* and what the receiver made of it: */
 	const struct device_way *way;
-	bool must_save;			/* only @way_save will do */
 	struct devram devram;		/* with way_save only, as is: */
 	struct saved saved;
 	bool resumed;			/* QEMU's RESUME came since it stopped */
@@ -101,14 +102,12 @@ int sender_keep_alive(struct sender *s, struct err *e);
 int sender_idle(void *arg, struct err *e);
 void sender_progress(struct sender *s);
 
-/* Chooses a way; if it could be way_save, offers that to the receiver. Before the table of blocks. */
-int way_offer(struct sender *s, struct err *e);
-/* The receiver's answer. */
+/* The receiver's answer to s->choice: could it load what is saved? */
 int way_agreed(struct sender *s, bool saved, struct err *e);
 
 /* Part of the device state, to the receiver. */
 int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e);
-/* Takes QEMU's events; status becomes the newest status of its migration. */
+/* Takes QEMU's events; status becomes the newest status of its migration. NULL: there is none. */
 int sender_events(struct sender *s, char *status, size_t len, struct err *e);
 /* Waits for something to do: QEMU's events, its device state in @stream (-1: none), the peer. */
 int sender_wait_qemu(struct sender *s, int stream, bool keep_alive, struct err *e);

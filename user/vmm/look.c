@@ -109,6 +109,25 @@ static void found_direct_io(const struct look *l, char *text, size_t size)
 	snprintf(text, size, "all direct reads into guest RAM can be seen");
 }
 
+static bool has_vm_state(const struct look *l)
+{
+	return has_vm(l) && l->migration->qmp;
+}
+
+static int choose_way(struct look *l, struct err *e)
+{
+	return way_choose(l->wish, *l->qmp, l->vm, l->migration->was_running, l->way, l->private, e);
+}
+
+static void found_way(const struct look *l, char *text, size_t size)
+{
+	if (*l->way == WAY_MIGRATE)
+		snprintf(text, size, "by a migration of QEMU's own");
+	else
+		snprintf(text, size, "saved by QEMU%s, %u parts of private RAM beside it",
+			 *l->way == WAY_EITHER ? " if the destination can load that" : "", l->private->n);
+}
+
 const struct look_step look_steps[] = {
 	{ "QMP", open_qmp, NULL, found_qmp },
 	{ "state", check_state, has_qmp, found_state },
@@ -117,6 +136,7 @@ const struct look_step look_steps[] = {
 	{ "KVM", find_kvm, has_vm, found_kvm },
 	{ "devices", check_devices, has_process, found_devices },
 	{ "cache modes", check_direct_io, has_process, found_direct_io },
+	{ "device state", choose_way, has_vm_state, found_way },
 };
 const unsigned int look_steps_count = sizeof(look_steps) / sizeof(look_steps[0]);
 

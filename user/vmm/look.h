@@ -11,6 +11,7 @@
 
 #include "vmm/migration.h"
 #include "vmm/vm.h"
+#include "vmm/way.h"
 
 /**
  * struct look - at what, and where to put what is found
@@ -19,7 +20,9 @@
  * @timeout_ms: longest silence of QEMU
  * @downtime_limit_ms: for migration_check()
  * @pause: the guest will stand still throughout, so its KVM does not matter
- * @qmp, @vm, @migration: the caller's, to be closed by it; also after an error
+ * @wish: how the device state shall leave QEMU
+ * @qmp, @vm, @migration, @private: the caller's, to be closed by it; also after an error
+ * @way: what way_choose() says
  */
 struct look {
 	const char *qmp_path;
@@ -30,6 +33,9 @@ struct look {
 	struct qmp **qmp;
 	struct vm *vm;
 	struct migration *migration;
+	enum way_wish wish;
+	enum way *way;
+	struct private_ram *private;
 };
 
 /**

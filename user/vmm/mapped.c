@@ -38,6 +38,7 @@ static int take(const struct proc_map *m, const char *proc, struct ram_block *b,
 	b->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
 	b->page_size = b->hugetlb ? (uint32_t)fs.f_bsize : WIRE_PAGE;
 	b->pages = (uint64_t)st.st_size / WIRE_PAGE;
+	b->address = WIRE_NO_ADDRESS;
 	snprintf(b->name, sizeof(b->name), "%.*s", WIRE_NAME_MAX, slash ? slash + 1 : m->path);
 	return 1;
 }

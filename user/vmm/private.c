@@ -60,9 +60,9 @@ int private_find(struct qmp *q, const struct vm *vm, struct private_ram *out, st
 
 	*out = (struct private_ram) { .pid = vm->pid };
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
-	r = all ? ramblocks_query(q, all, &out->told, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	if (!r && out->told)
-		r = ramblocks_text(q, &out->list, e);
+	r = all ? ramblocks_text(q, &out->list, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (!r)
+		r = ramblocks_read(out->list, all, &out->told, e);
 	if (!r && out->told)
 		r = proc_load_maps(proc, &maps, e);
 	for (unsigned int i = 0; !r && out->told && i < all->n; i++)

@@ -27,6 +27,7 @@ static int check_file(const struct backend *b, const struct proc_map *m, struct 
 		return ram_refuse(b->id, b->bytes, e, "has a file that is too short, %lld bytes", (long long)st.st_size);
 	out->page_size = out->hugetlb ? (uint32_t)fs.f_bsize : WIRE_PAGE;
 	out->pages = b->bytes / WIRE_PAGE;
+	out->address = WIRE_NO_ADDRESS;
 	return 0;
 }
 

@@ -109,22 +109,34 @@ int ramblocks_text(struct qmp *q, char **text, struct err *e)
 	return *text ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
 
-int ramblocks_query(struct qmp *q, struct ramblocks *all, bool *told, struct err *e)
+int ramblocks_read(const char *text, struct ramblocks *all, bool *told, struct err *e)
 {
-	char *text;
-	int r = ramblocks_text(q, &text, e);
+	char *copy = strdup(text);
+	int r;
 
 	*told = false;
-	if (r)
-		return r;
-	r = *text ? ramblocks_parse(text, all) : -EOPNOTSUPP;
-	free(text);
+	if (!copy)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	r = *copy ? ramblocks_parse(copy, all) : -EOPNOTSUPP;
+	free(copy);
 	*told = !r;
 	if (r == -EPROTO)
 		return err_set(e, GW_NOT_QEMU, EPROTO, "x-query-ramblock: a list that makes no sense: is this QEMU's own QMP socket?");
 	if (r == -E2BIG)
 		return err_set(e, GW_VM_STATE, E2BIG, "QEMU has more than %u blocks of RAM: unplug some devices", RAMBLOCKS_MAX);
 	return 0;
+}
+
+int ramblocks_query(struct qmp *q, struct ramblocks *all, bool *told, struct err *e)
+{
+	char *text;
+	int r = ramblocks_text(q, &text, e);
+
+	*told = false;
+	if (!r)
+		r = ramblocks_read(text, all, told, e);
+	free(text);
+	return r;
 }
 
 bool ramblocks_is(const char *block, const char *name)

@@ -39,8 +39,13 @@ int ramblocks_parse(char *text, struct ramblocks *all);
  * Errors: GW_NOT_QEMU (a list that makes no sense), GW_VM_STATE (too many blocks), and those of qmp_call() but GW_QMP.
  */
 int ramblocks_query(struct qmp *q, struct ramblocks *all, bool *told, struct err *e);
-/* The list as QEMU says it, for free(): the same text is the same RAM, in the same places. "" when it does not know the command. */
+/*
+ * Its first half: the list as QEMU says it, for free(). The same text is the same RAM, in the same places. "" when QEMU does
+ * not know the command.
+ */
 int ramblocks_text(struct qmp *q, char **text, struct err *e);
+/* And its second. */
+int ramblocks_read(const char *text, struct ramblocks *all, bool *told, struct err *e);
 /* NULL: none of that name. Before machine type 4.0 the name of a backend's block is "/objects/NAME". */
 const struct ramblock *ramblocks_find(const struct ramblocks *all, const char *name);
 bool ramblocks_is(const char *block, const char *name);

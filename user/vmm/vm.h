@@ -17,12 +17,14 @@
  * @pages: 4 KiB pages
  * @page_size: bytes of the file system's page (4096, 2 MiB, 1 GiB)
  * @fd: the RAM file, O_RDONLY for a source, O_RDWR for a destination
+ * @address: where it begins in the guest, see mtree.h; WIRE_NO_ADDRESS: not known, or not asked
  * @hugetlb: on hugetlbfs (lseek knows no holes there)
  * @memfd: it has no name, so QEMU 8.1 and newer do not leave it out of their own stream
  */
 struct ram_block {
 	char name[WIRE_NAME_MAX + 1];
 	uint64_t pages;
+	uint64_t address;
 	uint32_t page_size;
 	int fd;
 	bool hugetlb;

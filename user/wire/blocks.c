@@ -10,11 +10,12 @@
 
 struct block_le {
 	uint64_t pages;
+	uint64_t address;
 	uint32_t page_size;
 	uint16_t name_len;
 	uint16_t reserved;
 } __attribute__((packed));
-static_assert(sizeof(struct block_le) == 16, "the block record's layout is the protocol");
+static_assert(sizeof(struct block_le) == 24, "the block record's layout is the protocol");
 
 /* More could not be mapped, and an off_t could not hold it. */
 #define BLOCK_PAGES_MAX	((uint64_t)INT64_MAX / WIRE_PAGE)
@@ -38,6 +39,7 @@ void wire_put_blocks(uint8_t *p, const struct wire_block *b, unsigned int n)
 	for (; n--; b++) {
 		struct block_le le = {
 			.pages = htole64(b->pages),
+			.address = htole64(b->address),
 			.page_size = htole32(b->page_size),
 			.name_len = htole16(name_len(b)),
 		};
@@ -88,6 +90,7 @@ static ssize_t get_block(const uint8_t *p, size_t len, struct wire_block *b)
 	memset(b, 0, sizeof(*b));
 	memcpy(b->name, p, name);
 	b->pages = le64toh(le.pages);
+	b->address = le64toh(le.address);
 	b->page_size = le32toh(le.page_size);
 	if (b->pages == 0)
 		return -EPROTO;

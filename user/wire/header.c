@@ -31,7 +31,7 @@ struct frame_limits {
 	uint32_t item_min, item_max;
 };
 
-#define BLOCK_FIXED	16	/* a block record without its name, see struct wire_block */
+#define BLOCK_FIXED	24	/* a block record without its name, see struct wire_block */
 #define CLOCK_BYTES	8
 #define COUNT_BYTES	8
 #define VERSION_BYTES	8
@@ -40,7 +40,7 @@ static const struct frame_limits limits[] = {
 	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION },
 	[WIRE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
 			  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_READY] = { .flags = WIRE_READY_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
+	[WIRE_READY] = { .flags = WIRE_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 	[WIRE_PING] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_PONG] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_RAM] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_RAM_MAX,
@@ -62,7 +62,7 @@ static const struct frame_limits limits[] = {
 	[WIRE_JOIN] = { .arg_max = WIRE_STREAMS_MAX - 1, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 	[WIRE_CHECK] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
 			 .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_CHECKED] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = VERSION_BYTES, .body_max = VERSION_BYTES },
+	[WIRE_CHECKED] = { .flags = WIRE_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = VERSION_BYTES, .body_max = VERSION_BYTES },
 	[WIRE_PROBE] = { .body_min = 1, .body_max = WIRE_PROBE_MAX },
 	[WIRE_PRIVATE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
 				  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },

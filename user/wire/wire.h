@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wire protocol, version 4. This header is its specification.
+ * The wire protocol, version 5. This header is its specification.
  *
  * One TCP connection, the control connection, carries frames in both directions. One to WIRE_STREAMS_MAX more, the
  * streams, carry guest RAM from the sender to the receiver, and nothing else: the device state never queues
  * behind RAM. A frame is a 24-byte header and a body of `length` bytes. All numbers are little-endian. A page
  * is 4 KiB, whatever page size either host maps the RAM with. RAM is addressed by block (the index in the sender's
- * BLOCKS table) and page within the block; guest physical addresses and host addresses never travel.
+ * BLOCKS table) and page within the block; where a block lies in the guest travels only to be compared, host addresses never.
  *
  *	sender                                   receiver
  *	HELLO ---------------------------------> version and magic are compared first
@@ -32,13 +32,14 @@
  *
  * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
  * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
- * WIRE_READY_SAVED. Then PRIVATE frames carry that RAM: all of it before the first ROUND, later what has changed, the
+ * WIRE_SAVED. Then PRIVATE frames carry that RAM: all of it before the first ROUND, later what has changed, the
  * last time before the last ROUND, whose ACK is theirs, too. No DEVICE comes before COMMIT.
  *
  * Whoever only wants to know whether a migration would be possible sends CHECK in place of BLOCKS:
  *
+ *	PRIVATE_BLOCKS ------------------------> only if the device state could be saved
  *	CHECK ---------------------------------> names and sizes must match its own
- *	      <--------------------------------- CHECKED they do; how many streams, which QEMU
+ *	      <--------------------------------- CHECKED they do; how many streams, which QEMU; flags as in READY
  *	PING  ---------------------------------> how long is the way?
  *	      <--------------------------------- PONG
  *	PROBE, PROBE, ... ---------------------> how much does the link carry? It is read and forgotten
@@ -74,7 +75,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC	0x54575447u	/* "GTWT" */
-#define WIRE_VERSION	4
+#define WIRE_VERSION	5
 #define WIRE_PAGE	4096u
 
 #define WIRE_HEADER	24	/* bytes */
@@ -96,7 +97,7 @@
 enum wire_type {
 	WIRE_HELLO = 1,		/* arg = version; no body */
 	WIRE_BLOCKS,		/* arg = count; body: count block records */
-	WIRE_READY,		/* arg = streams, at most, flags may hold WIRE_READY_SAVED; body: WIRE_SECRET random bytes */
+	WIRE_READY,		/* arg = streams, at most, flags may hold WIRE_SAVED; body: WIRE_SECRET random bytes */
 	WIRE_PING,		/* arg = serial; body: 8 bytes sender's CLOCK_REALTIME, ns */
 	WIRE_PONG,		/* arg = serial; body: 8 bytes receiver's CLOCK_REALTIME, ns */
 	WIRE_RAM,		/* arg = extents; body: the extents, then the pages of WIRE_DATA ones */
@@ -113,7 +114,7 @@ enum wire_type {
 	WIRE_STREAMS,		/* arg = count, at most what READY allowed, both ways; no body */
 	WIRE_JOIN,		/* arg = number of the stream, from 0; body: the secret */
 	WIRE_CHECK,		/* as BLOCKS */
-	WIRE_CHECKED,		/* arg = streams, at most; body: 8 bytes QEMU's version, major * 10000 + minor * 100 + micro */
+	WIRE_CHECKED,		/* arg, flags as in READY; body: 8 bytes QEMU's version, major * 10000 + minor * 100 + micro */
 	WIRE_PROBE,		/* body: any bytes */
 	WIRE_PRIVATE_BLOCKS,	/* as BLOCKS */
 	WIRE_PRIVATE,		/* as RAM, of the blocks in PRIVATE_BLOCKS; on the control connection */
@@ -121,7 +122,9 @@ enum wire_type {
 };
 
 #define WIRE_ROUND_LAST	(1u << 0)
-#define WIRE_READY_SAVED (1u << 1)
+#define WIRE_SAVED (1u << 1)
+
+#define WIRE_NO_ADDRESS	UINT64_MAX
 
 /* How the pages of an extent travel; further page encoders take further numbers. */
 enum wire_kind {
@@ -134,7 +137,7 @@ enum wire_kind {
  * struct wire_header - the first 24 bytes of each frame
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
- * @flags: WIRE_ROUND_LAST, WIRE_READY_SAVED, else 0
+ * @flags: WIRE_ROUND_LAST, WIRE_SAVED, else 0
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */
@@ -158,13 +161,16 @@ struct wire_extent {
 
 /**
  * struct wire_block - one RAM block, in the BLOCKS, PRIVATE_BLOCKS and CHECK frames
- * On the wire: u64 pages, u32 page_size, u16 name_len, u16 reserved (0), name.
+ * On the wire: u64 pages, u64 address, u32 page_size, u16 name_len, u16 reserved (0), name.
+ * @address: where it begins in the guest, bytes; with a device state that was saved it must be the same at both ends.
+ *           WIRE_NO_ADDRESS: not known, as ever in PRIVATE_BLOCKS
  * @pages: 4 KiB pages, at least 1; their bytes fit into 63 bits
  * @page_size: bytes of a native page at the sender (informative)
  * @name: QEMU's RAM block name, NUL-terminated here, printable ASCII
  */
 struct wire_block {
 	uint64_t pages;
+	uint64_t address;
 	uint32_t page_size;
 	char name[WIRE_NAME_MAX + 1];
 };
