@@ -68,7 +68,7 @@ static void write_round(struct _test_data_exact *self, uint32_t round)
 		uint32_t seed = pick(self, UINT32_MAX), count = 1 + pick(self, 100);
 
 		vcpu_batch(&self->stage.vm, n, seed, round, count);
-		model_batch(&self->model, seed, count);
+		model_batch(&self->model, n, seed, round, count);
 	}
 }
 
@@ -111,7 +111,7 @@ TEST_F(exact, none_missed_none_invented)
 			clear_some(self);
 		found = model_harvest(&self->model);
 		ASSERT_EQ(0, session_harvest(&self->stage.s, &h));
-		model_compare(&self->model, &self->stage.s, &missed, &invented);
+		model_compare(&self->model, &self->stage, &missed, &invented);
 		ASSERT_EQ(0, missed);
 		ASSERT_EQ(0, invented);
 		EXPECT_EQ(found, h.pages[GODWIT_ROW_VCPU]);

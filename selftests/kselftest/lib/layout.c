@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "host.h"
@@ -91,6 +92,19 @@ void stage_begin(struct stage *st)
 	for (i = 0; i < st->layout.nr_rams; i++)
 		fds[i] = st->ram[i].fd;
 	session_begin(&st->s, st->vm.fd, fds, st->layout.nr_rams);
+}
+
+void stage_say_logs(struct stage *st, unsigned int ram, uint64_t page)
+{
+	unsigned int i;
+
+	for (i = 0; i < st->layout.nr; i++) {
+		const struct place *p = &st->layout.places[i];
+
+		if (p->ram == ram && page - p->pgoff < p->npages)
+			fprintf(stderr, "# KVM's own log of slot %u %s it\n", i + 1,
+				vm_log_has(&st->vm, i + 1, p->npages, page - p->pgoff) ? "has" : "does not have");
+	}
 }
 
 void stage_close(struct stage *st)

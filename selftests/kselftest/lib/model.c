@@ -20,10 +20,14 @@ void model_free(struct model *m)
 	free(m->logged);
 }
 
-void model_batch(struct model *m, uint32_t seed, uint32_t count)
+void model_batch(struct model *m, unsigned int vcpu, uint32_t seed, uint32_t value, uint32_t count)
 {
-	while (count--)
-		m->logged[guest_pick(&seed, m->nr)] = true;
+	while (count--) {
+		uint32_t i = guest_pick(&seed, m->nr);
+
+		m->logged[i] = true;
+		m->last[m->entries[i].ram][m->entries[i].page][vcpu] = value;
+	}
 }
 
 uint64_t model_harvest(struct model *m)
@@ -54,14 +58,24 @@ void model_take(struct model *m, unsigned int ram, uint64_t page)
 	m->bit[ram][page] = false;
 }
 
-static void complain(uint64_t *count, const char *what, unsigned int ram, uint64_t page)
+/* Nobody but the guest writes there: where it did not write what it was told, this is no matter of logs. */
+static void complain(uint64_t *count, const char *what, const struct model *m, struct stage *st, unsigned int ram, uint64_t page)
 {
-	if (!(*count)++)
-		fprintf(stderr, "# %s: page %llu of RAM file %u\n", what, (unsigned long long)page, ram);
+	const uint32_t *there = (const uint32_t *)(st->ram[ram].map + page * PAGE);
+	unsigned int n;
+
+	if ((*count)++)
+		return;
+	fprintf(stderr, "# %s: page %llu of RAM file %u\n", what, (unsigned long long)page, ram);
+	for (n = 0; page < st->layout.ram_pages && n < st->vm.nr_vcpus; n++)
+		fprintf(stderr, "# %svCPU %u wrote %u, %u is there\n", m->last[ram][page][n] == there[n] ? "" : "emulator: ", n,
+			m->last[ram][page][n], there[n]);
+	stage_say_logs(st, ram, page);
 }
 
-void model_compare(const struct model *m, const struct session *s, uint64_t *missed, uint64_t *invented)
+void model_compare(const struct model *m, struct stage *st, uint64_t *missed, uint64_t *invented)
 {
+	const struct session *s = &st->s;
 	unsigned int ram;
 	uint64_t page;
 
@@ -73,9 +87,9 @@ void model_compare(const struct model *m, const struct session *s, uint64_t *mis
 			bool set = bit_set(&s->ram[ram], page);
 
 			if (in && m->bit[ram][page] && !set)
-				complain(missed, "missed", ram, page);
+				complain(missed, "missed", m, st, ram, page);
 			if (set && !(in && m->bit[ram][page]))
-				complain(invented, "invented", ram, page);
+				complain(invented, "invented", m, st, ram, page);
 		}
 	}
 }

@@ -15,18 +15,22 @@ struct model {
 	uint64_t nr;
 	bool *logged;		/* by entry: written since it was re-armed */
 	bool bit[LAYOUT_RAMS_MAX][MODEL_PAGES];		/* set in the helper's bitmap */
+	uint32_t last[LAYOUT_RAMS_MAX][MODEL_PAGES][VCPUS_MAX];		/* what each vCPU has written there last */
 };
 
 void model_init(struct model *m, const struct entry *entries, uint64_t nr);
 void model_free(struct model *m);
 /* What vcpu_batch() with the same arguments does. */
-void model_batch(struct model *m, uint32_t seed, uint32_t count);
+void model_batch(struct model *m, unsigned int vcpu, uint32_t seed, uint32_t value, uint32_t count);
 /* Returns how many bits the vCPU row finds. */
 uint64_t model_harvest(struct model *m);
 void model_clear(struct model *m, unsigned int ram, uint64_t first, uint64_t npages);
 /* The helper has taken this page over. */
 void model_take(struct model *m, unsigned int ram, uint64_t page);
-/* Bits that are missing, and bits that nothing accounts for; the first of each is printed. */
-void model_compare(const struct model *m, const struct session *s, uint64_t *missed, uint64_t *invented);
+/*
+ * Bits that are missing, and bits that nothing accounts for; the first of each is printed, with what is there of it and what
+ * KVM's own log says. Nothing can be tested with this stage then.
+ */
+void model_compare(const struct model *m, struct stage *st, uint64_t *missed, uint64_t *invented);
 
 #endif /* KST_MODEL_H */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -111,6 +112,18 @@ bool vm_logged(struct vm *vm, unsigned int id)
 	return errno == EFAULT;
 }
 
+bool vm_log_has(struct vm *vm, unsigned int id, uint64_t npages, uint64_t page)
+{
+	uint64_t *bits = calloc((npages + 63) / 64, sizeof(*bits));
+	struct kvm_dirty_log log = { .slot = id, .dirty_bitmap = bits };
+	bool has;
+
+	require(bits && !ioctl(vm->fd, KVM_GET_DIRTY_LOG, &log), "KVM_GET_DIRTY_LOG");
+	has = bits[page / 64] >> page % 64 & 1;
+	free(bits);
+	return has;
+}
+
 void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages)
 {
 	require(vm->pages + npages <= TABLE_MAX && gpa + npages * PAGE <= UINT32_MAX, "the guest's table of pages");
@@ -163,8 +176,15 @@ static void prepare(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value
 
 void vcpu_batch(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value, uint32_t count)
 {
+	const struct guest_ctl *ctl = vm->vcpu[n].ctl;
+
 	prepare(vm, n, seed, value, count, 0);
 	run(&vm->vcpu[n]);
+	while (count--)
+		guest_pick(&seed, 1);
+	if (ctl->seed != seed || ctl->value != value)
+		fprintf(stderr, "# emulator: the guest has lost count: %x instead of %x, %x of %x\n", ctl->seed, seed, ctl->value, value);
+	require(ctl->seed == seed && ctl->value == value, "the guest's loop");
 }
 
 static void *run_thread(void *arg)
