@@ -60,8 +60,8 @@ static int choose(enum way_wish wish, const struct machine *m, struct err *e)
 	assert_non_null(q);
 	q->version = m->version;
 	r = way_choose(wish, q, &vm, !m->paused, &way, &ram, e);
-	if (!r && way != WAY_MIGRATE)
-		assert_int_equal(ram.n, 1);
+	if (!r)
+		assert_int_equal(ram.n, way == WAY_MIGRATE ? 0 : 1);
 	private_free(&ram);
 	peer_qemu_end(&p, q);
 	munmap(rom, 4096);

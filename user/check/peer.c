@@ -85,7 +85,7 @@ static void unknown(const struct check_options *o, struct check *c)
 void check_peer(const struct check_options *o, const struct look *l, struct check *c)
 {
 	const struct probe_question question = {
-		.addr = o->addr, .vm = l->vm, .private = *l->way == WAY_MIGRATE ? NULL : l->private, .engine = o->engine,
+		.addr = o->addr, .vm = l->vm, .private = l->private, .engine = o->engine,
 		.timeout_ms = o->timeout_ms,
 	};
 	struct channel *ch = NULL;

@@ -71,7 +71,7 @@ struct estimate_args {
 /**
  * struct found - what is measured
  * @qmp: NULL: nobody is asked
- * @private: with another way than WAY_MIGRATE
+ * @private: nothing is in it with WAY_MIGRATE
  */
 struct found {
 	struct qmp *qmp;
@@ -144,7 +144,7 @@ static int choose_way(const struct estimate_args *a, struct found *f, struct err
 static int measure_link(const struct estimate_args *a, struct found *f, struct estimate_in *in, struct err *e)
 {
 	const struct probe_question question = {
-		.addr = a->addr, .vm = &f->vm, .private = f->way == WAY_MIGRATE ? NULL : &f->private, .engine = &engine_poll,
+		.addr = a->addr, .vm = &f->vm, .private = &f->private, .engine = &engine_poll,
 		.timeout_ms = TIMEOUT_MS,
 	};
 	struct probe_answer there;

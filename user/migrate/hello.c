@@ -124,7 +124,7 @@ int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, c
 	struct wire_block *b = calloc(vm->nblocks, sizeof(*b));
 	int r = b ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 
-	if (!r && ram)
+	if (!r && ram->n)
 		r = send_private(ch, ram, e);
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++) {
 		b[i].pages = vm->blocks[i].pages;

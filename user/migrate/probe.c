@@ -22,7 +22,7 @@ int probe_open(const struct probe_question *question, struct channel **out, stru
 		r = channel_body(*out, body, sizeof(body), e);
 	if (r)
 		return r;
-	if ((h.flags & WIRE_SAVED) && !question->private)
+	if ((h.flags & WIRE_SAVED) && !question->private->n)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the other side agrees to what was not offered");
 	answer->streams = h.arg;
 	answer->saved = h.flags & WIRE_SAVED;

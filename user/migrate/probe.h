@@ -13,7 +13,7 @@
 /**
  * struct probe_question - would this VM be welcome?
  * @addr: the receiver's ADDR:PORT
- * @private: QEMU's private RAM, if the device state could be saved, else NULL
+ * @private: QEMU's private RAM, if the device state could be saved, else nothing is in it
  * @timeout_ms: longest silence of the receiver
  */
 struct probe_question {

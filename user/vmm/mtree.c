@@ -58,3 +58,12 @@ int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 	free(text);
 	return r;
 }
+
+const struct ram_block *mtree_unplaced(const struct vm *vm)
+{
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		for (unsigned int j = 0; j < vm->nblocks; j++)
+			if (i != j && vm->blocks[i].pages == vm->blocks[j].pages && vm->blocks[i].address == WIRE_NO_ADDRESS)
+				return &vm->blocks[i];
+	return NULL;
+}

@@ -89,6 +89,7 @@ void private_free(struct private_ram *ram)
 {
 	free(ram->list);
 	ram->list = NULL;
+	ram->n = 0;
 }
 
 typedef ssize_t move_fn(pid_t pid, const struct iovec *ours, unsigned long n_ours, const struct iovec *theirs,

@@ -46,6 +46,7 @@ struct private_ram {
 int private_find(struct qmp *q, const struct vm *vm, struct private_ram *out, struct err *e);
 /* With the guest at rest: is all RAM, the guest's own as well, what and where it was? GW_VM_STATE. */
 int private_same(struct qmp *q, const struct private_ram *ram, struct err *e);
+/* Nothing is in it then. */
 void private_free(struct private_ram *ram);
 
 /* All of them together; more than that is no display's. */

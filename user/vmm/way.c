@@ -37,16 +37,6 @@ static bool is_large(const struct vm *vm)
 	return pages >= LARGE_PAGES;
 }
 
-/* One that could be swapped with another one of its size at the destination, and nobody would notice. */
-static const struct ram_block *could_be_swapped(const struct vm *vm)
-{
-	for (unsigned int i = 0; i < vm->nblocks; i++)
-		for (unsigned int j = 0; j < vm->nblocks; j++)
-			if (i != j && vm->blocks[i].pages == vm->blocks[j].pages && vm->blocks[i].address == WIRE_NO_ADDRESS)
-				return &vm->blocks[i];
-	return NULL;
-}
-
 static int refuse_memfd(const struct ram_block *memfd, const char *why, struct err *e)
 {
 	return err_set(e, GW_RAM_PRIVATE, EINVAL,
@@ -70,7 +60,7 @@ static int untold(enum way_wish wish, struct qmp *q, const struct ram_block *mem
 /* Nothing but saving will do; can it be done? */
 static int check_save(struct qmp *q, const struct vm *vm, bool running, struct err *e)
 {
-	const struct ram_block *b = could_be_swapped(vm);
+	const struct ram_block *b = mtree_unplaced(vm);
 
 	/* To fail with disks that it has given up once already makes a QEMU before 10.0 abort; only cont takes them back. */
 	if (!running && qmp_version(q) < 100000)
@@ -111,6 +101,7 @@ int way_choose(enum way_wish wish, struct qmp *q, struct vm *vm, bool running, e
 		*e = why;
 		return r;
 	}
+	private_free(ram);
 	*way = WAY_MIGRATE;
 	return 0;
 }

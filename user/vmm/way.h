@@ -22,7 +22,7 @@ enum way { WAY_MIGRATE, WAY_EITHER, WAY_SAVE };
  * way_choose() - for this VM
  * @vm: with another way than WAY_MIGRATE the addresses of its blocks are known, as far as QEMU tells them
  * @running: the guest runs
- * @ram: QEMU's private RAM, with another way than WAY_MIGRATE; private_free() in any case
+ * @ram: QEMU's private RAM; nothing is in it with WAY_MIGRATE. private_free() in any case
  * Errors: GW_RAM_PRIVATE, GW_QMP, GW_VM_STATE: only saving would do, or is wished, and that is impossible.
  */
 int way_choose(enum way_wish wish, struct qmp *q, struct vm *vm, bool running, enum way *way, struct private_ram *ram,
