@@ -225,13 +225,20 @@ def receive_exactly(peer, n):
     return answer
 
 
-def strange_sender(directory, speak):
-    """A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest."""
+def strange_sender(directory, speak, strangers=()):
+    """
+    A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest.
+
+    strangers: what those say who come before it, and go.
+    """
     lab.net()
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
     dst.query_status()
     receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
                              '--peer-timeout', '3').wait_for('listening')
+    for said in strangers:
+        with socket.create_connection(('127.0.0.1', 4435)) as stranger:
+            stranger.sendall(said)
     with socket.create_connection(('127.0.0.1', 4435)) as control:
         control.settimeout(30)
         control.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
@@ -302,6 +309,14 @@ def test_streams_that_do_not_come(directory):
         streams.append(socket.create_connection(('127.0.0.1', 4435)))
         streams[0].sendall(frame(JOIN, 0, secret))
     refused(strange_sender(directory, speak), 'timeout', 'streams')
+
+
+def test_strangers_before_the_sender(directory):
+    """A scan of ports, a browser, a godwit of another version: the receiver goes on waiting for the guest."""
+    strangers = [b'', b'GET / HTTP/1.1\r\n\r\n' + bytes(64), frame(HELLO, VERSION + 1), frame(HELLO, VERSION), frame(HELLO, VERSION) + b'\xff' * 64]
+    status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
+    refused((status, said), 'bad-peer', 'COMMIT')
+    assert said.count('was no sender') == len(strangers), said
 
 
 def test_strangers_at_the_door(directory):

@@ -206,19 +206,50 @@ static int hear_private(struct receiver *r, const struct wire_header *h, struct 
 	return ret;
 }
 
-/* What it came for: BLOCKS or CHECK, which PRIVATE_BLOCKS may precede. */
-static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
+static int exchange_hello(struct receiver *r, struct wire_header *h, struct err *e)
 {
-	int ret;
-
-	r->saved = false;
 	/* Ours first: a sender of another version can then say what it thinks of it. */
-	ret = receiver_send(r, WIRE_HELLO, WIRE_VERSION, e);
+	int ret = receiver_send(r, WIRE_HELLO, WIRE_VERSION, e);
+
 	if (!ret)
 		ret = channel_expect(r->ch, WIRE_HELLO, h, e);
-	if (!ret)
-		ret = channel_recv(r->ch, h, false, e);
-	if (!ret && h->type == WIRE_PRIVATE_BLOCKS) {
+	return ret ? ret : channel_recv(r->ch, h, false, e);
+}
+
+/*
+ * Until somebody comes who says HELLO as we do, and what else. Others, a scan of ports or a godwit of another version, have
+ * changed nothing, and a guest may be on its way: they are hung up on.
+ */
+static int greet(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	for (;;) {
+		struct err why = { 0 };
+		int ret = wait_for_anybody(r, e);
+
+		if (ret)
+			return ret;
+		ret = exchange_hello(r, h, &why);
+		if (!ret)
+			return 0;
+		if (why.exit == GW_CANCELLED || why.exit == GW_INTERNAL) {
+			*e = why;
+			return ret;
+		}
+		channel_abort(r->ch, &why);
+		channel_free(r->ch);
+		r->ch = NULL;
+		printf("godwit: who came was no sender: %s\n", why.text);
+		fflush(stdout);
+	}
+}
+
+/* What he came for: BLOCKS or CHECK, which PRIVATE_BLOCKS may precede. */
+static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	int ret = 0;
+
+	r->saved = false;
+	if (h->type == WIRE_PRIVATE_BLOCKS) {
 		ret = hear_private(r, h, e);
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
@@ -234,7 +265,7 @@ int admit_sender(struct receiver *r, struct err *e)
 	int ret = open_door(r, e);
 
 	while (!ret && h.type == WIRE_CHECK) {
-		ret = wait_for_anybody(r, e);
+		ret = greet(r, &h, e);
 		if (!ret)
 			ret = hear_out(r, &h, e);
 		if (!ret && h.type == WIRE_CHECK)
