@@ -216,6 +216,15 @@ static inline int rig_setup(void **state)
 	return 0;
 }
 
+static inline int rig_setup_connected(void **state)
+{
+	struct rig *rig = rig_new();
+
+	rig_connect(rig, &engine_poll, &engine_poll, 2, 0);
+	*state = rig;
+	return 0;
+}
+
 static inline int rig_teardown(void **state)
 {
 	rig_free(*state);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Rounds: what arrives is what was written and is allocated, and every page was cleared in the log before it was read. */
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,15 +13,6 @@
 #include "io/sock.h"
 #include "ram_rig.h"
 
-static int setup(void **state)
-{
-	struct rig *rig = rig_new();
-
-	rig_connect(rig, &engine_poll, &engine_poll, 2, 0);
-	*state = rig;
-	return 0;
-}
-
 static uint64_t weight(const uint64_t *map)
 {
 	uint64_t n = 0;
@@ -30,28 +20,6 @@ static uint64_t weight(const uint64_t *map)
 	for (unsigned int i = 0; i < PAGES / 64; i++)
 		n += (uint64_t)__builtin_popcountll(map[i]);
 	return n;
-}
-
-/* Compared by SEEK_DATA first: looking at a hole through a mapping fills it. */
-static void holes_are_not_sent(void **state)
-{
-	struct rig *rig = *state;
-
-	bitmap_set(rig->source.map[0], 0, PAGES);
-	rig_write(rig, 7, 1);
-	rig_write(rig, 9, 0);
-	rig_write(rig, PAGES - 1, 3);
-	rig_round(rig, ROUND_PRECOPY);
-	assert_int_equal(rig->count.data_pages, 2);
-	assert_int_equal(rig->count.zero_pages, 1);
-	/* With the holes after them, as far as one call goes; and the last page. */
-	assert_int_equal(rig->cleared, 16384 - 7 + 1);
-	assert_int_equal(rig->clears, 2);
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 0, SEEK_DATA), 7 * PAGE_BYTES);
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 8 * PAGE_BYTES, SEEK_DATA), (PAGES - 1) * PAGE_BYTES);
-	/* Nor were they made at the source. */
-	assert_int_equal(lseek(rig->src.blocks[0].fd, 10 * PAGE_BYTES, SEEK_DATA), (PAGES - 1) * PAGE_BYTES);
-	rig_assert_equal(rig);
 }
 
 static void only_what_was_written_goes_again(void **state)
@@ -83,88 +51,6 @@ static void a_page_that_becomes_zero_is_zero_there(void **state)
 	rig_round(rig, ROUND_PRECOPY);
 	assert_int_equal(rig->count.zero_pages, 1);
 	rig_assert_equal(rig);
-}
-
-static void pending_counts_allocated_pages(void **state)
-{
-	struct rig *rig = *state;
-	uint64_t pages;
-
-	bitmap_set(rig->source.map[0], 0, PAGES);
-	rig_write(rig, 3, 1);
-	rig_write(rig, 4, 1);
-	rig_write(rig, 4000, 1);
-	bitmap_clear(rig->source.map[0], 4, 1);
-	assert_int_equal(round_pending(&rig->src, &rig->source, &pages, &rig->e), 0);
-	assert_int_equal(pages, 2);
-	assert_int_equal(round_allocated(&rig->src, &rig->source, &pages, &rig->e), 0);
-	assert_int_equal(pages, 3);
-}
-
-/* A hole that is punched is no write; the last round tells of it, though its note came with a round that found data there. */
-static void punched_holes_are_holes_there(void **state)
-{
-	struct rig *rig = *state;
-
-	rig_write_run(rig, 10, 20, 9);
-	rig_round(rig, ROUND_PRECOPY);
-	rig_punch(rig, 12, 5);
-	rig_write(rig, 25, 4);
-	rig_round(rig, ROUND_LAST);
-	assert_int_equal(rig->count.data_pages, 1);
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 12 * PAGE_BYTES, SEEK_DATA), 17 * PAGE_BYTES);
-	/* Never touched memory stays a hole there, too. */
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 30 * PAGE_BYTES, SEEK_DATA), -1);
-	rig_assert_equal(rig);
-}
-
-/* Where nothing was unmapped only what counts as written is looked at, and its holes are told. */
-static void written_holes_are_holes_there(void **state)
-{
-	struct rig *rig = *state;
-
-	rig_write_run(rig, 10, 290, 9);
-	rig_round(rig, ROUND_PRECOPY);
-	rig_punch(rig, 12, 5);
-	rig_punch(rig, 100, 100);
-	rig->source.unmapped = false;
-	bitmap_set(rig->source.map[0], 8, 7);
-	bitmap_set(rig->source.map[0], 90, 110);
-	rig_round(rig, ROUND_LAST);
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 12 * PAGE_BYTES, SEEK_DATA), 15 * PAGE_BYTES);	/* 15, 16: nobody said so */
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 100 * PAGE_BYTES, SEEK_DATA), 200 * PAGE_BYTES);
-	memset(rig->there + 15 * PAGE_BYTES, 0, 2 * PAGE_BYTES);
-	rig_assert_equal(rig);
-}
-
-/* A hole between pages that are there is read, as zeros; a longer one is not. */
-static void not_exactly_means_a_frame_at_most(void **state)
-{
-	struct rig *rig = *state;
-	uint64_t first, count;
-	const int fd = rig->src.blocks[0].fd;
-
-	for (uint64_t p = 0; p < 200; p++)
-		if (p % 64 != 5 && (p < 70 || p > 180))
-			memset(rig->ram + p * PAGE_BYTES, 1, PAGE_BYTES);
-	assert_int_equal(file_next_data(fd, 0, PAGES, false, &first, &count, &rig->e), 1);
-	assert_int_equal(first, 0);
-	assert_int_equal(count, 64);
-	assert_int_equal(file_next_data(fd, 5, PAGES, false, &first, &count, &rig->e), 1);
-	assert_int_equal(first, 6);
-	assert_int_equal(count, 63);	/* 69 is a hole */
-	assert_int_equal(file_next_data(fd, 70, PAGES, false, &first, &count, &rig->e), 1);
-	assert_int_equal(first, 181);
-	assert_int_equal(count, 16);
-	assert_int_equal(file_next_data(fd, 30, 50, false, &first, &count, &rig->e), 1);
-	assert_int_equal(first, 30);
-	assert_int_equal(count, 20);
-	assert_int_equal(file_next_data(fd, 3, 6, false, &first, &count, &rig->e), 1);
-	assert_int_equal(first, 3);
-	assert_int_equal(count, 2);
-	assert_int_equal(file_next_data(fd, 5, 6, false, &first, &count, &rig->e), 0);
-	assert_int_equal(file_next_data(fd, 0, PAGES, true, &first, &count, &rig->e), 1);
-	assert_int_equal(count, 5);
 }
 
 /* Alternating pages fill a frame's table of extents before its bytes. */
@@ -399,21 +285,16 @@ static void a_cut_round_loses_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(holes_are_not_sent, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(only_what_was_written_goes_again, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_page_that_becomes_zero_is_zero_there, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(pending_counts_allocated_pages, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(written_holes_are_holes_there, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(not_exactly_means_a_frame_at_most, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(pieces_are_a_partition, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(hot_pages_come_last, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_cut_round_loses_nothing, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(no_write_is_lost, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(only_what_was_written_goes_again, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_page_that_becomes_zero_is_zero_there, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(many_extents_take_many_frames, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(pieces_are_a_partition, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(hot_pages_come_last, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_cut_round_loses_nothing, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(no_write_is_lost, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_page_outside_is_refused, rig_setup_connected, rig_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
