@@ -160,6 +160,7 @@ class Run:
         # On an emulated host the device state alone may take longer than the default limit allows.
         self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
                             *(['--verify'] if verify else []), *options, to or address, columns=columns, cgroup=cgroup)
+        src.sender = self.send
 
     def wait(self, expect='ok'):
         """Both end; returns the report."""
@@ -276,7 +277,7 @@ def unharmed(src, ticks=2 * lab.TICKS):
     """The source VM is as it was before a migration that failed."""
     end = time.monotonic() + 30
     while src.query_status() != 'running':
-        assert time.monotonic() < end, f'the source is {src.query_status()}'
+        assert time.monotonic() < end, f'the source is {src.query_status()}: {src.sender.said if src.sender else ""}'
         time.sleep(0.05)
     # Asked before a guardian acts, a source that is about to stop says running as well.
     src.wait_ticks(ticks).check()

@@ -68,6 +68,7 @@ class Qemu:
     def __init__(self, name, side='src', ram=128, append='', *, directory=None, machine='q35', kernel=PATTERN,
                  initrd=None, devices=(), incoming=False, cgroup=None, cpus=1, vga='none', qemu=QEMU, accel='', order=None, extra=()):
         self.name, self.side = name, side
+        self.sender = None	# the last godwit that was to move it
         self.directory = directory or f'{B}/e2e'
         os.makedirs(self.directory, exist_ok=True)
         self.ram = [Ram(ram, f'/dev/shm/{name}.ram')] if isinstance(ram, int) else list(ram)
