@@ -181,7 +181,6 @@ static int wait_for_anybody(struct receiver *r, struct err *e)
 /* Could what it saves of the device state be loaded here? If not, it knows another way, or gives up. */
 static int hear_private(struct receiver *r, const struct wire_header *h, struct err *e)
 {
-	const struct ram_block *unplaced;
 	struct err why = { 0 };
 	int ret;
 
@@ -194,12 +193,8 @@ static int hear_private(struct receiver *r, const struct wire_header *h, struct 
 	ret = devram_compare(r->ch, h, &r->private, &r->saved, &why, e);
 	if (!ret && r->saved)
 		ret = mtree_query(r->qmp, &r->vm, e);
-	unplaced = mtree_unplaced(&r->vm);
-	if (!ret && r->saved && unplaced) {
-		r->saved = false;
-		err_set(&why, GW_QMP, EOPNOTSUPP, "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another block has its size",
-			unplaced->name);
-	}
+	if (!ret && r->saved)
+		r->saved = !mtree_check(&r->vm, &why);
 	if (!ret && !r->saved)
 		printf("godwit: a device state that was saved cannot be loaded: %s\n", why.text);
 	fflush(stdout);

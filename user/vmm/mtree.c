@@ -7,6 +7,7 @@
  * Parts of one that are mapped to several places are aliases, which are lines of another form. A backend that is part of such a
  * whole (NUMA nodes) has its address in it, as in QEMU's own comparison.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,11 +60,15 @@ int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 	return r;
 }
 
-const struct ram_block *mtree_unplaced(const struct vm *vm)
+int mtree_check(const struct vm *vm, struct err *e)
 {
+	const struct ram_block *b = vm->blocks;
+
 	for (unsigned int i = 0; i < vm->nblocks; i++)
 		for (unsigned int j = 0; j < vm->nblocks; j++)
-			if (i != j && vm->blocks[i].pages == vm->blocks[j].pages && vm->blocks[i].address == WIRE_NO_ADDRESS)
-				return &vm->blocks[i];
-	return NULL;
+			if (i != j && b[i].pages == b[j].pages && b[i].address == WIRE_NO_ADDRESS)
+				return err_set(e, GW_QMP, EOPNOTSUPP,
+					       "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another block has its size: use memory-backend-file and --device-state migrate",
+					       b[i].name);
+	return 0;
 }

@@ -14,7 +14,7 @@
 bool mtree_address(const char *text, const char *name, uint64_t *address);
 /* Asks QEMU, for all blocks. Errors: those of qmp_call() but GW_QMP, with which no address is known. */
 int mtree_query(struct qmp *q, struct vm *vm, struct err *e);
-/* A block that could be swapped with another one of its size on the other side, as its address is not known; or NULL. */
-const struct ram_block *mtree_unplaced(const struct vm *vm);
+/* GW_QMP: a block could be swapped with another one of its size on the other side, as its address is not known. */
+int mtree_check(const struct vm *vm, struct err *e);
 
 #endif

@@ -60,17 +60,11 @@ static int untold(enum way_wish wish, struct qmp *q, const struct ram_block *mem
 /* Nothing but saving will do; can it be done? */
 static int check_save(struct qmp *q, const struct vm *vm, bool running, struct err *e)
 {
-	const struct ram_block *b = mtree_unplaced(vm);
-
 	/* To fail with disks that it has given up once already makes a QEMU before 10.0 abort; only cont takes them back. */
 	if (!running && qmp_version(q) < 100000)
 		return err_set(e, GW_VM_STATE, EINVAL,
 			       "the source VM is paused, and before version 10.0 QEMU cannot save the device state of one safely: let it run (cont), or use memory-backend-file and --device-state migrate");
-	if (b)
-		return err_set(e, GW_QMP, EOPNOTSUPP,
-			       "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another block has its size: use memory-backend-file and --device-state migrate",
-			       b->name);
-	return 0;
+	return mtree_check(vm, e);
 }
 
 int way_choose(enum way_wish wish, struct qmp *q, struct vm *vm, bool running, enum way *way, struct private_ram *ram,
