@@ -102,8 +102,8 @@ void stage_say_logs(struct stage *st, unsigned int ram, uint64_t page)
 		const struct place *p = &st->layout.places[i];
 
 		if (p->ram == ram && page - p->pgoff < p->npages)
-			fprintf(stderr, "# KVM's own log of slot %u %s it\n", i + 1,
-				vm_log_has(&st->vm, i + 1, p->npages, page - p->pgoff) ? "has" : "does not have");
+			fprintf(stderr, "# in KVM's own log of slot %u: %d\n", i + 1,
+				vm_log_has(&st->vm, i + 1, p->npages, page - p->pgoff));
 	}
 }
 

@@ -61,7 +61,7 @@ struct stage {
 void stage_open(struct stage *st, unsigned int layout, unsigned int manual, unsigned int vcpus);
 /* The session, started. */
 void stage_begin(struct stage *st);
-/* Prints what KVM's own logs say of a page of a RAM file. Nothing can be tested with this VM any more. */
+/* Prints vm_log_has() for a page of a RAM file, of all slots that show it. Nothing can be tested with this VM any more. */
 void stage_say_logs(struct stage *st, unsigned int ram, uint64_t page);
 /* All rows work again. */
 void stage_close(struct stage *st);

@@ -112,14 +112,14 @@ bool vm_logged(struct vm *vm, unsigned int id)
 	return errno == EFAULT;
 }
 
-bool vm_log_has(struct vm *vm, unsigned int id, uint64_t npages, uint64_t page)
+int vm_log_has(struct vm *vm, unsigned int id, uint64_t npages, uint64_t page)
 {
 	uint64_t *bits = calloc((npages + 63) / 64, sizeof(*bits));
 	struct kvm_dirty_log log = { .slot = id, .dirty_bitmap = bits };
-	bool has;
+	int has;
 
-	require(bits && !ioctl(vm->fd, KVM_GET_DIRTY_LOG, &log), "KVM_GET_DIRTY_LOG");
-	has = bits[page / 64] >> page % 64 & 1;
+	require(bits, "calloc");
+	has = ioctl(vm->fd, KVM_GET_DIRTY_LOG, &log) ? -errno : (int)(bits[page / 64] >> page % 64 & 1);
 	free(bits);
 	return has;
 }

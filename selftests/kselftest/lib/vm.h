@@ -61,8 +61,8 @@ pid_t vm_elsewhere(void (*furnish)(struct vm *vm, void *arg), void *arg, int *vm
 int vm_slot(struct vm *vm, unsigned int id, unsigned int flags, uint64_t gpa, uint64_t bytes, const void *hva);
 /* Is the slot's dirty log on? From KVM, not from godwit. */
 bool vm_logged(struct vm *vm, unsigned int id);
-/* Is this page of a slot with npages in its log? That is the end of the log without manual protection. */
-bool vm_log_has(struct vm *vm, unsigned int id, uint64_t npages, uint64_t page);
+/* Is this page of a slot with npages in its log? 0, 1 or -errno. That is the end of the log without manual protection. */
+int vm_log_has(struct vm *vm, unsigned int id, uint64_t npages, uint64_t page);
 /* vCPUs may write these pages from now on. Entry number n of the table is page n of all that were added. */
 void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages);
 
