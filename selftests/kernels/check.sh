@@ -24,7 +24,7 @@ LAB_QEMU=$here/qemu.sh
 export LAB_QEMU
 
 failed=
-[ $# -gt 0 ] || set -- sid bookworm-backports
+[ $# -gt 0 ] || set -- trixie-backports bookworm-backports
 for suite; do
 	since=$(date +%s)
 	root=$("$here/root.sh" "$suite")

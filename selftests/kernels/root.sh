@@ -1,47 +1,66 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# root.sh SUITE: a directory with a Debian of that suite: its newest kernel, headers, compiler and QEMU, and what the
-# tests call. Made once, in the user's cache, and used by later runs; prints its path. A run that is interrupted leaves
-# nothing that a later one would take for whole. Remove the directory to get a newer kernel.
+# root.sh NAME: a directory with another Debian, made once, in the user's cache, and used by later runs; prints its path.
+#
+#	qemu			the QEMU of Debian 13's backports and nothing else: the lab's emulator
+#	trixie-backports	its kernel, headers, compiler and QEMU, and what the tests call
+#	bookworm-backports	the same of Debian 12's backports
+#
+# A run that is interrupted leaves nothing that a later one would take for whole. Backports of a stable Debian move slowly
+# and fit its libraries; unstable's packages broke runs of a day. Remove the directory to get newer ones.
 set -e
-suite=$1
+name=$1
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-roots=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/roots
-root=$roots/$suite
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/roots
+root=$cache/$name
+log=$cache/$name.log
+tries=3
 
-packages="make kmod iproute2 dmsetup mount procps python3 python3-pytest python3-pytest-rerunfailures
+packages="make kmod iproute2 dmsetup mount procps python3 python3-pytest
 	liburing2 libjansson4 libxxhash0 libnl-3-200 libnl-genl-3-200 libexpat1"
-case $suite in
-bookworm-backports)
-	base=bookworm
-	newest="linux-image-amd64/$suite linux-headers-amd64/$suite qemu-system-x86/$suite
-		qemu-system-common/$suite qemu-system-data/$suite seabios/$suite" ;;
-sid)
-	base=sid
-	newest="linux-image-amd64 linux-headers-amd64 qemu-system-x86 seabios" ;;
+kernel="linux-image-amd64 linux-headers-amd64"
+qemu="qemu-system-x86 qemu-system-common qemu-system-data seabios"
+case $name in
+qemu)
+	suite=trixie-backports packages='' kernel='' ;;
+trixie-backports|bookworm-backports)
+	suite=$name ;;
 *)
-	echo "root.sh: bookworm-backports or sid" >&2
+	echo "root.sh: qemu, trixie-backports or bookworm-backports" >&2
 	exit 2 ;;
 esac
-# shellcheck disable=SC2086 # lists of words
-include=$(echo $packages $newest | tr ' ' ,)
+for p in $kernel $qemu; do
+	packages="$packages $p/$suite"
+done
+# shellcheck disable=SC2086 # a list of words
+include=$(echo $packages | tr ' ' ,)
 
-mkdir -p "$roots"
-exec 9>"$roots/$suite.lock"
-flock 9
-if [ "$(cat "$root/etc/godwit-root" 2>/dev/null)" != "$include" ]; then
-	echo "root.sh: fetching a root of $suite" >&2
+# In a namespace of its own, so that a run that is killed leaves no mount behind. Signed is enough: a mirror may be a
+# snapshot, whose index has expired; what is old at worst fails a test.
+fetch()
+{
 	rm -rf --one-file-system "$root.part"
-	for s in "$base" "$suite"; do
-		echo "deb $mirror $s main"
-	done | sort -u >"$root.list"
-	# In a namespace of its own, so that a run that is killed leaves no mount behind. Signed is enough: a mirror may
-	# be a snapshot, whose index has expired; what is old at worst fails a test.
-	unshare --mount mmdebstrap --quiet --mode=root --variant=minbase --include="$include" \
+	printf "deb $mirror %s main\n" "${suite%-backports}" "$suite" >"$root.list"
+	unshare --mount mmdebstrap --mode=root --variant=minbase --include="$include" \
 		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Retries "3"' \
 		--aptopt='Acquire::Languages "none"' --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-		"$base" "$root.part" "$root.list" >&2
+		"${suite%-backports}" "$root.part" "$root.list" >"$log" 2>&1
+}
+
+mkdir -p "$cache"
+exec 9>"$cache/$name.lock"
+flock 9
+if [ "$(cat "$root/etc/godwit-root" 2>/dev/null)" != "$include" ]; then
+	try=1
+	echo "root.sh: fetching $name from $mirror" >&2
+	until fetch; do
+		echo "root.sh: try $try of $tries to fetch $name from $mirror failed:" >&2
+		grep -E '^(E|W|Err|error)' "$log" >&2 || tail -n 5 "$log" >&2
+		[ $try -lt $tries ] || { echo "root.sh: is the mirror reachable? All that was said is in $log" >&2; exit 1; }
+		sleep $((try * 5))
+		try=$((try + 1))
+	done
 	echo "$include" >"$root.part/etc/godwit-root"
 	rm -rf --one-file-system "$root"
 	mv "$root.part" "$root"

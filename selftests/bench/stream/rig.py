@@ -26,7 +26,7 @@ from bench_json import B	# noqa: E402 pylint: disable=wrong-import-position
 from qmp import Qmp	# noqa: E402 pylint: disable=wrong-import-position
 
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
-NEWEST_QEMU = ['env', 'QEMU_SUITE=sid', f'{TOP}/selftests/kernels/qemu.sh']
+NEWEST_QEMU = ['env', 'QEMU_ROOT=qemu', f'{TOP}/selftests/kernels/qemu.sh']
 MIB = 1 << 20
 TICK = os.sysconf('SC_CLK_TCK')
 NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
