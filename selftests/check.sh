@@ -1,45 +1,74 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the module for the lab's kernel, and runs the tests, the demo or the benchmarks of migrations in the lab.
+# check.sh VERB: builds the module and the guests for the lab's kernel, and runs something in the lab.
+#
+#	build				only that
+#	check [PYTEST-OPTIONS]		the end-to-end tests
+#	kselftest [TESTS='godwit:attach_test ...']
+#	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
+#	demo, sweep, slowdown		the demo, the benchmarks of migrations
+#
+# LAB_NAME: labs of different names run side by side.
 set -e
 top=$(cd "$(dirname "$0")/.." && pwd)
 : "${B:=$top/build}"
 export B
 mkdir -p "$B"
+lab="$top/selftests/lab/lab"
+name=${LAB_NAME:-lab}
 
-kernel=$("$top/selftests/lab/lab" setup)		# the newest kernel of /boot that has headers
-kver=${kernel#/boot/vmlinuz-}
-mkdir -p "$B/kmod"
-make -s -C "/lib/modules/$kver/build" M="$top" modules
-cp "$top/kmod/godwit.ko" "$B/kmod/godwit.ko"
-make -s -C "$top/selftests/guest"
-make -s -C "$top/selftests/tools"
-"$top/selftests/guest/linux" "$kver" >/dev/null
+usage()
+{
+	sed -n '3,11s/^# \?//p' "$0" >&2
+	exit 2
+}
+
+# One at a time: they write the same files.
+build()
+{
+	exec 9>"$B/build.lock"
+	flock 9
+	kernel=$("$lab" setup)		# the newest kernel of /boot that has headers
+	kver=${kernel#/boot/vmlinuz-}
+	mkdir -p "$B/kmod"
+	make -s -C "/lib/modules/$kver/build" M="$top" modules
+	strip --strip-debug -o "$B/kmod/godwit.ko" "$top/kmod/godwit.ko"	# 164 KB that cross 9p, not 6 MB
+	make -s -C "$top/selftests/guest"
+	make -s -C "$top/selftests/tools"
+	"$top/selftests/guest/linux" "$kver" >/dev/null
+	case $1 in
+	build|kselftest) make -s -C "$top/selftests" all ;;
+	esac
+	exec 9>&-
+}
+
+[ $# -gt 0 ] || usage
+verb=$1
+shift
+case $verb in
+build|check|kselftest|shell|demo|sweep|slowdown) build "$verb" ;;
+*) usage ;;
+esac
 
 # What tests for hours must not stumble over its emulator: with Debian 12's own QEMU a nested guest is now and then deaf
 # to interrupts, and after a fork of its VMM may stay on a page from before.
-if [ "$1" != demo ]; then
+if [ "$verb" != demo ]; then
 	: "${LAB_QEMU:=$top/selftests/kernels/qemu.sh}"
 	export LAB_QEMU
 fi
 
-case $1 in
+case $verb in
 demo)
-	exec "$top/selftests/lab/lab" run --memory 6G -- "$top/selftests/e2e/demo.py" ;;
+	exec "$lab" run --name "$name" --memory 6G -- "$top/selftests/e2e/demo.py" ;;
 check)
-	shift
-	exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:160,1G:2 --timeout 3600 -- \
+	exec "$lab" run --name "$name" --memory 8G --hugepages 2M:160,1G:2 --timeout 2400 -- \
 		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
 kselftest)
-	shift
-	make -s -C "$top/selftests" all
-	exec "$top/selftests/lab/lab" run --memory 6G --hugepages 2M:16,1G:2 --timeout 600 -- \
+	exec "$lab" run --name "$name" --memory 6G --hugepages 2M:16,1G:2 --timeout 900 -- \
 		make -s -C "$top/selftests" run_tests "$@" ;;
+shell)
+	exec "$lab" run --name "$name" --interactive --memory 8G --hugepages 2M:160,1G:2 --timeout 28800 -- \
+		bash --rcfile "$top/selftests/lab/shellrc" -i ;;
 sweep|slowdown)
-	bench=$top/selftests/bench/migrate/$1.py
-	shift
-	exec "$top/selftests/lab/lab" run --memory 8G --timeout 10800 -- "$bench" "$@" ;;
-*)
-	echo "usage: check.sh demo | check [PYTEST-OPTIONS] | kselftest [TESTS='godwit:attach_test ...'] | sweep|slowdown [OPTIONS]" >&2
-	exit 2 ;;
+	exec "$lab" run --name "$name" --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/$verb.py" "$@" ;;
 esac

@@ -15,6 +15,8 @@ IN_LAB = os.environ.get('LAB') == '1'
 # Outside the lab only the harness itself can be tried: TCG, one network.
 ADDRESS = {'src': '10.77.0.1', 'dst': '10.77.0.2'} if IN_LAB else {'src': '127.0.0.1', 'dst': '127.0.0.1'}
 CLONE_NEWNET = 0x40000000
+_shape = {}	# of the link, as tc has it
+_loaded = set()	# by modules(): nobody unloads these
 
 
 def call(*words, **more):
@@ -26,7 +28,11 @@ def call(*words, **more):
 
 
 def modules(*names):
-    call(INSIDE, 'modules', *names)
+    """Loads what is not there yet."""
+    missing = [name for name in names if name not in _loaded]
+    if missing:
+        call(INSIDE, 'modules', *missing)
+        _loaded.update(missing)
 
 
 def net():
@@ -35,9 +41,39 @@ def net():
         call(INSIDE, 'net')
 
 
-def link(*words):
-    """rate MBIT, delay MS, down, up, clear"""
-    call(INSIDE, 'link', *map(str, words))
+def link(what, value=None):
+    """rate MBIT, delay MS (one way), down, up, clear: what happens to both directions of the link."""
+    net()
+    if what in ('down', 'up'):
+        call('ip', '-n', 'src', 'link', 'set', 'link0', what)
+        _shape['down'] = what == 'down'
+        return
+    if what == 'clear':
+        if _shape.get('down'):
+            link('up')
+        _shape.clear()
+    else:
+        modules({'rate': 'sch_tbf', 'delay': 'sch_netem'}[what])
+        _shape[what] = value
+    # One process a side, as each costs here: tbf for the rate, netem below it for the delay.
+    lines, at = ['qdisc del dev link0 root'], 'root'
+    if 'rate' in _shape:
+        lines.append(f'qdisc add dev link0 root handle 1: tbf rate {_shape["rate"]}mbit burst 256kb latency 50ms')
+        at = 'parent 1:1'
+    if 'delay' in _shape:
+        lines.append(f'qdisc add dev link0 {at} handle 10: netem delay {_shape["delay"]}ms limit 100000')
+    for side in 'src', 'dst':
+        done = subprocess.run(['tc', '-n', side, '-force', '-batch', '-'], input='\n'.join(lines), text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        # The first line fails where there is nothing yet.
+        if done.stdout.count('Command failed') > 1:
+            raise RuntimeError(f'tc: {done.stdout.strip()}')
+
+
+def link_cleared():
+    """After a test, whatever it did to the link."""
+    if _shape:
+        link('clear')
 
 
 @contextlib.contextmanager

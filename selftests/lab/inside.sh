@@ -6,10 +6,7 @@
 #   modules NAME...   load modules on demand
 #   net               namespaces src (10.77.0.1) and dst (10.77.0.2), joined by link0
 #   cards up|down     the same addresses on two emulated network cards in place of link0's, and back
-#   link WORD...      rate MBIT | delay MS (one way) | down | up | clear
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-
-STATE=/run/godwit-link
 
 lab_modules()
 {
@@ -68,54 +65,6 @@ lab_cards()
 	done
 }
 
-# Both directions alike: tbf for the rate, netem below it for the delay.
-lab_shape()
-{
-	local side at
-
-	for side in src dst; do
-		at=root
-		tc -n $side qdisc del dev link0 root 2>/dev/null
-		if [ "$rate" ]; then
-			tc -n $side qdisc add dev link0 root handle 1: \
-				tbf rate "${rate}mbit" burst 256kb latency 50ms || return
-			at="parent 1:1"
-		fi
-		if [ "$delay" ]; then
-			# shellcheck disable=SC2086 # two words
-			tc -n $side qdisc add dev link0 $at handle 10: \
-				netem delay "${delay}ms" limit 100000 || return
-		fi
-	done
-}
-
-lab_link()
-{
-	local rate='' delay=''
-
-	# shellcheck disable=SC1090
-	[ -e $STATE ] && . $STATE
-	case $1 in
-	down|up)
-		ip -n src link set link0 "$1"
-		return ;;
-	rate)
-		rate=$2
-		lab_modules sch_tbf || return ;;
-	delay)
-		delay=$2
-		lab_modules sch_netem || return ;;
-	clear)
-		rate='' delay=''
-		ip -n src link set link0 up ;;
-	*)
-		echo "inside.sh: link rate|delay|down|up|clear" >&2
-		return 2 ;;
-	esac
-	echo "rate=$rate delay=$delay" >$STATE
-	lab_shape
-}
-
 # A virtio-serial port by its name, in $port. No fork: under emulation each costs.
 lab_port()
 {
@@ -172,7 +121,9 @@ lab_boot()
 	lab_hold &
 	echo "lab: ready" >/dev/kmsg
 	lab_port lab.status && echo ready >"$port"
-	"$run/command" </dev/null
+	# Nothing is typed unless somebody asked for that.
+	lab_port lab.in || port=/dev/null
+	"$run/command" <"$port"
 	status=$?
 	sync
 	lab_port lab.status && echo "$status" >"$port"
@@ -182,9 +133,9 @@ lab_boot()
 verb=$1
 shift
 case $verb in
-boot|modules|net|cards|link)
+boot|modules|net|cards)
 	"lab_$verb" "$@" ;;
 *)
-	sed -n '3,10s/^# \?//p' "$0" >&2
+	sed -n '3,9s/^# \?//p' "$0" >&2
 	exit 2 ;;
 esac

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The machine that the lab boots a kernel in, and what comes out of it."""
+import contextlib
 import ctypes
 import os
 import re
@@ -7,12 +8,14 @@ import selectors
 import signal
 import socket
 import subprocess
+import termios
 import time
+import tty
 
 import awake
 
 QEMU = os.environ.get('LAB_QEMU', 'qemu-system-x86_64')
-TCG = ['-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max,la57=off']
+TCG = ['-machine', 'q35', '-accel', f"tcg,thread={os.environ.get('LAB_TCG', 'multi')}", '-cpu', 'max,la57=off']
 KVM = ['-machine', 'q35', '-accel', 'kvm', '-cpu', 'host,arch-capabilities=off']
 # Emulation pays for every mitigation, and its clock and TSC are one.
 # An NMI wakes any CPU, see awake.py.
@@ -86,11 +89,22 @@ def trouble(console):
     return []
 
 
+@contextlib.contextmanager
+def raw_terminal():
+    """Every key goes to the machine, Ctrl-C too."""
+    before = termios.tcgetattr(0)
+    tty.setraw(0)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
 class Machine:
-    """One boot: ports out, err and status are socket pairs, handed to QEMU by number. emulated: how many CPUs are."""
+    """One boot: its ports are socket pairs, handed to QEMU by number. emulated: how many CPUs are."""
     PORTS = ('out', 'err', 'status')
 
-    def __init__(self, command, shares, emulated):
+    def __init__(self, command, shares, emulated, interactive=False):
         self.status = b''
         self.sockets, far = {}, []
         command = [*command, '-device', 'virtio-serial-pci']
@@ -98,7 +112,7 @@ class Machine:
         for i, end in enumerate(socket.socketpair()):
             far.append(end)
             command += ['-netdev', f'socket,id=card{i},fd={end.fileno()}', '-device', f'e1000e,netdev=card{i},romfile=']
-        for port in self.PORTS:
+        for port in (*self.PORTS, *(['in'] if interactive else [])):
             self.sockets[port], end = socket.socketpair()
             far.append(end)
             command += ['-chardev', f'socket,id={port},fd={end.fileno()}',
@@ -131,20 +145,31 @@ class Machine:
                 view = view[os.write(1 if port == 'out' else 2, view):]
         return True
 
-    def pump(self, timeout):
-        """Until the command's status is here (returned), or the machine is gone (None)."""
+    def _type(self, stdin):
+        """What is typed here is read there; at its end, a line does what the end of a file would."""
+        data = os.read(stdin, 4096)
+        self.sockets['in'].sendall(data or b'exit\n')
+        return bool(data)
+
+    def pump(self, timeout, stdin=None):
+        """Until the command's status is here (returned), or the machine is gone (None). stdin: a descriptor for the command's."""
         end = time.monotonic() + timeout
         open_ports = set(self.PORTS)
         with selectors.DefaultSelector() as selector:
             for port in open_ports:
                 self.sockets[port].setblocking(False)
                 selector.register(self.sockets[port], selectors.EVENT_READ, port)
+            if stdin is not None:
+                selector.register(stdin, selectors.EVENT_READ, 'stdin')
             while open_ports:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError
                 for key, _ in selector.select(min(left, 1)):
-                    if not self._forward(key.data):
+                    if key.data == 'stdin':
+                        if not self._type(stdin):
+                            selector.unregister(stdin)
+                    elif not self._forward(key.data):
                         selector.unregister(key.fileobj)
                         open_ports.discard(key.data)
                 lines = self.status.count(b'\n')
