@@ -1,47 +1,45 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Around every test: it must end, the kernel's log must stay clean, and nothing may be left behind."""
+import contextlib
 import os
 import signal
-import sys
 import time
 
-import emulator
 import godwit
 import lab
 import pytest
-
+import sources
 
 # Seconds; the slowest test takes about a third of it. A kernel that looks for mistakes needs more.
 TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '150'))
 BIOS = '/usr/share/seabios/bios-256k.bin'
+pytest_plugins = ['second_try']
 
 
-def pytest_runtest_logreport(report):
-    """A failure is told when it happens: the lab may not live to tell it at the end. So is what gets a second try."""
-    if report.outcome in ('failed', 'rerun'):
-        print(f'\n{report.nodeid} ({report.when}, {report.outcome}):\n{report.longreprtext}', file=sys.stderr, flush=True)
+def pytest_collection_modifyitems(items):
+    """
+    Together what can share a source. First what must stay together (second_try.py), so that no lab has it left at the end
+    when others have nothing to do.
+    """
+    kinds = ('saving', 'src', 'pair', 'waiting')
 
-
-def what_the_emulator_did(outcome):
-    """In place of the failure, if so: for that pytest.ini grants a second try."""
-    for vm in list(lab.running) if outcome.excinfo and lab.IN_LAB else ():
-        found = emulator.blame(vm)
-        if found:
-            raise RuntimeError(f'emulator: {vm.name}: {found}') from outcome.excinfo[1]
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_setup():
-    what_the_emulator_did((yield))
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call():
-    what_the_emulator_did((yield))
+    def place(item):
+        if item.get_closest_marker('together'):
+            return -1
+        return min((i for i, kind in enumerate(kinds) if kind in item.fixturenames), default=len(kinds))
+    items.sort(key=place)
 
 
 def too_long(*_):
     raise TimeoutError(f'the test takes longer than {TIMEOUT} s')
+
+
+def end_all(but=()):
+    """The first complaint is raised when all have ended."""
+    with contextlib.ExitStack() as stack:
+        for vm in list(lab.running):
+            if vm not in but:
+                stack.callback(vm.kill)
 
 
 @pytest.fixture(autouse=True)
@@ -54,21 +52,29 @@ def around(request):
     log = lab.KernelLog() if lab.IN_LAB else None
     yield log
     signal.alarm(0)
-    for vm in list(lab.running):
-        vm.kill()
-    if lab.IN_LAB:
-        if os.path.exists('/run/godwit-link'):
-            lab.link('clear')
-        log.check()
-        log.close()
+    with contextlib.ExitStack() as stack:
+        if lab.IN_LAB:
+            stack.callback(log.close)
+            stack.callback(log.check)
+            stack.callback(lab.link_cleared)
+        stack.callback(godwit.none_crashed)
+        end_all(but=[vm for vm in lab.running if vm.healthy])
+
+
+@pytest.fixture(scope='session', autouse=True)
+def nobody_stays():
+    yield
+    end_all()
 
 
 @pytest.fixture
 def module():
-    """The module is loaded, and unloads afterwards."""
-    godwit.load()
+    """The module is loaded, and unloads afterwards. Natively there is none."""
+    if lab.IN_LAB:
+        godwit.load()
     yield
-    godwit.unload()
+    if lab.IN_LAB:
+        godwit.unload()
 
 
 @pytest.fixture
@@ -90,17 +96,20 @@ def flash():
 
 
 @pytest.fixture
-def pair(directory, flash):
-    lab.net()
-    src = lab.Qemu('src', directory=directory, extra=flash, append='start=32 size=24 touch=16 rate=1500').wait_ticks(2)
-    yield src, godwit.destination(src, extra=flash)
+def src(directory, flash):
+    return sources.healthy(directory, extra=flash)
+
+
+@pytest.fixture
+def pair(src):
+    return src, godwit.destination(src)
 
 
 @pytest.fixture
 def waiting(pair):
     """A sender that has connected and waits for the word of a receiver that is stopped."""
     src, dst = pair
-    godwit.note_slots(src)
+    godwit.note(src)
     receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'10.77.0.2:{godwit.PORT}',
                              '--insecure').wait_for('listening')
     receive.kill(signal.SIGSTOP)

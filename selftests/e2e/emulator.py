@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 What the lab's emulated CPU was seen to do to guests and nothing of ours can have done (docs/architecture.md, the last section).
-Evidence, not a guess: it is named in place of the failure. Which failures get a second try without it says pytest.ini.
+Evidence, not a guess; which failures get a second try for it says second_try.py.
 """
 import re
 
 import qmp
+
+
+class NoFirstTick(TimeoutError):
+    """A source never said anything: no migration has touched it yet."""
 
 
 def entry():
@@ -36,19 +40,34 @@ def beside_itself(cpus, host):
     return any(int(ip, 16) & 0xffffffff in low for cpu, _ in cpus for ip in re.findall(r'[RE]IP=(\w+)', cpu))
 
 
-def blame(vm):
-    """What the emulator has done to a guest, or None."""
-    if vm.name == 'src' and re.search(r' at runtime: Failed to set special registers', vm.said_on_stderr()):
-        return "the source's registers were not its own"
+def before_its_switchover(vm):
+    """
+    A source whose vCPUs nobody has stopped yet. One that KVM refused to run has stopped by itself ("internal-error"), which
+    tells itself apart only while nobody else can have: without a sender, or in a migration of QEMU's that still runs.
+    """
+    if vm.incoming:
+        return False
+    if not vm.was_stopped():
+        return True
+    return vm.query_status() == 'internal-error' and (
+        not vm.sender or vm.qmp('query-migrate').get('status') in ('setup', 'active'))
+
+
+def evidence(vm):
+    """What the emulator has done to a source before its switchover, or None."""
     if vm.process.poll() is not None:
-        return None
+        return None	# a process that crashed is never the emulator's
     try:
+        if not before_its_switchover(vm):
+            return None
         vm.hang_up()	# a test that was cut short may not have heard every answer
+        if vm.query_status() == 'internal-error':
+            return f'KVM does not run its registers: {vm.said_on_stderr()}'
         cpus = vm.cpus()
         if beside_itself(cpus[1], entry()):
             return f'a guest with the registers of its host: {cpus[1]}'
         if vm.query_status() == 'running' and deaf(*cpus):
             return f'a guest that is deaf: {cpus[1]}\n{cpus[2]}'
-    except (OSError, TimeoutError, qmp.QmpError):
+    except (OSError, LookupError, TimeoutError, qmp.QmpError):
         pass	# a QEMU that does not answer is no evidence
     return None

@@ -13,9 +13,9 @@ import termios
 import time
 
 import lab
+from ours import Crashed, ModuleStays, ProofFailed, proved
 
 GODWIT = f'{lab.B}/godwit'
-TOOLS = f'{lab.B}/tools'
 MODULE = os.environ.get('GODWIT_MODULE', f'{lab.B}/kmod/godwit.ko')
 ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
 PORT = 4433
@@ -33,7 +33,11 @@ def loaded():
 
 def load():
     if not loaded():
-        lab.call('insmod', MODULE)
+        lab.call('insmod', lab.near(MODULE))
+
+
+def tool(name):
+    return lab.near(f'{lab.B}/tools/{name}')
 
 
 def unload(timeout=10):
@@ -42,7 +46,8 @@ def unload(timeout=10):
     while loaded():
         done = subprocess.run(['rmmod', 'godwit'], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode and time.monotonic() > end:
-            raise AssertionError(f'rmmod: {done.stderr.strip()}')
+            raise ModuleStays(f'rmmod: {done.stderr.strip()}')
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -62,14 +67,42 @@ def row_off(name):
 
 def slots(vm):
     """(memslots, how many of them have dirty logging on) as KVM has them; waits for a session that retires."""
-    said = lab.call(f'{TOOLS}/slots', str(vm.pid))
+    said = lab.call(tool('slots'), str(vm.pid))
     return tuple(map(int, re.findall(r'=(\d+)', said)))
 
 
-def note_slots(vm):
-    """Before the first migration: what must be there again when one has failed. (VGA has its own log.)"""
-    if loaded() and not hasattr(vm, 'slots_before'):
+def settings(vm):
+    """QEMU's migration capabilities and parameters, whoever set them."""
+    on = {c['capability']: c['state'] for c in vm.qmp('query-migrate-capabilities')}
+    return on, vm.qmp('query-migrate-parameters')
+
+
+def note(vm):
+    """Before the first migration: what must be there again after each. (VGA has its own log.)"""
+    if not hasattr(vm, 'settings_before'):
+        vm.settings_before = settings(vm)
+    if loaded() and not vm.incoming and not hasattr(vm, 'slots_before'):
         vm.slots_before = slots(vm)
+
+
+def settings_kept(vm):
+    if vm.process.poll() is None and hasattr(vm, 'settings_before'):
+        for before, now in zip(vm.settings_before, settings(vm)):
+            changed = {name: (before.get(name), now.get(name)) for name in before.keys() | now.keys()
+                       if before.get(name) != now.get(name)}
+            proved(not changed, f"{vm.name}: QEMU's settings are not what the operator had set (before, now):", changed)
+
+
+commands = []	# of the test that runs
+
+
+def none_crashed():
+    """No godwit of this test ended by a signal but those that were sent to it."""
+    ended = [(p, p.poll()) for p in commands]
+    commands.clear()
+    for p, status in ended:
+        if status is not None and status < 0 and -status not in p.signals:
+            raise Crashed(f'godwit {p.process.args[1]} ended by signal {-status}: {p.said}')
 
 
 class Process:
@@ -79,8 +112,10 @@ class Process:
         self.output, to = pty.openpty() if columns else os.pipe()
         if columns:
             termios.tcsetwinsize(to, (24, columns))
-        self.process = lab.popen(side, [GODWIT, *words], cgroup, stdout=to, stderr=to)
+        self.signals = set()	# that were sent to it
+        self.process = lab.popen(side, [lab.near(GODWIT), *words], cgroup, stdout=to, stderr=to)
         os.close(to)
+        commands.append(self)
         self.peak_kib = 0
         self.said = ''
         os.set_blocking(self.output, False)
@@ -120,12 +155,13 @@ class Process:
         end = time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > end:
-                self.process.kill()
+                self.kill()
                 raise TimeoutError(f'godwit does not end: {self.said}')
             time.sleep(0.05)
         return self.process.returncode
 
     def kill(self, how=signal.SIGKILL):
+        self.signals.add(how)
         self.process.send_signal(how)
         return self
 
@@ -149,7 +185,10 @@ class Run:
                  to=None, cgroup=None):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
-        note_slots(src)
+        src.healthy = False
+        src.destinations.append(dst)
+        for vm in (src, dst):
+            note(vm)
         self.json = f'{src.directory}/report.json'
         if os.path.exists(self.json):
             os.unlink(self.json)
@@ -172,7 +211,11 @@ class Run:
                 assert status, 'the receiver does not end'	# no sender came, so it listens on
         text = f'send:\n{self.send.said}\nreceive:\n{self.receive.said if self.receive else ""}\n' \
                f'{self.src.said_on_stderr()}{self.dst.said_on_stderr()}'
-        assert status == EXIT[expect], f'exit {status}, not {EXIT[expect]} ({expect})\n{text}'
+        wrong = f'exit {status}, not {EXIT[expect]} ({expect})\n{text}'
+        if status < 0:
+            raise Crashed(wrong)
+        proved(status == EXIT[expect] or status != EXIT['verify'], wrong)
+        assert status == EXIT[expect], wrong
         if expect == 'ok':
             assert not self.receive or self.receive.process.returncode == 0, text
         with open(self.json, encoding='utf-8') as f:
@@ -228,9 +271,9 @@ def guests():
 
 
 def destination(src, name='dst', **more):
-    """A QEMU that is src's twin and waits for a migration."""
+    """A QEMU that is src's twin, but for its devices, and waits for a migration."""
     ram = [dataclasses.replace(r, path=r.path and r.path.replace(src.name, name)) for r in src.ram]
-    vm = lab.Qemu(name, 'dst', ram=more.pop('ram', ram), incoming=True, directory=src.directory, **more)
+    vm = lab.Qemu(name, 'dst', incoming=True, directory=src.directory, **{'ram': ram, **src.made, **more})
     vm.query_status()	# its monitors are there
     return vm
 
@@ -242,22 +285,31 @@ def check_moved(src, dst):
     """dst.check(), where the source's RAM, which nobody writes any more, tells whose fault a wrong page is."""
     try:
         dst.check()
-    except AssertionError as e:
+    except ProofFailed as e:
         found = [WRONG_PAGE.match(words) for words in dst.complaints]
         if len(found) == dst.errors and all(m and src.word(int(m[1], 16) + 4 * int(m[2])) == int(m[3], 16) for m in found):
-            raise AssertionError(f'src: its RAM is wrong in the same places: {dst.complaints}') from e
+            raise ProofFailed(f'src: its RAM is wrong in the same places: {dst.complaints}') from e
         raise
 
 
 def proof(src, dst, ticks=2, stopped='postmigrate'):
     """The guest goes on at the destination with all its data, and does not run at the source, which is stopped."""
     before = src.no_errors().counters
-    assert src.query_status() == stopped
+    proved(src.query_status() == stopped, f'the source is {src.query_status()}, not {stopped}')
     check_moved(src, dst.wait_ticks(ticks))
-    assert dst.query_status() == 'running'
-    assert dst.ticks > before['tick'], 'its own clock goes on'
-    assert dst.counters['pages'] >= before['pages']
-    assert src.ticks == before['tick'], 'it runs on at the source as well'
+    proved(dst.query_status() == 'running', f'the destination is {dst.query_status()}')
+    proved(dst.ticks > before['tick'], 'its own clock does not go on')
+    proved(dst.counters['pages'] >= before['pages'], 'it has forgotten pages that it wrote')
+    proved(src.ticks == before['tick'], 'it runs on at the source as well')
+    settings_kept(src)
+    settings_kept(dst)
+
+
+def same_ram(src, dst):
+    """Of a guest that stands still at both ends: all of it, compared by nobody but the test."""
+    for ours, theirs in zip(src.ram, dst.ram):
+        differ = lab.differing_pages(ours.path, theirs.path)
+        proved(not differ, f'{ours.path} and {theirs.path} differ in pages {differ}')
 
 
 def open_files(pid):
@@ -269,26 +321,39 @@ def open_files(pid):
     return links
 
 
-# A mapping of the module's, and what QEMU was given to write to. Unstable's QEMU runs out of a cache of that name.
+# A mapping of the module's, and what QEMU was given to write to. The emulator's QEMU runs out of a cache of that name.
 OURS = re.compile(r'/dev/godwit|memfd:godwit')
 
 
-def unharmed(src, ticks=2 * lab.TICKS):
-    """The source VM is as it was before a migration that failed."""
+def never_ran(dst):
+    """A destination after a migration that failed: it has ended, or waits on, and its guest was never let run."""
+    if dst.process.poll() is None:
+        status = dst.query_status()
+        proved(status == 'inmigrate', f'{dst.name} is {status} after a migration that failed')
+        settings_kept(dst)
+    proved(not dst.has_run(), f'{dst.name} ran after a migration that failed')
+    proved(not dst.counters, f'the guest ran in {dst.name}: {dst.counters}')
+
+
+def unharmed(src, ticks=3):
+    """The source VM is as it was before migrations that failed, and none of their destinations ever ran."""
     end = time.monotonic() + 30
     while src.query_status() != 'running':
-        assert time.monotonic() < end, f'the source is {src.query_status()}: {src.sender.said if src.sender else ""}'
+        proved(time.monotonic() < end, f'the source is {src.query_status()}: {src.sender.said if src.sender else ""}')
         time.sleep(0.05)
     # Asked before a guardian acts, a source that is about to stop says running as well.
     src.wait_ticks(ticks).check()
-    assert src.query_status() == 'running'
-    if hasattr(src, 'slots_before'):
-        assert slots(src) == src.slots_before, 'the memslots are not as they were'
+    proved(src.query_status() == 'running', f'the source is {src.query_status()}')
+    settings_kept(src)
+    for dst in src.destinations:
+        never_ran(dst)
     with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:
-        assert not OURS.search(f.read())
-    links = open_files(src.pid)
-    assert not [to for to in links if OURS.search(to)]
-    caps = {c['capability'] for c in src.qmp('query-migrate-capabilities') if c['state']}
-    assert not caps & {'x-ignore-shared', 'pause-before-switchover'}, caps
-    unload()
-    load()
+        proved(not OURS.search(f.read()), 'the source has a mapping of the module')
+    links = [to for to in open_files(src.pid) if OURS.search(to)]
+    proved(not links, f'the source has {links} open')
+    if lab.IN_LAB:
+        if hasattr(src, 'slots_before'):
+            proved(slots(src) == src.slots_before, f'the memslots are {slots(src)}, not {src.slots_before}')
+        unload()
+        load()
+    src.healthy = True

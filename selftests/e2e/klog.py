@@ -3,6 +3,8 @@
 import os
 import re
 
+from ours import KernelComplained
+
 BAD = re.compile(r'WARNING: |BUG: |kernel BUG|Oops|Call Trace|KASAN|UBSAN|KCSAN|general protection fault|'
                  r'INFO: (task|rcu)|possible (circular|recursive|irq lock)|inconsistent lock state|'
                  r'soft lockup|unreferenced object|refcount_t:|leaked|Unable to handle')
@@ -30,7 +32,7 @@ class KernelLog:
         lines = self.lines()
         for i, line in enumerate(lines):
             if BAD.search(line):
-                raise AssertionError('the kernel complained:\n' + '\n'.join(lines[i:i + 60]))
+                raise KernelComplained('the kernel complained:\n' + '\n'.join(lines[i:i + 60]))
         return lines
 
     def close(self):

@@ -11,6 +11,7 @@ vm.main_qmp is a path, for the product; vm.qmp is a client, for the test. It wor
 TCG and without network namespaces, as far as no kernel module is needed.
 """
 import collections
+import contextlib
 import dataclasses
 import os
 import re
@@ -19,17 +20,34 @@ import signal
 import socket
 import time
 
+from emulator import NoFirstTick
 from hostdev import (ADDRESS, B, IN_LAB, TREE, Cgroup, MemoryCgroup, block_device, call, cards, disk, enter, fill_disk, link,
-                     modules, net, popen, rng, send_frames, swap, tap)
+                     link_cleared, modules, net, popen, rng, send_frames, swap, tap)
 from klog import KernelLog
+from ours import Crashed, GuestStandsStill, ProofFailed
 from qmp import Qmp, QmpError, milliseconds
 from ramfile import allocated_bytes, differing_pages, extents
 
 __all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'Cgroup', 'KernelLog', 'MemoryCgroup', 'Migration', 'Qemu', 'Qmp', 'QmpError',
            'Ram', 'allocated_bytes', 'block_device', 'call', 'cards', 'differing_pages', 'disk', 'enter', 'extents',
-           'fill_disk', 'link', 'milliseconds', 'modules', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap', 'tap']
+           'fill_disk', 'link', 'link_cleared', 'milliseconds', 'modules', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap', 'tap']
 
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
+COPIES = '/run/godwit-copies'
+
+
+def near(path):
+    """A copy of what is used over and over: each byte of the build directory crosses 9p, uncached."""
+    if not IN_LAB:
+        return path
+    copy = f'{COPIES}/{os.path.basename(path)}'
+    if not os.path.exists(copy) or os.path.getmtime(copy) < os.path.getmtime(path):
+        os.makedirs(COPIES, exist_ok=True)
+        shutil.copy2(path, f'{copy}.part')
+        os.rename(f'{copy}.part', copy)
+    return copy
+
+
 PATTERN = f'{B}/guest/pattern.elf'
 TICK = re.compile(r'^tick=\d+ (?:\w+=\d+ ?)+$')
 TICKS = 4	# a second, of the pattern guest (guest/main.c)
@@ -67,8 +85,16 @@ class Qemu:
 
     def __init__(self, name, side='src', ram=128, append='', *, directory=None, machine='q35', kernel=PATTERN,
                  initrd=None, devices=(), incoming=False, cgroup=None, cpus=1, vga='none', qemu=QEMU, accel='', order=None, extra=()):
-        self.name, self.side = name, side
+        for vm in running:
+            if vm.name == name:
+                vm.kill()	# one that was kept for tests that could use it
+        self.name, self.side, self.incoming = name, side, incoming
         self.sender = None	# the last godwit that was to move it
+        self.destinations = []	# where it was to go
+        self.healthy = False	# it may serve the next test: nothing was done to it since it was found unharmed
+        self._stopped = self._resumed = False
+        # What its twin at the destination needs as well.
+        self.made = {'machine': machine, 'vga': vga, 'qemu': qemu, 'cpus': cpus, 'extra': extra}
         self.directory = directory or f'{B}/e2e'
         os.makedirs(self.directory, exist_ok=True)
         self.ram = [Ram(ram, f'/dev/shm/{name}.ram')] if isinstance(ram, int) else list(ram)
@@ -76,7 +102,7 @@ class Qemu:
         self.run = f'/dev/shm/{name}.run'
         os.makedirs(self.run, exist_ok=True)
         self.main_qmp, self._test_qmp = f'{self.run}/main.qmp', f'{self.run}/test.qmp'
-        self.log = f'{self.run}/serial.log'
+        self.log, self._err = f'{self.run}/serial.log', f'{self.run}/stderr'
         self._remove_files()
         self._last, self._errors, self._offset, self._unfinished = {}, [], 0, ''
         self._qmp = None
@@ -90,7 +116,7 @@ class Qemu:
                    '-serial', 'chardev:commands',
                    '-qmp', f'unix:{self.main_qmp},server=on,wait=off',
                    '-qmp', f'unix:{self._test_qmp},server=on,wait=off',
-                   '-kernel', kernel, '-append', append]
+                   '-kernel', near(kernel), '-append', append]
         for i, r in enumerate(self.ram):
             command += ['-object', r.object(i)]
         if len(self.ram) == 1:
@@ -100,11 +126,11 @@ class Qemu:
             for i in order or range(len(self.ram)):
                 command += ['-numa', f'node,memdev=ram{i}']
         if initrd:
-            command += ['-initrd', initrd]
+            command += ['-initrd', near(initrd)]
         if incoming:
             command += ['-incoming', 'defer']
         command += [*devices, *extra]
-        with open(f'{self.directory}/{name}.err', 'wb') as err:
+        with open(self._err, 'wb') as err:
             self.process = popen(side, command, cgroup, stdout=err, stderr=err)
         running.append(self)
 
@@ -118,9 +144,27 @@ class Qemu:
 
     def hang_up(self):
         """The next command finds a monitor that owes nobody an answer."""
+        self._look_at_events()
         if self._qmp:
             self._qmp.close()
         self._qmp = None
+
+    def _look_at_events(self):
+        if self._qmp:
+            with contextlib.suppress(OSError, QmpError):
+                self._qmp.drain()
+            self._stopped |= 'STOP' in self._qmp.seen
+            self._resumed |= 'RESUME' in self._qmp.seen
+
+    def was_stopped(self):
+        """Have its vCPUs ever been stopped, by whomever?"""
+        self._look_at_events()
+        return self._stopped
+
+    def has_run(self):
+        """A destination: was it ever let run?"""
+        self._look_at_events()
+        return self._resumed
 
     def query_status(self):
         return self.qmp('query-status')['status']
@@ -160,12 +204,13 @@ class Qemu:
         return self._errors + [self._unfinished] * self._unfinished.startswith('error:')
 
     def said_on_stderr(self):
-        with open(f'{self.directory}/{self.name}.err', encoding='utf-8', errors='replace') as f:
+        with open(self._err, encoding='utf-8', errors='replace') as f:
             return ''.join(f'QEMU {self.name}: {line}' for line in f)
 
     def alive(self):
         if self.process.poll() is not None:
-            raise RuntimeError(f'{self.name} ended with {self.process.returncode}: {self.said_on_stderr()}')
+            kind = Crashed if self.process.returncode < 0 else RuntimeError
+            raise kind(f'{self.name} ended with {self.process.returncode}: {self.said_on_stderr()}')
 
     def cpus(self):
         """Where they are and how often they left the guest, twice, a second apart, and what waits for them."""
@@ -183,10 +228,15 @@ class Qemu:
         while not done():
             self.alive()
             if time.monotonic() > end:
-                raise TimeoutError(f'{self.name}: no {what} in {timeout} s; last words: {list(self._said)[-3:]}; '
-                                   f'QEMU says {self.query_status()}, migration {self.qmp("query-migrate")}; {self.cpus()[:2]}')
-            time.sleep(0.1)
+                self._too_late(f'{self.name}: no {what} in {timeout} s; last words: {list(self._said)[-3:]}')
+            time.sleep(0.05)
         return self
+
+    def _too_late(self, text):
+        kind = GuestStandsStill if self.incoming or self.was_stopped() else TimeoutError if self._last else NoFirstTick
+        with contextlib.suppress(OSError, QmpError, TimeoutError):
+            text += f'; QEMU says {self.query_status()}, migration {self.qmp("query-migrate")}; {self.cpus()[:2]}'
+        raise kind(text)
 
     def wait_ticks(self, more=1, timeout=90):
         """Until so many more ticks were said (a destination starts to count at its first)."""
@@ -214,13 +264,13 @@ class Qemu:
         return f'done: {word}' in self._said
 
     def check(self):
-        """The guest checks all it wrote and read; AssertionError with its words if anything is wrong."""
+        """The guest checks all it wrote and read; ProofFailed with its words if anything is wrong."""
         return self.command('verify status').no_errors()
 
     def no_errors(self):
         """Nothing was wrong so far. What is found before a switchover no migration did."""
         if self.errors or self.complaints:
-            raise AssertionError(f'{self.name}: {self.errors} errors: ' + '; '.join(self.complaints[:5]))
+            raise ProofFailed(f'{self.name}: {self.errors} errors: ' + '; '.join(self.complaints[:5]))
         return self
 
     def word(self, address):
@@ -237,15 +287,20 @@ class Qemu:
 
     def kill(self, keep=False):
         """keep: leave the RAM files."""
+        self._look_at_events()
+        crashed = self.process.poll() is not None and self.process.returncode < 0
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        if os.path.exists(self.log):
-            shutil.copy(self.log, f'{self.directory}/{self.name}.log')
+        for path, kind in ((self.log, 'log'), (self._err, 'err')):
+            if os.path.exists(path):
+                shutil.copy(path, f'{self.directory}/{self.name}.{kind}')
         self.hang_up()
         self._remove_files(keep)
         if self in running:
             running.remove(self)
+        if crashed:
+            raise Crashed(f'{self.name} ended with {self.process.returncode}: {self.said_on_stderr()}')
 
     def _remove_files(self, keep=False):
         paths = [self.main_qmp, self._test_qmp, f'{self.run}/serial']

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A minimal QMP client. No thread: events are collected while a reply or an event is awaited."""
 import json
+import select
 import socket
 import time
 
@@ -13,6 +14,7 @@ class Qmp:
     def __init__(self, to, timeout=60):
         """to: a path, or a socket with a monitor at its other end."""
         self.events = []
+        self.seen = set()	# the names of all events that came
         self._buffer = b''
         end = time.monotonic() + timeout
         self._socket = to if isinstance(to, socket.socket) else self._connect(to, end)
@@ -47,7 +49,16 @@ class Qmp:
                 raise QmpError('QEMU closed the monitor')
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b'\n')
-        return json.loads(line)
+        message = json.loads(line)
+        self.seen.add(message.get('event'))
+        return message
+
+    def drain(self):
+        """Takes the events that have come meanwhile. An answer that nobody waited for is lost."""
+        while b'\n' in self._buffer or select.select([self._socket], [], [], 0)[0]:
+            message = self._receive(time.monotonic() + 1)
+            if 'event' in message:
+                self.events.append(message)
 
     def __call__(self, command, timeout=60, **arguments):
         """What the command returns; arguments with '-' are written with '_'."""

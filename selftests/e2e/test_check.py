@@ -13,12 +13,6 @@ ADDRESS = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
 pytestmark = pytest.mark.usefixtures('module')
 
 
-@pytest.fixture
-def src(directory):
-    lab.net()
-    yield lab.Qemu('src', directory=directory, append=APPEND).wait_ticks(1)
-
-
 def check(*words, expect='ok'):
     """The rows by name: (result, text)."""
     p = godwit.Process('src', 'check', '--json', *words)
@@ -48,8 +42,7 @@ def test_check(src):
             'memlock limit', 'zero filter', 'destination', 'link delay', 'link speed'} == set(rows)
     assert '128 MiB in 1 shared file on tmpfs' in rows['RAM'][1]
     assert lab.allocated_bytes(dst.ram[0].path) == 0 and dst.query_status() == 'inmigrate'
-    godwit.note_slots(src)
-    godwit.unharmed(src, ticks=1)
+    godwit.unharmed(src)
     p = godwit.Process('src', 'check', '--qmp', src.main_qmp)
     assert p.wait() == 0 and 'It can be migrated.' in p.said, p.said
     sender = send(src, '--verify', ADDRESS)
@@ -101,12 +94,6 @@ def test_several_reasons(directory):
     sender = send(src, ADDRESS)
     assert sender.wait() == godwit.EXIT['vm-state'] and 'nvme' in sender.said
     os.unlink(image)
-
-
-def test_without_module(src):
-    godwit.unload()
-    assert 'modprobe godwit' in check('--qmp', src.main_qmp, expect='no-module')['module'][1]
-    assert check('--qmp', src.main_qmp, '--pause')['module'][0] == 'ok'
 
 
 STATUS = """<domstatus state='running' reason='booted' pid='{pid}'>

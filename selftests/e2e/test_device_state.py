@@ -11,7 +11,9 @@ import godwit
 import lab
 import pytest
 import relay
+import sources
 import wire
+from ours import proved
 
 SAVE = ['--device-state', 'save']
 VRAM = 'vga.vram'
@@ -34,11 +36,9 @@ def qemu():
 @pytest.fixture
 def saving(directory, flash, qemu):
     """A VM with a display and with firmware of its own."""
-    lab.net()
     more = {'extra': flash, 'vga': 'std', 'qemu': qemu}
-    src = lab.Qemu('src', directory=directory, append='start=32 size=24 touch=16 rate=1500', **more).wait_ticks(2)
-    godwit.note_slots(src)
-    return src, godwit.destination(src, **more)
+    src = sources.healthy(directory, **more)
+    return src, godwit.destination(src)
 
 
 def private_blocks(vm):
@@ -78,7 +78,7 @@ def same_private_ram(src, dst):
     ours, theirs = private_blocks(src), private_blocks(dst)
     assert ours.keys() == theirs.keys()
     for name, (address, n) in ours.items():
-        assert peek(src, address, n) == peek(dst, theirs[name][0], n), name
+        proved(peek(src, address, n) == peek(dst, theirs[name][0], n), f'private RAM differs: {name}')
 
 
 def stopped(run):
@@ -182,8 +182,9 @@ def test_link_lost_behind_the_commit_point(saving):
     finally:
         between.stop()
     assert 'look at both ends' in run.send.said
-    assert src.query_status() == 'paused'
+    proved(src.query_status() == 'paused', 'the source runs')
     dst.process.wait(30)	# what has come must never run
+    proved(not dst.has_run(), 'the destination ran')
     # Who has looked can let it run here.
     src.qmp('cont')
     src.wait_ticks(2).check()
@@ -193,18 +194,18 @@ def test_refused_by_the_destination(directory, qemu):
     """It has the same private RAM, but a device less."""
     lab.net()
     src = lab.Qemu('src', directory=directory, qemu=qemu, append='start=16 size=16 touch=8 rate=50', devices=lab.rng()).wait_ticks(2)
-    run = godwit.Run(src, godwit.destination(src, qemu=qemu), *SAVE)
+    run = godwit.Run(src, godwit.destination(src), *SAVE)
     run.wait('device-state')
     assert run.send.said.count('private RAM') == 0 and 'same machine type and devices' in run.send.said
     godwit.unharmed(src)
 
 
-def test_check(saving, qemu):
+def test_check(saving):
     """It asks both sides, and the receiver says why it cannot."""
     src, dst = saving
     address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
     dst.kill()
-    other = godwit.destination(src, 'dst2', vga='std', qemu=qemu)
+    other = godwit.destination(src, 'dst2', extra=())
     receive = godwit.Process('dst', 'receive', '--qmp', other.main_qmp, '--listen', address, '--insecure').wait_for('listening')
     question = ['src', 'check', '--qmp', src.main_qmp, '--to', address, '--probe', '0']
     asked = godwit.Process(*question, *SAVE)
@@ -219,8 +220,9 @@ def test_paused_guest_stays_paused(saving):
     src.qmp('stop')
     report = godwit.Run(src, dst, *SAVE).wait()
     assert report['guest-was-paused'] and report['device-state-saved']
-    assert dst.query_status() == 'paused'
+    proved(dst.query_status() == 'paused', 'the guest does not stand still')
     same_private_ram(src, dst)
+    godwit.same_ram(src, dst)
     dst.qmp('cont')
     dst.wait_ticks(1).check()
 
@@ -288,11 +290,11 @@ def test_somebody_continues(saving):
     godwit.unharmed(saving[0])
 
 
-def test_other_devices(saving, qemu):
+def test_other_devices(saving):
     """A destination with other private RAM, while nothing but saving was allowed."""
     src, dst = saving
     dst.kill()
-    other = godwit.destination(src, 'dst2', vga='std', qemu=qemu)
+    other = godwit.destination(src, 'dst2', extra=())
     run = godwit.Run(src, other, *SAVE)
     run.wait('ram-differs')
     assert 'private RAM "' in run.receive.said

@@ -9,6 +9,7 @@ import lab
 import pytest
 import relay
 import wire
+from ours import proved
 
 PHASES = ['round', 'stream', 'paused']
 pytestmark = pytest.mark.usefixtures('module')
@@ -19,9 +20,8 @@ def test_sender_killed(pair, phase):
     src, dst = pair
     run = godwit.start_in(phase, pair)
     run.send.kill().wait()
-    godwit.unharmed(src)
     assert run.receive.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed'])
-    assert dst.process.poll() is not None or dst.query_status() == 'inmigrate'
+    godwit.unharmed(src)
 
 
 def test_sender_killed_before_the_first_round(pair, waiting):
@@ -44,14 +44,13 @@ def test_receiver_killed(pair, phase):
     godwit.unharmed(src)
 
 
-@pytest.mark.parametrize('phase', PHASES)
-def test_ctrl_c(pair, phase):
-    src, dst = pair
-    run = godwit.start_in(phase, pair)
+def test_ctrl_c(pair):
+    """In the blackout. Whoever asks, the sender looks at one place (unit/test_stop.c); test_control.py asks in every phase."""
+    run = godwit.start_in('paused', pair)
     run.send.kill(signal.SIGINT)
     run.wait('cancelled')
     assert 'cancelled' in run.receive.said
-    godwit.unharmed(src)
+    godwit.unharmed(pair[0])
 
 
 @pytest.mark.parametrize('phase', PHASES)
@@ -61,8 +60,8 @@ def test_link_lost(pair, phase):
     lab.link('down')
     assert run.send.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.send.said
     lab.link('up')
-    godwit.unharmed(src)
     assert run.receive.wait() in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.receive.said
+    godwit.unharmed(src)
 
 
 def test_signal_while_the_link_is_down(pair):
@@ -72,8 +71,8 @@ def test_signal_while_the_link_is_down(pair):
     run.send.kill(signal.SIGINT)
     assert run.send.wait(20) == godwit.EXIT['cancelled'], run.send.said
     lab.link('up')
-    godwit.unharmed(pair[0])
     run.receive.kill().wait()
+    godwit.unharmed(pair[0])
 
 
 @pytest.mark.parametrize('cut', [wire.DEVICE, wire.RESUMED], ids=['before-it-arrives', 'before-the-answer'])
@@ -88,10 +87,11 @@ def test_link_lost_behind_the_commit_point(pair, cut):
     finally:
         between.stop()
     assert 'look at both ends' in run.send.said
-    assert src.query_status() == 'postmigrate', 'the source stays where it stopped'
+    proved(src.query_status() == 'postmigrate', 'the source does not stay where it stopped')
     if cut == wire.DEVICE:
         assert there == godwit.EXIT['link-lost'], run.receive.said
         dst.process.wait(30)	# what has come must never run
+        proved(not dst.has_run(), 'the destination ran')
     else:
         godwit.proof(src, dst)
 
@@ -127,8 +127,8 @@ def test_device_state_refused(directory):
 
 def test_unload_is_refused(directory):
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=4').wait_ticks(1)
-    godwit.note_slots(src)
-    with subprocess.Popen([f'{godwit.TOOLS}/slots', str(src.pid), 'hold'], stdin=subprocess.PIPE,
+    godwit.note(src)
+    with subprocess.Popen([godwit.tool('slots'), str(src.pid), 'hold'], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline().startswith('memslots=')
         done = subprocess.run(['rmmod', 'godwit'], stderr=subprocess.PIPE, text=True, check=False)

@@ -12,10 +12,11 @@ import pytest
 sys.path.append(f'{lab.TREE}/selftests/lab')
 import awake	# noqa: E402 pylint: disable=wrong-import-position
 
-needs_lab = pytest.mark.skipif(not lab.IN_LAB, reason='needs the lab')
+native = pytest.mark.native
 
 
-def test_migrates_with_qemu(directory, record_property):
+@native
+def test_migrates_with_qemu(directory):
     """256 MiB over the link, by QEMU alone: the guest goes on and finds nothing wrong."""
     begin = time.monotonic()
     src = lab.Qemu('src', ram=256, append='touch=64 size=192 rate=200', directory=directory).wait_ticks(2)
@@ -31,6 +32,7 @@ def test_migrates_with_qemu(directory, record_property):
     assert src.query_status() == 'postmigrate'
 
 
+@native
 def test_guest_notices_a_lost_page(directory):
     """Put an old page back, as a migration does that missed a write."""
     vm = lab.Qemu('src', append='start=16 size=16 touch=16 rate=1000', directory=directory).wait_ticks(1)
@@ -53,6 +55,7 @@ def test_guest_notices_a_lost_page(directory):
             godwit.check_moved(vm, vm)	# the first complaint is no longer true
 
 
+@native
 @pytest.mark.parametrize('cpu, irr, imr, lost', [
     ('EIP=00101702 EFL=00000213 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=1', '01', 'fe', True),
     ('EIP=00101702 EFL=00000213 [----A-C] CPL=0 II=0 A20=1 SMM=0 HLT=1', '00', 'fe', False),	# nothing waits
@@ -68,6 +71,7 @@ def test_knows_a_deaf_cpu(cpu, irr, imr, lost):
     assert emulator.deaf([(cpu, 7)], [(cpu, 7)], in_lapic) == ('HLT=1' in cpu and 'FL=00000213' in cpu)
 
 
+@native
 @pytest.mark.parametrize('irr, ppr, waiting', [('236 251 ', '0x10', {236, 251}), ('236 251 ', '0xe0', {251}), ('236 ', '0xec', set()),
                                                (' (none)', '0x00', set()), ('48 ', '0x20', {48})])
 def test_knows_untaken_interrupts(irr, ppr, waiting):
@@ -78,6 +82,7 @@ def test_knows_untaken_interrupts(irr, ppr, waiting):
     assert not awake.untaken(lapic) & awake.untaken(lapic.replace('245514', '245515')), 'it was set anew'
 
 
+@native
 @pytest.mark.parametrize('ip, lost', [('EIP=c044b20c', True), ('RIP=ffffffffc044b20c', True),
                                       ('EIP=c044b16f', False), ('EIP=c044b300', False), ('RIP=ffffffff8107e744', False)])
 def test_knows_the_registers_of_the_host(ip, lost):
@@ -85,19 +90,18 @@ def test_knows_the_registers_of_the_host(ip, lost):
     assert emulator.beside_itself([(cpu, 7)], range(0xffffffffc044b170, 0xffffffffc044b300)) == lost
 
 
-@needs_lab
 def test_finds_where_guests_are_entered():
     there = emulator.entry()
     assert there.start >> 32 == 0xffffffff and 0x50 < len(there) < 0x1000
 
 
+@native
 def test_unwritten_memory_stays_a_hole(directory):
     vm = lab.Qemu('src', append='start=32 size=64 touch=4', directory=directory).wait_ticks(1)
     inside = [(b, e) for b, e in lab.extents(vm.ram[0].path) if b < 96 << 20 and e > 32 << 20]
     assert inside == [(32 << 20, 36 << 20)]
 
 
-@needs_lab
 def test_kernel_log_is_watched(around):
     with open('/dev/kmsg', 'w', encoding='ascii') as f:
         f.write('<7>BUG: not a real one, test_lab.py says it\n')
@@ -105,42 +109,6 @@ def test_kernel_log_is_watched(around):
         around.check()
 
 
-@needs_lab
-@pytest.mark.parametrize('kind', ['null_blk', 'scsi_debug', 'brd', 'dm-linear', 'dm-crypt'])
-def test_reads_disks(directory, kind):
-    """O_DIRECT reads into guest RAM, on each kind of block device; entropy too."""
-    with lab.block_device(kind) as path:
-        devices = [*lab.disk(path), *lab.rng()]
-        vm = lab.Qemu('src', append='size=16 disk=100 rng=10', devices=devices, directory=directory)
-        while vm.wait_ticks().counters['disk'] <= 20 or vm.counters['rng'] <= 2:
-            pass
-        vm.check().kill()
-
-
-@needs_lab
-def test_receives_frames_through_vhost(directory):
-    src = lab.Qemu('src', append='size=16 net=1', devices=lab.tap('src', 'tap0', vhost=True), directory=directory)
-    src.wait_ticks(1)
-    dst = lab.Qemu('dst', 'dst', devices=lab.tap('dst', 'tap0', vhost=True), incoming=True, directory=directory)
-    sender = lab.send_frames('src', 'tap0', count=200)
-    sequence = sender.communicate(timeout=60)[0].strip()
-    src.wait_ticks(1)
-    assert src.counters['net'] > 100
-    lab.qemu_migrate(src, dst)
-    lab.send_frames('dst', 'tap0', first=sequence, count=200).communicate(timeout=60)
-    dst.wait_ticks(2).check()
-    assert dst.counters['net'] > 200
-
-
-@needs_lab
-def test_swaps_in_a_cgroup(directory):
-    with lab.swap(256), lab.MemoryCgroup('guest', 64) as group:
-        vm = lab.Qemu('src', append='size=96 touch=64', cgroup=group, directory=directory).wait_ticks(2)
-        assert group.swapped_bytes() > 1 << 20
-        vm.check().kill()
-
-
-@needs_lab
 def test_link_is_shaped():
     lab.net()
 
@@ -169,16 +137,3 @@ except OSError:
     assert ping() is None
     lab.link('clear')
     assert min(ping() for _ in range(5)) < 800
-
-
-@needs_lab
-def test_boots_linux(directory):
-    kernel, initrd = lab.call(f'{lab.TREE}/selftests/guest/linux').split()
-    begin = time.monotonic()
-    with lab.block_device('scsi_debug') as path:
-        vm = lab.Qemu('src', ram=192, kernel=kernel, initrd=initrd, devices=lab.disk(path), directory=directory,
-                      append='console=ttyS0 quiet mitigations=off tsc=reliable size=16 rate=200 disk=50')
-        vm.wait_ticks(3, timeout=180)
-        print(f'\n  Linux guest to its third tick: {time.monotonic() - begin:.1f} s')
-        assert vm.errors == 0 and vm.counters['disk'] > 20
-        vm.kill()

@@ -9,6 +9,7 @@ import time
 import godwit
 import lab
 import pytest
+from ours import proved
 
 pytestmark = pytest.mark.usefixtures('module')
 
@@ -129,7 +130,7 @@ class Writer:
 
     def start(self):
         self.end()
-        self.process = lab.popen('src', [f'{godwit.TOOLS}/ramwriter', self.vm.ram[0].path, 16, 8, *self.how],
+        self.process = lab.popen('src', [godwit.tool('ramwriter'), self.vm.ram[0].path, 16, 8, *self.how],
                                  self.cgroup, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == 'written\n'
 
@@ -285,14 +286,19 @@ def test_reboot_in_the_middle(directory):
     report = run.wait()
     assert report['verified']
     time.sleep(0.1)
-    assert src.query_status() == 'postmigrate'
+    proved(src.query_status() == 'postmigrate', 'the source runs on')
     dst.wait_ticks(2).check()
 
 
 def test_without_module(directory):
-    """--pause needs no godwit.ko; without it, the message says how to load it."""
+    """--pause needs no godwit.ko; without it, every message says how to load it."""
     godwit.unload()
     src = source(directory, 'start=16 size=32 touch=16 rate=300')
+    for words in (['check', '--qmp', src.main_qmp], ['list'], ['watch']):
+        asked = godwit.Process('src', *words)
+        assert asked.wait() == godwit.EXIT['no-module'] and 'modprobe godwit' in asked.said, asked.said
+    asked = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause')
+    assert asked.wait() == 0, asked.said
     run = godwit.Run(src, godwit.destination(src))
     run.wait('no-module')
     assert 'modprobe godwit' in run.send.said
@@ -310,7 +316,8 @@ def test_paused_guest_stays_paused(directory):
     dst = godwit.destination(src)
     report = godwit.Run(src, dst).wait()
     assert report['guest-was-paused']
-    assert dst.query_status() == 'paused'
+    proved(dst.query_status() == 'paused', 'the guest does not stand still')
+    godwit.same_ram(src, dst)
     dst.qmp('cont')
     dst.wait_ticks(1).check()
 
@@ -329,6 +336,6 @@ def test_linux_guest(directory):
         report = godwit.Run(src, dst).wait()
         assert report['verified']
         dst.wait_ticks(3)
-        assert dst.counters['errors'] == 0 and not dst.complaints
+        dst.no_errors()
         assert dst.ticks > before['tick'] and dst.counters['disk'] > before['disk']
-        assert src.query_status() == 'postmigrate'
+        proved(src.query_status() == 'postmigrate', 'the source runs on')

@@ -16,11 +16,6 @@ EVENTS = '/sys/kernel/tracing/events/godwit'
 pytestmark = pytest.mark.usefixtures('module')
 
 
-@pytest.fixture
-def src(directory):
-    yield lab.Qemu('src', directory=directory, append='start=16 size=32 touch=32 rate=400').wait_ticks(2)
-
-
 def command(*words, expect='ok'):
     p = godwit.Process('src', *words)
     assert p.wait() == godwit.EXIT[expect], p.said
@@ -34,7 +29,7 @@ def sessions():
 @contextlib.contextmanager
 def held(vm):
     """A session that has the VM and does nothing."""
-    with subprocess.Popen([f'{godwit.TOOLS}/slots', str(vm.pid), 'hold'], stdin=subprocess.PIPE,
+    with subprocess.Popen([godwit.tool('slots'), str(vm.pid), 'hold'], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline().startswith('memslots=')
         yield holder
@@ -171,9 +166,3 @@ def test_tracepoints(directory):
                          ('ledger_hit', 'row=block'), ('retire', 'ret=0'), ('detach', 'vm_gone=0')):
         assert [line for line in trace if f' godwit_{event}: ' in line and words in line], (event, trace[-20:])
     assert not [line for line in trace if 'FAILED TO PARSE' in line]
-
-
-def test_without_module():
-    godwit.unload()
-    assert 'modprobe godwit' in command('list', expect='no-module')
-    assert 'modprobe godwit' in command('watch', expect='no-module')

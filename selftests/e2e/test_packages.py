@@ -19,6 +19,8 @@ BUILT = '/usr/share/godwit-dkms'
 SERVICE, SOCKET = 'godwit-receive@guest.service', 'godwit-receive@guest.socket'
 UNITS = [f'/lib/systemd/system/godwit-receive@.{kind}' for kind in ('service', 'socket')]
 
+pytestmark = pytest.mark.together
+
 
 @contextlib.contextmanager
 def nothing_but_updates():

@@ -5,24 +5,15 @@ import json
 import os
 import socket
 import stat
-import struct
 import threading
 import time
 
 import godwit
 import lab
 import pytest
-from wire import ACK, BLOCKS, COMMIT, DEVICE_END, HEADER, HELLO, JOIN, RAM, READY, ROUND, STREAMS, VERSION, frame
 
-SECRET = bytes(range(16))
 APPEND = 'start=16 size=16 touch=8 rate=50'
-pytestmark = pytest.mark.usefixtures('module')
-
-
-@pytest.fixture
-def src(directory):
-    lab.net()
-    yield lab.Qemu('src', directory=directory, append=APPEND).wait_ticks(1)
+NOWHERE = f'{lab.ADDRESS["dst"]}:4436'	# nobody listens there
 
 
 def send(*words):
@@ -36,11 +27,13 @@ def refused(said, status, *words):
         assert word in said[1], said
 
 
+@pytest.mark.native
 def test_no_such_socket():
-    refused(send('--qmp', '/dev/shm/none.sock', '10.77.0.2:1'), 'no-socket', '/dev/shm/none.sock')
+    refused(send('--qmp', '/dev/shm/none.sock', NOWHERE), 'no-socket', '/dev/shm/none.sock')
 
 
-def test_not_qemu(tmp_path):
+@pytest.mark.native
+def test_not_qemu():
     path = f'/dev/shm/hmp.{time.time()}'
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -53,7 +46,7 @@ def test_not_qemu(tmp_path):
             peer.close()
         thread = threading.Thread(target=serve)
         thread.start()
-        refused(send('--qmp', path, '10.77.0.2:1'), 'not-qemu', 'QMP')
+        refused(send('--qmp', path, NOWHERE), 'not-qemu', 'QMP')
         thread.join()
 
 
@@ -81,12 +74,63 @@ class FakeQemu(threading.Thread):
             answer = {'error': {'class': 'CommandNotFound', 'desc': 'not in this build'}}
 
 
-def test_qemu_refuses(tmp_path):
+@pytest.mark.native
+def test_qemu_refuses():
     path = f'/dev/shm/qmp.{time.time()}'
     FakeQemu(path)
-    refused(send('--qmp', path, '10.77.0.2:1'), 'qmp', 'refused "', 'not in this build (CommandNotFound)')
+    refused(send('--qmp', path, NOWHERE), 'qmp', 'refused "', 'not in this build (CommandNotFound)')
 
 
+@pytest.mark.native
+@pytest.mark.parametrize('words, says', [
+    (['--streams', '17', NOWHERE], '--streams'),
+    (['--io', 'epoll', NOWHERE], 'epoll'),
+    ([], 'ADDR:PORT'),
+    (['--downtime-limit', 'soon', NOWHERE], 'soon')])
+def test_usage(words, says):
+    """Said before anything is opened."""
+    refused(send('--qmp', '/nowhere.qmp', *words), 'usage', says)
+
+
+@pytest.mark.native
+def test_listens_to_strangers_only_when_told_to(directory):
+    dst = lab.Qemu('dst', 'dst', directory=directory, incoming=True)
+    dst.query_status()
+    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '10.77.0.2:4433')
+    refused((p.wait(), p.said), 'usage', '--insecure')
+
+
+@pytest.mark.native
+def test_nobody_listens(src):
+    refused(send('--qmp', src.main_qmp, '--pause', NOWHERE), 'unreachable', 'godwit receive')
+    refused(send('--qmp', src.main_qmp, '--pause', 'nowhere'), 'usage', 'ADDR:PORT')
+    godwit.unharmed(src)
+
+
+@pytest.mark.native
+def test_private_ram(directory):
+    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64)]).wait_ticks(1)
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'ram-private', 'ram0', 'memory-backend-file', 'share=on')
+
+
+@pytest.mark.native
+def test_ram_differs(src):
+    dst = godwit.destination(src, ram=[lab.Ram(64, '/dev/shm/dst.ram')])
+    run = godwit.Run(src, dst, '--pause')
+    run.wait('ram-differs')
+    assert 'ram0' in run.send.said and '64 MiB' in run.send.said
+    godwit.unharmed(src)
+
+
+@pytest.mark.native
+def test_destination_does_not_wait(directory):
+    dst = lab.Qemu('dst', 'dst', directory=directory, append=APPEND)
+    dst.query_status()
+    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', NOWHERE, '--insecure')
+    refused((p.wait(), p.said), 'vm-state', '-incoming defer')
+
+
+@pytest.mark.usefixtures('module')
 def test_no_more_processes(pair):
     """What a service manager's limit of tasks does: no guardian, no stream."""
     for most in 1, 2:
@@ -96,245 +140,25 @@ def test_no_more_processes(pair):
             run.wait('internal')
             run.kill()
             assert os.strerror(errno.EAGAIN) in run.send.said
-            godwit.unharmed(pair[0], ticks=1)
+            godwit.unharmed(pair[0])
 
 
-def test_usage(src):
-    refused(send('--qmp', src.main_qmp, '--streams', '17', '10.77.0.2:1'), 'usage', '--streams')
-    refused(send('--qmp', src.main_qmp, '--io', 'epoll', '10.77.0.2:1'), 'usage', 'epoll')
-    refused(send('--qmp', src.main_qmp), 'usage')
-    refused(send('--qmp', src.main_qmp, '--downtime-limit', 'soon', '10.77.0.2:1'), 'usage', 'soon')
-    refused(send('--qmp', src.main_qmp, 'nowhere'), 'usage', 'ADDR:PORT')
-    dst = godwit.destination(src)
-    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '10.77.0.2:4433')
-    refused((p.wait(), p.said), 'usage', '--insecure')
-
-
-def test_nobody_listens(src):
-    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'unreachable', 'godwit receive')
-    godwit.unharmed(src, ticks=1)
-
-
-def test_private_ram(directory):
-    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64)]).wait_ticks(1)
-    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'ram-private', 'ram0', 'memory-backend-file', 'share=on')
-
-
-def test_ram_differs(src):
-    dst = godwit.destination(src, ram=[lab.Ram(64, '/dev/shm/dst.ram')])
-    run = godwit.Run(src, dst)
-    run.wait('ram-differs')
-    assert 'ram0' in run.send.said and '64 MiB' in run.send.said
-    godwit.unharmed(src, ticks=1)
-
-
+@pytest.mark.usefixtures('module')
 def test_dirty_ring(directory):
     src = lab.Qemu('src', directory=directory, append=APPEND, accel=',dirty-ring-size=4096').wait_ticks(1)
-    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'dirty-ring', 'dirty-ring-size')
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'dirty-ring', 'dirty-ring-size')
 
 
+@pytest.mark.usefixtures('module')
 @pytest.mark.parametrize('device,name', [('/dev/vfio/vfio', 'VFIO'), ('/dev/vhost-vdpa-0', 'vDPA')])
-def test_pinned(directory, device, name):
+def test_pinned(src, device, name):
     """A QEMU that has such a device open. Debian's kernel has no vDPA, so its node is one that anybody can open."""
-    lab.net()
     if name == 'VFIO':
         lab.modules('vfio')
     elif not os.path.exists(device):
         os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
-    src = lab.Qemu('src', directory=directory, append=APPEND,
-                   extra=['-object', f'rng-random,id=pin,filename={device}']).wait_ticks(1)
-    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'pinned', name, device, 'device_del')
+    src.qmp('object-add', qom_type='rng-random', id='pin', filename=device, opened=True)
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'pinned', name, device, 'device_del')
     src.qmp('object-del', id='pin')
-    refused(send('--qmp', src.main_qmp, '10.77.0.2:4433'), 'unreachable')
-    godwit.unharmed(src, ticks=1)
-
-
-def test_destination_does_not_wait(src, directory):
-    dst = lab.Qemu('dst', 'dst', directory=directory, append=APPEND)
-    dst.query_status()
-    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '10.77.0.2:4433', '--insecure')
-    refused((p.wait(), p.said), 'vm-state', '-incoming defer')
-
-
-class FakeReceiver(threading.Thread):
-    """Answers as told: a list of bytes, each after one frame was read; then silence, or the end."""
-
-    def __init__(self, answers, then_close=True):
-        super().__init__()
-        self.answers, self.then_close = answers, then_close
-        # In the sender's own namespace: 10.77.0.1 is there.
-        self.done = threading.Event()
-        self.server = self._listen()
-        self.start()
-
-    @staticmethod
-    def _listen():
-        made = []
-
-        def inside():
-            lab.enter('src')()
-            made.append(socket.create_server(('10.77.0.1', 4434)))
-        thread = threading.Thread(target=inside)
-        thread.start()
-        thread.join()
-        return made[0]
-
-    def run(self):
-        peer, _ = self.server.accept()
-        for answer in self.answers:
-            head = peer.recv(HEADER.size, socket.MSG_WAITALL)
-            if len(head) < HEADER.size:
-                break
-            peer.recv(HEADER.unpack(head)[4] or 0, socket.MSG_WAITALL)
-            peer.sendall(answer)
-        if not self.then_close:
-            self.done.wait(60)
-        time.sleep(0.5)
-        peer.close()
-        self.server.close()
-
-
-@pytest.mark.parametrize('answers,status,then_close', [
-    ([frame(HELLO, 99)], 'version', True),
-    ([b'HTTP/1.1 400 Bad Request\r\n\r\n' + b' ' * 64], 'version', True),
-    ([frame(HELLO, VERSION), frame(77)], 'bad-peer', True),
-    ([frame(HELLO, VERSION), frame(ACK, 1)], 'bad-peer', True),
-    ([frame(HELLO, VERSION)], 'link-lost', True),
-    ([frame(HELLO, VERSION)], 'timeout', False),
-    ([frame(HELLO, VERSION), frame(READY, 17, SECRET)], 'bad-peer', True),
-    ([frame(HELLO, VERSION), frame(READY, 4, SECRET), frame(STREAMS, 5)], 'bad-peer', True),
-    ([frame(HELLO, VERSION), frame(READY, 4, SECRET)], 'timeout', False),
-], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
-def test_strange_receiver(src, answers, status, then_close):
-    fake = FakeReceiver(answers, then_close)
-    refused(send('--qmp', src.main_qmp, '--peer-timeout', '2', '10.77.0.1:4434'), status)
-    fake.done.set()
-    fake.join()
-    godwit.unharmed(src, ticks=1)
-
-
-def block(name, mib):
-    return struct.pack('<QQIHH', mib << 8, 0, 4096, len(name), 0) + name
-
-
-def receive_exactly(peer, n):
-    """MSG_WAITALL does not go with a timeout."""
-    answer = b''
-    while len(answer) < n and (more := peer.recv(n - len(answer))):
-        answer += more
-    return answer
-
-
-def strange_sender(directory, speak, strangers=()):
-    """
-    A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest.
-
-    strangers: what those say who come before it, and go.
-    """
-    lab.net()
-    dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
-    dst.query_status()
-    receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
-                             '--peer-timeout', '3').wait_for('listening')
-    for said in strangers:
-        with socket.create_connection(('127.0.0.1', 4435)) as stranger:
-            stranger.sendall(said)
-    with socket.create_connection(('127.0.0.1', 4435)) as control:
-        control.settimeout(30)
-        control.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
-        answer = receive_exactly(control, 64)	# HELLO and READY
-        assert answer[28:30] == struct.pack('<H', READY), receive.wait() and receive.said
-        streams = []
-        try:
-            speak(control, streams, answer[48:])
-            status = receive.wait()
-        finally:
-            for stream in streams:
-                stream.close()
-    assert lab.allocated_bytes(dst.ram[0].path) == 0
-    return status, receive.said
-
-
-def join(control, streams, secret, count=2):
-    control.sendall(frame(STREAMS, count))
-    for i in range(count):
-        streams.append(socket.create_connection(('127.0.0.1', 4435)))
-        streams[i].sendall(frame(JOIN, i, secret))
-    assert receive_exactly(control, 24)[4:6] == struct.pack('<H', STREAMS)
-
-
-@pytest.mark.parametrize('tail,status', [
-    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 1 << 40)), 'bad-peer'),
-    (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
-    (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
-    (frame(COMMIT), 'bad-peer'),
-    (b'\xff' * 64, 'version'),
-    (b'', 'link-lost'),
-], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'no-ram', 'garbage', 'hangs-up'])
-def test_strange_stream(directory, tail, status):
-    """What comes on a stream that has joined, while the control connection stays well."""
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        if tail:
-            streams[1].sendall(tail)
-        else:
-            streams[1].close()
-    refused(strange_sender(directory, speak), status)
-
-
-@pytest.mark.parametrize('tail,status', [
-    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 0)), 'bad-peer'),
-    (frame(DEVICE_END), 'bad-peer'),
-    (frame(COMMIT), 'bad-peer'),
-    (frame(ROUND, 1), 'timeout'),
-    (frame(READY, 1, bytes(16)), 'bad-peer'),
-    (b'\xff' * 64, 'version'),
-    (b'', 'link-lost'),
-], ids=['ram', 'end-without-commit', 'commit-without-last-round', 'round-without-its-streams', 'out-of-turn', 'garbage',
-        'hangs-up'])
-def test_strange_sender(directory, tail, status):
-    """What comes on the control connection, when all streams have joined."""
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        if tail:
-            control.sendall(tail)
-        else:
-            control.close()
-    refused(strange_sender(directory, speak), status)
-
-
-def test_streams_that_do_not_come(directory):
-    def speak(control, streams, secret):
-        control.sendall(frame(STREAMS, 2))
-        streams.append(socket.create_connection(('127.0.0.1', 4435)))
-        streams[0].sendall(frame(JOIN, 0, secret))
-    refused(strange_sender(directory, speak), 'timeout', 'streams')
-
-
-def test_strangers_before_the_sender(directory):
-    """A scan of ports, a browser, a godwit of another version: the receiver goes on waiting for the guest."""
-    strangers = [b'', b'GET / HTTP/1.1\r\n\r\n' + bytes(64), frame(HELLO, VERSION + 1), frame(HELLO, VERSION), frame(HELLO, VERSION) + b'\xff' * 64]
-    status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
-    refused((status, said), 'bad-peer', 'COMMIT')
-    assert said.count('was no sender') == len(strangers), said
-
-
-def test_strangers_at_the_door(directory):
-    """They are hung up on, or left waiting, and the streams join past them."""
-    def speak(control, streams, secret):
-        strangers = []
-        for said in (bytes(16), secret[:15] + bytes([secret[15] ^ 1]), secret):
-            strangers.append(socket.create_connection(('127.0.0.1', 4435)))
-            strangers[-1].sendall(frame(JOIN, 0 if said != secret else 9, said))
-        strangers += [socket.create_connection(('127.0.0.1', 4435)) for _ in range(40)]
-        join(control, streams, secret)
-        for stranger in strangers[:3]:
-            stranger.settimeout(5)
-            try:
-                assert stranger.recv(1) == b''
-            except ConnectionResetError:
-                pass
-        for stranger in strangers:
-            stranger.close()
-        control.sendall(frame(DEVICE_END))
-    refused(strange_sender(directory, speak), 'bad-peer', 'COMMIT')
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'unreachable')
+    godwit.unharmed(src)

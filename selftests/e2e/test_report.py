@@ -142,6 +142,7 @@ def send(directory, *options, port=9):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
 
+@pytest.mark.native
 def test_a_refusal_leaves_a_report(directory):
     path, prom = f'{directory}/report.json', f'{directory}/godwit.prom'
     done = send(directory, '--json', path, '--metrics', prom)
@@ -155,6 +156,7 @@ def test_a_refusal_leaves_a_report(directory):
     assert 'nobody.qmp' in texts(f'{directory}/report.svg')
 
 
+@pytest.mark.native
 @pytest.mark.parametrize('words,says', [
     (['--progress', 'loud'], '--progress takes auto, plain, json or none, not "loud"'),
     (['--metrics', '/nowhere/x.prom'], 'cannot write metrics to /nowhere/x.prom: No such file or directory')])
@@ -163,6 +165,7 @@ def test_send_refuses(directory, words, says):
     assert done.returncode == godwit.EXIT['usage'] and says in done.stderr and not done.stdout
 
 
+@pytest.mark.native
 @pytest.mark.parametrize('words,says', [
     ([], 'report needs one RUN.json'),
     (['/nowhere/run.json'], '/nowhere/run.json'),

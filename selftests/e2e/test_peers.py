@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Peers that are none: whatever they say, a message that names the thing, a status of its own, a source that runs on, and not a
+byte of guest RAM written. Nothing here needs the module or KVM, so it runs on any host.
+"""
+import socket
+import struct
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+from wire import ACK, BLOCKS, COMMIT, DEVICE_END, HEADER, HELLO, JOIN, RAM, READY, ROUND, STREAMS, VERSION, frame
+
+SECRET = bytes(range(16))
+APPEND = 'start=16 size=16 touch=8 rate=50'
+pytestmark = pytest.mark.native
+
+
+def refused(said, status, *words):
+    assert said[0] == godwit.EXIT[status], said
+    for word in words:
+        assert word in said[1], said
+
+
+class FakeReceiver(threading.Thread):
+    """Answers as told: a list of bytes, each after one frame was read; then silence, or the end."""
+
+    def __init__(self, answers, then_close=True):
+        super().__init__()
+        self.answers, self.then_close = answers, then_close
+        # In the sender's own namespace.
+        self.done = threading.Event()
+        self.server = self._listen()
+        self.start()
+
+    @staticmethod
+    def _listen():
+        made = []
+
+        def inside():
+            lab.enter('src')()
+            made.append(socket.create_server((lab.ADDRESS['src'], 4434)))
+        thread = threading.Thread(target=inside)
+        thread.start()
+        thread.join()
+        return made[0]
+
+    def run(self):
+        peer, _ = self.server.accept()
+        for answer in self.answers:
+            head = peer.recv(HEADER.size, socket.MSG_WAITALL)
+            if len(head) < HEADER.size:
+                break
+            peer.recv(HEADER.unpack(head)[4] or 0, socket.MSG_WAITALL)
+            peer.sendall(answer)
+        if not self.then_close:
+            self.done.wait(60)
+        time.sleep(0.5)
+        peer.close()
+        self.server.close()
+
+
+@pytest.mark.parametrize('answers,status,then_close', [
+    ([frame(HELLO, 99)], 'version', True),
+    ([b'HTTP/1.1 400 Bad Request\r\n\r\n' + b' ' * 64], 'version', True),
+    ([frame(HELLO, VERSION), frame(77)], 'bad-peer', True),
+    ([frame(HELLO, VERSION), frame(ACK, 1)], 'bad-peer', True),
+    ([frame(HELLO, VERSION)], 'link-lost', True),
+    ([frame(HELLO, VERSION)], 'timeout', False),
+    ([frame(HELLO, VERSION), frame(READY, 17, SECRET)], 'bad-peer', True),
+    ([frame(HELLO, VERSION), frame(READY, 4, SECRET), frame(STREAMS, 5)], 'bad-peer', True),
+    ([frame(HELLO, VERSION), frame(READY, 4, SECRET)], 'timeout', False),
+], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
+def test_strange_receiver(src, answers, status, then_close):
+    fake = FakeReceiver(answers, then_close)
+    p = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '2', f'{lab.ADDRESS["src"]}:4434')
+    refused((p.wait(), p.said), status)
+    fake.done.set()
+    fake.join()
+    godwit.unharmed(src)
+
+
+def block(name, mib):
+    return struct.pack('<QQIHH', mib << 8, 0, 4096, len(name), 0) + name
+
+
+def receive_exactly(peer, n):
+    """MSG_WAITALL does not go with a timeout."""
+    answer = b''
+    while len(answer) < n and (more := peer.recv(n - len(answer))):
+        answer += more
+    return answer
+
+
+def strange_sender(directory, speak, strangers=()):
+    """
+    A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest.
+
+    strangers: what those say who come before it, and go.
+    """
+    lab.net()
+    dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
+    dst.query_status()
+    receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
+                             '--peer-timeout', '3').wait_for('listening')
+    for said in strangers:
+        with socket.create_connection(('127.0.0.1', 4435)) as stranger:
+            stranger.sendall(said)
+    with socket.create_connection(('127.0.0.1', 4435)) as control:
+        control.settimeout(30)
+        control.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
+        answer = receive_exactly(control, 64)	# HELLO and READY
+        assert answer[28:30] == struct.pack('<H', READY), receive.wait() and receive.said
+        streams = []
+        try:
+            speak(control, streams, answer[48:])
+            status = receive.wait()
+        finally:
+            for stream in streams:
+                stream.close()
+    assert lab.allocated_bytes(dst.ram[0].path) == 0
+    return status, receive.said
+
+
+def join(control, streams, secret, count=2):
+    control.sendall(frame(STREAMS, count))
+    for i in range(count):
+        streams.append(socket.create_connection(('127.0.0.1', 4435)))
+        streams[i].sendall(frame(JOIN, i, secret))
+    assert receive_exactly(control, 24)[4:6] == struct.pack('<H', STREAMS)
+
+
+@pytest.mark.parametrize('tail,status', [
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 1 << 40)), 'bad-peer'),
+    (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
+    (frame(COMMIT), 'bad-peer'),
+    (b'\xff' * 64, 'version'),
+    (b'', 'link-lost'),
+], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'no-ram', 'garbage', 'hangs-up'])
+def test_strange_stream(directory, tail, status):
+    """What comes on a stream that has joined, while the control connection stays well."""
+    def speak(control, streams, secret):
+        join(control, streams, secret)
+        if tail:
+            streams[1].sendall(tail)
+        else:
+            streams[1].close()
+    refused(strange_sender(directory, speak), status)
+
+
+@pytest.mark.parametrize('tail,status', [
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 0)), 'bad-peer'),
+    (frame(DEVICE_END), 'bad-peer'),
+    (frame(COMMIT), 'bad-peer'),
+    (frame(ROUND, 1), 'timeout'),
+    (frame(READY, 1, bytes(16)), 'bad-peer'),
+    (b'\xff' * 64, 'version'),
+    (b'', 'link-lost'),
+], ids=['ram', 'end-without-commit', 'commit-without-last-round', 'round-without-its-streams', 'out-of-turn', 'garbage',
+        'hangs-up'])
+def test_strange_sender(directory, tail, status):
+    """What comes on the control connection, when all streams have joined."""
+    def speak(control, streams, secret):
+        join(control, streams, secret)
+        if tail:
+            control.sendall(tail)
+        else:
+            control.close()
+    refused(strange_sender(directory, speak), status)
+
+
+def test_streams_that_do_not_come(directory):
+    def speak(control, streams, secret):
+        control.sendall(frame(STREAMS, 2))
+        streams.append(socket.create_connection(('127.0.0.1', 4435)))
+        streams[0].sendall(frame(JOIN, 0, secret))
+    refused(strange_sender(directory, speak), 'timeout', 'streams')
+
+
+def test_strangers_before_the_sender(directory):
+    """A scan of ports, a browser, a godwit of another version: the receiver goes on waiting for the guest."""
+    strangers = [b'', b'GET / HTTP/1.1\r\n\r\n' + bytes(64), frame(HELLO, VERSION + 1), frame(HELLO, VERSION), frame(HELLO, VERSION) + b'\xff' * 64]
+    status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
+    refused((status, said), 'bad-peer', 'COMMIT')
+    assert said.count('was no sender') == len(strangers), said
+
+
+def test_strangers_at_the_door(directory):
+    """They are hung up on, or left waiting, and the streams join past them."""
+    def speak(control, streams, secret):
+        strangers = []
+        for said in (bytes(16), secret[:15] + bytes([secret[15] ^ 1]), secret):
+            strangers.append(socket.create_connection(('127.0.0.1', 4435)))
+            strangers[-1].sendall(frame(JOIN, 0 if said != secret else 9, said))
+        strangers += [socket.create_connection(('127.0.0.1', 4435)) for _ in range(40)]
+        join(control, streams, secret)
+        for stranger in strangers[:3]:
+            stranger.settimeout(5)
+            try:
+                assert stranger.recv(1) == b''
+            except ConnectionResetError:
+                pass
+        for stranger in strangers:
+            stranger.close()
+        control.sendall(frame(DEVICE_END))
+    refused(strange_sender(directory, speak), 'bad-peer', 'COMMIT')
