@@ -7,8 +7,8 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab check-kernels check-debug check-static bench bench-lab \
-	bench-kernel check-packaging check-packages deps man install uninstall deb dkms dkms-source clean
+.PHONY: all user module demo check check-native check-lab check-kernels check-all check-debug check-static bench bench-lab \
+	bench-kernel deps man install uninstall deb dkms dkms-source clean
 
 all: user module
 
@@ -26,45 +26,33 @@ deps:
 demo: deps user
 	selftests/check.sh demo
 
-# Unit tests, fuzzing, then the module and the migrations under KVM in the lab.
-check: check-native check-lab
+# What a newcomer runs: unit tests, fuzzing, packaging, then the module and all migrations under KVM in the lab.
+check: deps
+	selftests/run check
 
-check-native: deps user check-packaging
-	$(MAKE) -C selftests/unit check check-sanitize
-	$(MAKE) -C selftests/fuzz check
+# Its two halves.
+check-native check-lab: check-%: deps
+	selftests/run $*
 
-check-lab: deps user check-packages
-	selftests/deps.sh mmdebstrap zstd systemd udev
-	selftests/check.sh kselftest
-	selftests/check.sh check
+# The module and the main migrations on other kernels with other QEMUs: the backports of Debian 12 and 13.
+check-kernels: deps
+	selftests/run kernels
 
-# Pages, completion, what make install and the packages put where; a domain of a real libvirtd.
-check-packaging: check-packages man
-	selftests/deps.sh mandoc man-db zsh bash-completion lintian systemd \
-		libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
-	$(MAKE) -C selftests/guest
-	/usr/bin/python3 -m pytest -p no:cacheprovider -q selftests/packaging
-
-# The packages of this tree, and DKMS builds the module out of its own; the lab's tests install both.
-check-packages: deps user deb
-	selftests/dkms.sh
-
-# The module and the main migrations on other kernels with other QEMUs: Debian 12's backport, Debian unstable.
-check-kernels: deps user
-	selftests/deps.sh mmdebstrap zstd
-	selftests/kernels/check.sh
+# Everything there is; hours.
+check-all: check check-kernels check-static check-debug
+	selftests/run long
 
 # How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, an hour or more; the first run also
 # fetches unstable's QEMU. BENCH=--quick: a minute.
 bench: deps user
-	selftests/deps.sh iperf3 mmdebstrap
+	selftests/deps.sh lab iperf3
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
 
 # How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster, and how much they slow it
 # down; in the lab, an hour. BENCH=--quick: a quarter of that.
 bench-lab: deps user
-	selftests/deps.sh mmdebstrap zstd python3-pygal
+	selftests/deps.sh lab python3-pygal
 	selftests/check.sh sweep $(BENCH)
 	selftests/bench/migrate/draw.py
 	selftests/check.sh slowdown
@@ -75,7 +63,7 @@ bench-kernel: deps
 
 # In a kernel of its own, with KASAN, lockdep and kmemleak, where every allocation fails once. Builds it first.
 check-debug:
-	selftests/deps.sh flex bison bc libelf-dev mmdebstrap zstd
+	selftests/deps.sh flex bison bc libelf-dev lab
 	selftests/debug/check
 
 # What can be said without running it: sparse, checkpatch, coccicheck, shellcheck.
@@ -96,7 +84,7 @@ uninstall:
 
 # godwit and godwit-dkms for this Debian, in $(B)/deb. Needs no root.
 deb:
-	selftests/deps.sh debhelper dh-dkms
+	selftests/deps.sh deb
 	packaging/deb
 
 # The module's source, and nothing that was built from it, in TO: where dkms looks for it by default.

@@ -1,15 +1,30 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# deps.sh [PACKAGE...]: installs what a build and a test need, and what is named, and this Debian 12 lacks. Does nothing
-# when all is here.
+# deps.sh [GROUP | PACKAGE...]: installs what a build and a test need, and what is named, and this Debian 12 lacks. Does
+# nothing when all is here. Tried three times: one broken connection is no reason to fail.
 set -e
-PACKAGES="build-essential pkg-config linux-image-amd64 linux-headers-amd64 kmod dkms
+build="build-essential pkg-config linux-image-amd64 linux-headers-amd64 kmod dkms
 	liburing-dev libjansson-dev libxxhash-dev libnl-genl-3-dev libexpat1-dev libcmocka-dev clang libclang-rt-14-dev
 	qemu-system-x86 seabios busybox-static cpio xz-utils iproute2 dmsetup trace-cmd python3 python3-pytest
-	python3-pytest-rerunfailures python3-jsonschema"
+	python3-jsonschema"
+deb="debhelper dh-dkms"
+# The lab's tests: other Debians' programs, and a service manager for the receiver's units.
+lab="mmdebstrap zstd systemd udev qemu-utils qemu-block-extra"
+# Pages, completion, lintian, and a real libvirtd.
+packaging="$deb mandoc man-db zsh bash-completion lintian systemd libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients"
+tries=3
 
+wanted=$build
+for word; do
+	case $word in
+	deb) wanted="$wanted $deb" ;;
+	lab) wanted="$wanted $lab" ;;
+	packaging) wanted="$wanted $packaging" ;;
+	*) wanted="$wanted $word" ;;
+	esac
+done
 missing=
-for p in $PACKAGES "$@"; do
+for p in $wanted; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
@@ -19,6 +34,19 @@ if [ "$(id -u)" != 0 ]; then
 	echo "not root: run \"apt-get install$missing\" as root first" >&2
 	exit 1
 fi
-apt-get update
-# shellcheck disable=SC2086 # a list of words
-DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+
+install()
+{
+	# "Any": a list that could not be fetched is an error, not the old list.
+	apt-get update -o APT::Update::Error-Mode=any || return
+	# shellcheck disable=SC2086 # a list of words
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+}
+
+try=1
+until install; do
+	echo "deps.sh: try $try of $tries failed, for the reason above" >&2
+	[ $try -lt $tries ] || exit 1
+	sleep $((try * 5))
+	try=$((try + 1))
+done

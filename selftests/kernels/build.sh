@@ -18,4 +18,4 @@ unshare --mount sh -ec '
 	mount --bind "$2/src" "$1/mnt"
 	mount -t proc proc "$1/proc"
 	exec chroot "$1" make -s -C "/lib/modules/$3/build" M=/mnt modules' build "$root" "$to" "$kver"
-cp "$to/src/kmod/godwit.ko" "$to/godwit.ko"
+strip --strip-debug -o "$to/godwit.ko" "$to/src/kmod/godwit.ko"

@@ -1,39 +1,41 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# check.sh [SUITE...]: the module and the migrations on the kernels, and with the QEMUs, of other Debians.
+# check.sh SUITE: the module and the main migrations on the kernel, and with the QEMU, of another Debian (root.sh).
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$(dirname "$here")")
 : "${B:=$top/build}"
 export B
-mkdir -p "$B"
-make -s -C "$top/selftests/guest"
-make -s -C "$top/selftests/tools"
-make -s -C "$top/selftests" all
+suite=$1
+case $suite in
+trixie-backports) tested=7.3 ;;		# the newest series that this tree was tested with
+bookworm-backports) tested=6.12 ;;
+*)
+	echo "usage: check.sh trixie-backports | bookworm-backports" >&2
+	exit 2 ;;
+esac
 
-# Says what was done since the last time, and how long it took.
-said()
-{
-	now=$(date +%s)
-	echo "check-kernels: $suite: $1: $((now - since)) s"
-	since=$now
-}
+"$top/selftests/check.sh" build
+root=$("$here/root.sh" "$suite")
+kernel=$("$top/selftests/lab/lab" setup --root "$root")
+kver=${kernel##*/vmlinuz-}
 
 # Debian 12's own, as the emulator, has trouble with kernels that patch their own text (see lab/inside.sh).
 LAB_QEMU=$here/qemu.sh
 export LAB_QEMU
-
-failed=
-[ $# -gt 0 ] || set -- trixie-backports bookworm-backports
-for suite; do
-	since=$(date +%s)
-	root=$("$here/root.sh" "$suite")
-	said 'root'
-	"$here/build.sh" "$root" "$B/kernels/$suite"
-	said 'module'
-	GODWIT_MODULE=$B/kernels/$suite/godwit.ko "$top/selftests/lab/lab" run --root "$root" \
-		--memory 8G --hugepages 2M:160,1G:2 --timeout 1200 -- "$here/inside.sh" || failed="$failed $suite"
-	said 'tests'
-done
-[ -z "$failed" ] || echo "check-kernels: failed on$failed" >&2
-[ -z "$failed" ]
+status=0
+{
+	"$here/build.sh" "$root" "$B/kernels/$suite" &&
+	GODWIT_MODULE=$B/kernels/$suite/godwit.ko "$top/selftests/lab/lab" run --name "kernels-$suite" --root "$root" \
+		--memory 8G --hugepages 2M:160,1G:2 --timeout 1500 -- "$here/inside.sh"
+} || status=$?
+# Backports move on; what this tree does with a kernel that came after it says nothing against it.
+case $kver in
+"$tested".*) ;;
+*)
+	if [ "$(printf '%s\n' "$tested" "$kver" | sort -V | tail -n 1)" = "$kver" ]; then
+		echo "check-kernels: $kver of $suite is newer than $tested, which this tree was tested with: its result (status $status) does not count"
+		status=0
+	fi ;;
+esac
+exit $status

@@ -12,5 +12,5 @@ status=0
 # Migrations. A name that does not exist is an error, and a test that is skipped is named with its reason.
 cd "$here/../e2e" || exit 1
 # shellcheck disable=SC2046 # one word for each line
-/usr/bin/python3 -m pytest -p no:cacheprovider -v -rs --durations=0 $(grep -v '^#' "$here/cases") || status=1
+/usr/bin/python3 -m pytest -p no:cacheprovider -q --durations=5 $(grep -v '^#' "$here/cases") || status=1
 exit $status

@@ -16,7 +16,7 @@ root=$cache/$name
 log=$cache/$name.log
 tries=3
 
-packages="make kmod iproute2 dmsetup mount procps python3 python3-pytest
+packages="make binutils kmod iproute2 dmsetup mount procps python3 python3-pytest
 	liburing2 libjansson4 libxxhash0 libnl-3-200 libnl-genl-3-200 libexpat1"
 kernel="linux-image-amd64 linux-headers-amd64"
 qemu="qemu-system-x86 qemu-system-common qemu-system-data seabios"
