@@ -111,7 +111,7 @@ TEST_F(ioctl, answer_to_read_only_memory)
 	started(self);
 	memset(self->s.ram[0].words, 0, self->s.ram[0].bytes);
 	EXPECT_EQ(-EFAULT, call(self->s.fd, GODWIT_HARVEST, h));
-	EXPECT_EQ(PAGES, bits_count(&self->s.ram[0]));
+	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
 }
 
 TEST_F(ioctl, unknown_flags)
@@ -181,7 +181,7 @@ TEST_F(ioctl, start_while_the_file_is_locked)
 	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
 	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
 	begin_stuck(&st, self->ram.fd);
-	EXPECT_EQ(-EINPROGRESS, session_start(&self->s));
+	PROOF(EXPECT_EQ(-EINPROGRESS, session_start(&self->s)));
 	EXPECT_EQ(-ENODATA, session_harvest(&self->s, NULL));
 	end_stuck(&st);
 	EXPECT_EQ(0, session_start(&self->s));
@@ -229,10 +229,10 @@ TEST_F(ioctl, states)
 	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
 	EXPECT_EQ(-ENODATA, session_clear(&self->s, 0, 0, 1));
 	EXPECT_EQ(-ENODATA, session_sync(&self->s, NULL));
-	EXPECT_FALSE(vm_logged(&self->vm, 1));
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 1)));
 	/* STARTED */
 	ASSERT_EQ(0, session_start(&self->s));
-	EXPECT_TRUE(vm_logged(&self->vm, 1));
+	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 1)));
 	EXPECT_EQ(-EBUSY, session_start(&self->s));
 	EXPECT_EQ(-EBUSY, session_attach(&self->s, self->vm.fd));
 	ASSERT_EQ(0, ram_create(&other, RAM_TMPFS, PAGE));
@@ -263,8 +263,8 @@ TEST_F(ioctl, start_counts_slots)
 	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
 	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
 	ASSERT_EQ(0, call(self->s.fd, GODWIT_START, &a));
-	EXPECT_EQ(2, a.memslots);	/* what the guest cannot write needs no log */
-	EXPECT_FALSE(vm_logged(&self->vm, 3));
+	PROOF(EXPECT_EQ(2, a.memslots));	/* what the guest cannot write needs no log */
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 3)));
 }
 
 /* The session ends with the last descriptor. */

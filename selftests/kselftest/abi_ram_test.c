@@ -103,26 +103,26 @@ TEST_F(ram, next_data_on_hugetlbfs)
 
 	ASSERT_EQ(0, ram_create(&ram, RAM_2M, 16 * MIB));
 	ASSERT_EQ(0, session_add_ram(&self->s, ram.fd));
-	EXPECT_EQ(-ENXIO, next_data(&self->s, 0, 8 * huge, &at, &len));
+	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, 0, 8 * huge, &at, &len)));
 	ram.map[2 * MIB] = 1;
 	ram.map[4 * MIB] = 1;
 	ram.map[10 * MIB] = 1;
-	ASSERT_EQ(0, next_data(&self->s, 0, 8 * huge, &at, &len));
-	EXPECT_EQ(huge, at);
-	EXPECT_EQ(2 * huge, len);
-	ASSERT_EQ(0, next_data(&self->s, 3 * huge, 5 * huge, &at, &len));
-	EXPECT_EQ(5 * huge, at);
-	EXPECT_EQ(huge, len);
+	PROOF(ASSERT_EQ(0, next_data(&self->s, 0, 8 * huge, &at, &len)));
+	PROOF(EXPECT_EQ(huge, at));
+	PROOF(EXPECT_EQ(2 * huge, len));
+	PROOF(ASSERT_EQ(0, next_data(&self->s, 3 * huge, 5 * huge, &at, &len)));
+	PROOF(EXPECT_EQ(5 * huge, at));
+	PROOF(EXPECT_EQ(huge, len));
 	/* Ends and begins within native pages. */
-	ASSERT_EQ(0, next_data(&self->s, huge + 7, huge, &at, &len));
-	EXPECT_EQ(huge + 7, at);
-	EXPECT_EQ(huge, len);
-	ASSERT_EQ(0, next_data(&self->s, 0, huge + 1, &at, &len));
-	EXPECT_EQ(huge, at);
-	EXPECT_EQ(1, len);
-	EXPECT_EQ(-ENXIO, next_data(&self->s, 0, huge, &at, &len));
-	EXPECT_EQ(-ENXIO, next_data(&self->s, 6 * huge, 2 * huge, &at, &len));
-	EXPECT_EQ(-ENXIO, next_data(&self->s, huge, 0, &at, &len));
+	PROOF(ASSERT_EQ(0, next_data(&self->s, huge + 7, huge, &at, &len)));
+	PROOF(EXPECT_EQ(huge + 7, at));
+	PROOF(EXPECT_EQ(huge, len));
+	PROOF(ASSERT_EQ(0, next_data(&self->s, 0, huge + 1, &at, &len)));
+	PROOF(EXPECT_EQ(huge, at));
+	PROOF(EXPECT_EQ(1, len));
+	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, 0, huge, &at, &len)));
+	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, 6 * huge, 2 * huge, &at, &len)));
+	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, huge, 0, &at, &len)));
 	EXPECT_EQ(-EINVAL, next_data(&self->s, 0, 8 * huge + 1, &at, &len));
 	EXPECT_EQ(-EINVAL, next_data(&self->s, 1, UINT64_MAX, &at, &len));
 	ram_destroy(&ram);
@@ -222,7 +222,7 @@ TEST_F(map, begins_empty)
 
 	ASSERT_NE(MAP_FAILED, words);
 	for (i = 0; i < self->bytes / sizeof(*words); i++)
-		EXPECT_EQ(0, words[i]);
+		PROOF(EXPECT_EQ(0, words[i]));
 }
 
 /* A mapping keeps the session, hence the module. */
@@ -232,10 +232,10 @@ TEST_F(map, outlives_the_descriptor)
 
 	ASSERT_NE(MAP_FAILED, words);
 	close(self->s.fd);
-	EXPECT_EQ(-EWOULDBLOCK, module_unload());
+	PROOF(EXPECT_EQ(-EWOULDBLOCK, module_unload()));
 	words[0] = 1;
 	munmap(words, self->bytes);
-	EXPECT_EQ(0, module_unload_within(2000));
+	PROOF(EXPECT_EQ(0, module_unload_within(2000)));
 	EXPECT_EQ(0, module_load());
 	session_open(&self->s);
 }

@@ -129,7 +129,7 @@ TEST(every_file_is_known)
 
 TEST(defaults)
 {
-	EXPECT_EQ(0, module_unload());
+	PROOF(EXPECT_EQ(0, module_unload()));
 	EXPECT_EQ(0, module_load());
 	EXPECT_EQ(100, file_number(SYSFS "retire_delay_ms"));
 	EXPECT_EQ(10, file_number(SYSFS "retire_pause_ms"));

@@ -74,7 +74,7 @@ TEST_F(attach, a_vm_has_one_session)
 	session_open(&other);
 	EXPECT_EQ(-EBUSY, session_attach(&other, self->vm.fd));
 	session_close(&self->s);
-	EXPECT_EQ(0, session_attach(&other, self->vm.fd));
+	PROOF(EXPECT_EQ(0, session_attach(&other, self->vm.fd)));
 	session_close(&other);
 	session_open(&self->s);
 }

@@ -111,11 +111,12 @@ TEST_F(exact, none_missed_none_invented)
 			clear_some(self);
 		found = model_harvest(&self->model);
 		ASSERT_EQ(0, session_harvest(&self->stage.s, &h));
+		model_check_guest(&self->model, &self->stage);
 		model_compare(&self->model, &self->stage, &missed, &invented);
-		ASSERT_EQ(0, missed);
-		ASSERT_EQ(0, invented);
-		EXPECT_EQ(found, h.pages[GODWIT_ROW_VCPU]);
-		EXPECT_EQ(0, h.pages[GODWIT_ROW_CHANGE]);
+		PROOF(ASSERT_EQ(0, missed));
+		PROOF(ASSERT_EQ(0, invented));
+		PROOF(EXPECT_EQ(found, h.pages[GODWIT_ROW_VCPU]));
+		PROOF(EXPECT_EQ(0, h.pages[GODWIT_ROW_CHANGE]));
 		EXPECT_EQ(round + 1, h.generation);
 		for (n = pick(self, 4); n; n--)
 			clear_some(self);
@@ -129,7 +130,7 @@ TEST_F(exact, all_at_start)
 	unsigned int ram;
 
 	for (ram = 0; ram < self->stage.layout.nr_rams; ram++)
-		EXPECT_EQ(self->stage.layout.ram_pages, bits_count(&self->stage.s.ram[ram]));
+		PROOF(EXPECT_EQ(self->stage.layout.ram_pages, bits_count(&self->stage.s.ram[ram])));
 }
 
 KST_MAIN

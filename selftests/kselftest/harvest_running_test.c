@@ -130,7 +130,7 @@ TEST_F(running, equal_at_every_stop)
 	take_all(self);
 	for (stop = 0; stop < STOPS; stop++) {
 		rounds(self);
-		ASSERT_EQ(0, differs(self));
+		PROOF(ASSERT_EQ(0, differs(self)));
 		start_vcpus(self);
 	}
 	stop_vcpus(self);

@@ -72,10 +72,10 @@ TEST_F_TIMEOUT(kvm, passes, 1200)	/* the settings of the run say less, unless al
 	int status = -1;
 
 	harvest_until_it_ends(&self->rig, start(variant->program, variant->args), &status);
-	EXPECT_TRUE(WIFEXITED(status));
-	EXPECT_EQ(0, WEXITSTATUS(status));	/* 4 would be a skip */
+	PROOF(EXPECT_TRUE(WIFEXITED(status)));
+	PROOF(EXPECT_EQ(0, WEXITSTATUS(status)));	/* 4 would be a skip */
 	rig_round(&self->rig, false);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 KST_MAIN

@@ -114,7 +114,7 @@ TEST_F(netlink, life_of_a_session)
 	EXPECT_EQ(1, genl_u32(&m.head, GODWIT_A_MEMSLOTS));
 	EXPECT_EQ(2, genl_u64(genl_find(&m.head, GODWIT_A_HARVESTS)));
 	EXPECT_EQ(1, genl_u64(genl_find(&m.head, GODWIT_A_CLEARS)));
-	EXPECT_LT(0, h2.pages[GODWIT_ROW_VCPU]);
+	PROOF(EXPECT_LT(0, h2.pages[GODWIT_ROW_VCPU]));
 	for (i = 0; i < GODWIT_ROWS; i++) {
 		EXPECT_EQ(h1.pages[i] + h2.pages[i], nested(&m, GODWIT_A_PAGES, i)) {
 			TH_LOG("row %u", i);
@@ -129,7 +129,7 @@ TEST_F(netlink, life_of_a_session)
 	session_close(&self->s);
 	for (uint64_t end = now_ms() + 10000; get(self->family, self->id, &m) != -ENOENT && now_ms() < end; sleep_ms(1))
 		EXPECT_EQ(GODWIT_STATE_RETIRING, genl_u32(&m.head, GODWIT_A_STATE));
-	EXPECT_EQ(-ENOENT, get(self->family, self->id, &m));
+	PROOF(EXPECT_EQ(-ENOENT, get(self->family, self->id, &m)));
 	session_open(&self->s);
 }
 
@@ -255,10 +255,10 @@ TEST_F(netlink, events)
 	ASSERT_EQ(0, session_harvest(&self->s, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + 64 * PAGE, PAGE, self->ram.map));
 	ASSERT_EQ(0, session_harvest(&self->s, NULL));
-	EXPECT_EQ(GODWIT_CMD_SLOTS_CHANGED, genl_event(fd, self->id, 5000));
+	PROOF(EXPECT_EQ(GODWIT_CMD_SLOTS_CHANGED, genl_event(fd, self->id, 5000)));
 	ASSERT_EQ(0, session_harvest(&self->s, NULL));
 	session_close(&self->s);
-	EXPECT_EQ(GODWIT_CMD_RETIRED, genl_event(fd, self->id, 10000));
+	PROOF(EXPECT_EQ(GODWIT_CMD_RETIRED, genl_event(fd, self->id, 10000)));
 
 	pid = vm_elsewhere(NULL, NULL, &vm_fd);
 	session_open(&self->s);
@@ -267,7 +267,7 @@ TEST_F(netlink, events)
 	EXPECT_EQ(GODWIT_CMD_ATTACHED, genl_event(fd, self->id, 5000));
 	kill_process(pid);
 	EXPECT_EQ(GODWIT_CMD_VM_GONE, genl_event(fd, self->id, 10000));
-	EXPECT_EQ(GODWIT_CMD_RETIRED, genl_event(fd, self->id, 10000));
+	PROOF(EXPECT_EQ(GODWIT_CMD_RETIRED, genl_event(fd, self->id, 10000)));
 	EXPECT_EQ(0, genl_event(fd, self->id, 200));
 	close(vm_fd);
 	close(fd);

@@ -85,7 +85,7 @@ TEST_F(gone, under_harvests)
 		rig_round(&self->rig, false);
 		/* Punching unmaps first; a copy of what was read before the pages went is put right by the file itself. */
 		shadow_take_holes(&self->rig.shadow);
-		ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
+		PROOF(ASSERT_EQ(0, shadow_differs(&self->rig.shadow)));
 	}
 }
 
@@ -184,7 +184,7 @@ TEST_F(fight, two_for_a_vm)
 	EXPECT_LT(0, won);
 	for (end = now_ms() + 2000; vm_logged(&self->vm, 1) && now_ms() < end; )
 		sleep_ms(5);
-	EXPECT_FALSE(vm_logged(&self->vm, 1));
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 1)));
 }
 
 KST_MAIN

@@ -98,13 +98,13 @@ TEST_F(races, slots_change)
 	TH_LOG("%u rounds of changes", c.rounds);
 	EXPECT_LT(3, c.rounds);
 	/* The VMM's own calls work as without us: QEMU aborts when one of them fails. */
-	EXPECT_EQ(0, c.errors) {
+	PROOF(EXPECT_EQ(0, c.errors)) {
 		TH_LOG("to %s the slot: %s", c.first, strerror(-c.error));
 	}
 	rig_round(&self->rig, false);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 	/* It is gone, and its place is free. */
-	EXPECT_EQ(0, vm_slot(&self->rig.vm, SLOT + 1, 0, SPARE, 2 * BYTES, self->rig.vm.low));
+	PROOF(EXPECT_EQ(0, vm_slot(&self->rig.vm, SLOT + 1, 0, SPARE, 2 * BYTES, self->rig.vm.low)));
 }
 
 struct forker {
@@ -142,7 +142,7 @@ TEST_F(races, the_vmm_forks)
 	TH_LOG("%u forks", f.forks);
 	EXPECT_LT(3, f.forks);
 	rig_round(&self->rig, false);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 /* A VMM with a vCPU that runs. */

@@ -85,11 +85,11 @@ static uint64_t wait_retired(struct vm *vm, unsigned int limit_ms)
 TEST_F(retire, flags_are_given_back)
 {
 	tune("0", "0");
-	ASSERT_EQ(SLOTS, logged(&self->vm));
+	PROOF(ASSERT_EQ(SLOTS, logged(&self->vm)));
 	session_close(&self->s);
-	EXPECT_GT(SOON, wait_retired(&self->vm, SOON));
-	EXPECT_EQ(1, logged(&self->vm));
-	EXPECT_TRUE(vm_logged(&self->vm, 2));
+	PROOF(EXPECT_GT(SOON, wait_retired(&self->vm, SOON)));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
+	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
 }
 
 TEST_F(retire, never_started)
@@ -101,7 +101,7 @@ TEST_F(retire, never_started)
 	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
 	session_close(&self->s);
 	sleep_ms(50);
-	EXPECT_EQ(1, logged(&self->vm));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 /* What the VMM did with a slot meanwhile is its own. */
@@ -112,13 +112,13 @@ TEST_F(retire, changed_slots_are_left_alone)
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + 2 * BYTES, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA + 2 * BYTES, BYTES, self->ram.map));
 	ASSERT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, 0, NULL));
-	EXPECT_GT(5 * SOON, wait_logged(&self->vm, 2, 5 * SOON));
+	PROOF(EXPECT_GT(5 * SOON, wait_logged(&self->vm, 2, 5 * SOON)));
 	sleep_ms(50);
-	EXPECT_TRUE(vm_logged(&self->vm, 3));
-	EXPECT_FALSE(vm_logged(&self->vm, 4));
-	EXPECT_EQ(2, logged(&self->vm));
+	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 3)));
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 4)));
+	PROOF(EXPECT_EQ(2, logged(&self->vm)));
 	/* It was not made again either. */
-	EXPECT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, BYTES, self->ram.map));
+	PROOF(EXPECT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, BYTES, self->ram.map)));
 }
 
 TEST_F(retire, close_does_not_wait)
@@ -129,7 +129,7 @@ TEST_F(retire, close_does_not_wait)
 	start = now_ms();
 	session_close(&self->s);
 	EXPECT_GT(200, now_ms() - start);
-	EXPECT_EQ(SLOTS, logged(&self->vm));
+	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
 }
 
 TEST_F(retire, delay)
@@ -137,8 +137,8 @@ TEST_F(retire, delay)
 	tune("600", "0");
 	session_close(&self->s);
 	sleep_ms(300);
-	EXPECT_EQ(SLOTS, logged(&self->vm));
-	EXPECT_GT(SOON, wait_retired(&self->vm, SOON));
+	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
+	PROOF(EXPECT_GT(SOON, wait_retired(&self->vm, SOON)));
 }
 
 TEST_F(retire, pause_between_slots)
@@ -149,7 +149,7 @@ TEST_F(retire, pause_between_slots)
 	session_close(&self->s);
 	took = wait_retired(&self->vm, SOON + SLOTS * 100);
 	EXPECT_LE((SLOTS - 1) * 100 - 20, took);	/* minus a jiffy for each */
-	EXPECT_GT(SOON + SLOTS * 100, took);
+	PROOF(EXPECT_GT(SOON + SLOTS * 100, took));
 }
 
 static void tune_busy(const char *percent, const char *wait_ms)
@@ -167,10 +167,10 @@ TEST_F(retire, waits_for_calm)
 	vcpu_start(&self->vm, 0, 1);
 	session_close(&self->s);
 	sleep_ms(1500);
-	EXPECT_EQ(SLOTS, logged(&self->vm));
+	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
 	vcpu_stop(&self->vm, 0);
-	EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON));
-	EXPECT_EQ(1, logged(&self->vm));
+	PROOF(EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON)));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 /* A guest that is never calm gets its logs off all the same: after the limit, or at once. */
@@ -185,14 +185,14 @@ TEST_F(retire, calm_is_not_waited_for_without_end)
 	session_close(&self->s);
 	took = wait_retired(&self->vm, 10 * SOON);
 	EXPECT_LT(500, took);
-	EXPECT_GT(10 * SOON, took);
+	PROOF(EXPECT_GT(10 * SOON, took));
 
 	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
 	tune_busy("100", "60000");
 	session_close(&self->s);
-	EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON));
+	PROOF(EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON)));
 	vcpu_stop(&self->vm, 0);
-	EXPECT_EQ(1, logged(&self->vm));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 /* The next session hurries the one that retires, and begins with the flags that were the VMM's. */
@@ -202,16 +202,16 @@ TEST_F(retire, attach_ends_the_delay)
 
 	tune("60000", "60000");
 	session_close(&self->s);
-	EXPECT_EQ(SLOTS, logged(&self->vm));
+	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
 	start = now_ms();
 	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
 	EXPECT_GT(SOON, now_ms() - start);
-	EXPECT_EQ(SLOTS, logged(&self->vm));
+	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
 	tune("0", "0");
 	session_close(&self->s);
 	wait_retired(&self->vm, SOON);
-	EXPECT_EQ(1, logged(&self->vm));
-	EXPECT_TRUE(vm_logged(&self->vm, 2));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
+	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
 }
 
 /* In the middle: some slots are done, the pause would be long. */
@@ -223,12 +223,12 @@ TEST_F(retire, attach_ends_the_pauses)
 	session_close(&self->s);
 	while (logged(&self->vm) == SLOTS && now_ms() - start < SOON)
 		sleep_ms(2);
-	EXPECT_EQ(SLOTS - 1, logged(&self->vm));
+	PROOF(EXPECT_EQ(SLOTS - 1, logged(&self->vm)));
 	start = now_ms();
 	session_open(&self->s);
 	EXPECT_EQ(0, session_attach(&self->s, self->vm.fd));
 	EXPECT_GT(SOON, now_ms() - start);
-	EXPECT_EQ(1, logged(&self->vm));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	session_close(&self->s);
 }
 
@@ -239,9 +239,9 @@ TEST_F(retire, unload_ends_the_delay)
 	tune("60000", "60000");
 	session_close(&self->s);
 	start = now_ms();
-	EXPECT_EQ(0, module_unload());
+	PROOF(EXPECT_EQ(0, module_unload()));
 	EXPECT_GT(SOON, now_ms() - start);
-	EXPECT_EQ(1, logged(&self->vm));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	EXPECT_EQ(0, module_load());
 }
 
@@ -254,9 +254,9 @@ TEST_F(retire, unload_ends_the_pauses)
 	while (logged(&self->vm) == SLOTS && now_ms() - start < SOON)
 		sleep_ms(2);
 	start = now_ms();
-	EXPECT_EQ(0, module_unload());
+	PROOF(EXPECT_EQ(0, module_unload()));
 	EXPECT_GT(SOON, now_ms() - start);
-	EXPECT_EQ(1, logged(&self->vm));
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	EXPECT_EQ(0, module_load());
 }
 
@@ -306,7 +306,7 @@ TEST_F(retire, vm_exits_while_retiring)
 	kill_process(pid);
 	session_close(&self->s);
 	start = now_ms();
-	EXPECT_EQ(0, module_unload());
+	PROOF(EXPECT_EQ(0, module_unload()));
 	EXPECT_GT(SOON, now_ms() - start);
 	EXPECT_EQ(0, module_load());
 }

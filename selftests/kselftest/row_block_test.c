@@ -40,7 +40,7 @@ FIXTURE_SETUP(block)
 	for (at = 0; at < BYTES; at += PAGE)
 		*(volatile uint64_t *)(self->rig.ram.map + at) = at;
 	rig_round(&self->rig, true);
-	ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(ASSERT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 FIXTURE_TEARDOWN(block)
@@ -67,7 +67,7 @@ TEST_F(block, direct_reads)
 {
 	read_some(self);
 	rig_round(&self->rig, false);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 TEST_F(block, this_row_alone)
@@ -78,10 +78,10 @@ TEST_F(block, this_row_alone)
 	read_some(self);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	/* 1, 1, 2 (across a page's end), 32, 64, 2 pages, and no other */
-	EXPECT_EQ(102, bits_count(&self->rig.s.ram[0]));
-	EXPECT_EQ(102, h.pages[GODWIT_ROW_BLOCK]);
+	PROOF(EXPECT_EQ(102, bits_count(&self->rig.s.ram[0])));
+	PROOF(EXPECT_EQ(102, h.pages[GODWIT_ROW_BLOCK]));
 	shadow_take(&self->rig.shadow, &self->rig.s.ram[0]);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 TEST_F(block, row_off_is_noticed)
@@ -100,10 +100,10 @@ TEST_F(block, an_unmap_behind_it_counts)
 	ASSERT_EQ(BYTES, pread(self->fd, self->rig.ram.map, BYTES, 0));
 	ASSERT_EQ(0, madvise(self->rig.ram.map, BYTES, MADV_DONTNEED));
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
-	EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_BLOCK]);
-	EXPECT_EQ(1, h.pages[GODWIT_ROW_UNMAP]);
+	PROOF(EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_BLOCK]));
+	PROOF(EXPECT_EQ(1, h.pages[GODWIT_ROW_UNMAP]));
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
-	EXPECT_EQ(0, h.pages[GODWIT_ROW_UNMAP]);
+	PROOF(EXPECT_EQ(0, h.pages[GODWIT_ROW_UNMAP]));
 }
 
 /* A device that reads guest RAM writes nothing there. */
@@ -111,7 +111,7 @@ TEST_F(block, writes_do_not_count)
 {
 	ASSERT_EQ(4096, pwrite(self->fd, self->rig.ram.map, 4096, 0));
 	ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));
-	EXPECT_EQ(0, bits_count(&self->rig.s.ram[0]));
+	PROOF(EXPECT_EQ(0, bits_count(&self->rig.s.ram[0])));
 }
 
 KST_MAIN

@@ -75,7 +75,7 @@ static bool logged_when_quiet(FIXTURE_DATA(change) *self, unsigned int slot)
 
 TEST_F(change, nothing)
 {
-	EXPECT_TRUE(changed(&self->s, 0, 0));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 }
 
 TEST_F(change, slot_added)
@@ -83,13 +83,13 @@ TEST_F(change, slot_added)
 	uint32_t seed = 1, at = guest_pick(&seed, PAGES);
 
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
-	EXPECT_TRUE(changed(&self->s, HALF - others(variant->manual), HALF + others(variant->manual)));
-	EXPECT_TRUE(logged_when_quiet(self, 2));
+	PROOF(EXPECT_TRUE(changed(&self->s, HALF - others(variant->manual), HALF + others(variant->manual))));
+	PROOF(EXPECT_TRUE(logged_when_quiet(self, 2)));
 	/* Its log works from now on. */
 	rows_on(1 << GODWIT_ROW_VCPU);
 	vcpu_batch(&self->vm, 0, 1, 7, 1);
 	ASSERT_EQ(0, session_sync(&self->s, NULL));
-	EXPECT_TRUE(bit_set(&self->s.ram[0], at));
+	PROOF(EXPECT_TRUE(bit_set(&self->s.ram[0], at)));
 }
 
 TEST_F(change, row_off)
@@ -97,31 +97,31 @@ TEST_F(change, row_off)
 	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_CHANGE | 1 << GODWIT_ROW_VCPU));
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
 	ASSERT_EQ(0, session_harvest(&self->s, NULL));
-	EXPECT_EQ(0, bits_count(&self->s.ram[0]));
+	PROOF(EXPECT_EQ(0, bits_count(&self->s.ram[0])));
 }
 
 TEST_F(change, slot_deleted)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
-	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(changed(&self->s, 0, 0));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 }
 
 TEST_F(change, slot_moved)
 {
 	/* By a VMM that knows of no log: it goes off with the flags, and has to come back. */
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA + PAGES * PAGE, HALF * PAGE, self->ram.map));
-	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(logged_when_quiet(self, 1));
-	EXPECT_TRUE(changed(&self->s, 0, 0));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(logged_when_quiet(self, 1)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 }
 
 TEST_F(change, slot_made_anew)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
-	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(logged_when_quiet(self, 1));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(logged_when_quiet(self, 1)));
 }
 
 /* The same with the log on, as a VMM in a migration of its own does it. */
@@ -129,22 +129,22 @@ TEST_F(change, slot_made_anew_with_its_log_on)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, HALF * PAGE, self->ram.map));
-	EXPECT_TRUE(changed(&self->s, 0, HALF));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
 }
 
 TEST_F(change, log_switched_off_by_the_vmm)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
 	EXPECT_FALSE(vm_logged(&self->vm, 1));
-	EXPECT_TRUE(changed(&self->s, 0, HALF));
-	EXPECT_TRUE(logged_when_quiet(self, 1));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(logged_when_quiet(self, 1)));
 }
 
 TEST_F(change, slot_of_other_memory)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + PAGES * PAGE, 16 * PAGE, self->vm.low));
-	EXPECT_TRUE(changed(&self->s, 0, others(variant->manual)));
-	EXPECT_FALSE(vm_logged(&self->vm, 3));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, others(variant->manual))));
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 3)));
 }
 
 static void map_once_more(void *arg)
@@ -156,8 +156,8 @@ TEST_F(change, mapped_by_a_new_process)
 {
 	pid_t pid = fork_ready(map_once_more, &self->ram);
 
-	EXPECT_TRUE(changed(&self->s, 0, PAGES));
-	EXPECT_TRUE(changed(&self->s, 0, 0));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, PAGES)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 	kill_process(pid);
 }
 
@@ -168,7 +168,7 @@ TEST_F(change, counted_in_changes)
 	ASSERT_EQ(0, session_harvest(&self->s, &before));
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
 	ASSERT_EQ(0, session_harvest(&self->s, &after));
-	EXPECT_EQ(before.changes + 1, after.changes);
+	PROOF(EXPECT_EQ(before.changes + 1, after.changes));
 }
 
 KST_MAIN

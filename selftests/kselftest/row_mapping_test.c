@@ -97,7 +97,7 @@ TEST_F(mapping, hot_writer)
 {
 	if (!self->rig.ram.map)
 		return;
-	EXPECT_EQ(0, stops_that_missed(&self->rig));
+	PROOF(EXPECT_EQ(0, stops_that_missed(&self->rig)));
 }
 
 TEST_F(mapping, hot_writer_this_row_alone)
@@ -105,7 +105,7 @@ TEST_F(mapping, hot_writer_this_row_alone)
 	if (!self->rig.ram.map)
 		return;
 	rows_on(1 << GODWIT_ROW_MAPPING);
-	EXPECT_EQ(0, stops_that_missed(&self->rig));
+	PROOF(EXPECT_EQ(0, stops_that_missed(&self->rig)));
 }
 
 /* Not each stop: the first fault of a page may have been counted otherwise. */
@@ -133,16 +133,16 @@ TEST_F(mapping, one_page_each)
 
 	if (!self->rig.ram.map)
 		return;
-	EXPECT_EQ(0, run_and_stop(&self->rig));
+	PROOF(EXPECT_EQ(0, run_and_stop(&self->rig)));
 	rows_on(1 << GODWIT_ROW_MAPPING);
 	*(volatile uint64_t *)(self->rig.ram.map + 3 * PAGE) = 1;
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
-	EXPECT_EQ(self->rig.ram.page / PAGE, h.pages[GODWIT_ROW_MAPPING]);
-	EXPECT_EQ(self->rig.ram.page / PAGE, bits_count(&self->rig.s.ram[0]));
-	EXPECT_TRUE(bit_set(&self->rig.s.ram[0], 3));
+	PROOF(EXPECT_EQ(self->rig.ram.page / PAGE, h.pages[GODWIT_ROW_MAPPING]));
+	PROOF(EXPECT_EQ(self->rig.ram.page / PAGE, bits_count(&self->rig.s.ram[0])));
+	PROOF(EXPECT_TRUE(bit_set(&self->rig.s.ram[0], 3)));
 	memset(self->rig.s.ram[0].words, 0, self->rig.s.ram[0].bytes);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
-	EXPECT_EQ(0, bits_count(&self->rig.s.ram[0]));
+	PROOF(EXPECT_EQ(0, bits_count(&self->rig.s.ram[0])));
 }
 
 KST_MAIN

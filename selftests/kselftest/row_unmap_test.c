@@ -94,7 +94,7 @@ FIXTURE_SETUP(unmap)
 	rig_begin(&self->rig, 3, BYTES);
 	writer_step_wait(&self->rig.writer);
 	rig_round(&self->rig, true);
-	ASSERT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(ASSERT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 FIXTURE_TEARDOWN(unmap)
@@ -117,7 +117,7 @@ TEST_F(unmap, written_and_gone)
 {
 	go(&self->rig, variant->exits);
 	rig_round(&self->rig, false);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 TEST_F(unmap, this_row_alone)
@@ -125,7 +125,7 @@ TEST_F(unmap, this_row_alone)
 	rows_on(1 << GODWIT_ROW_UNMAP);
 	go(&self->rig, variant->exits);
 	rig_round(&self->rig, false);
-	EXPECT_EQ(0, shadow_differs(&self->rig.shadow));
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
 
 TEST_F(unmap, row_off)
@@ -143,8 +143,8 @@ TEST_F(unmap, counted_where_it_was)
 
 	go(&self->rig, variant->exits);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
-	EXPECT_EQ(BYTES / PAGE, bits_count(&self->rig.s.ram[0]));
-	EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_UNMAP]);
+	PROOF(EXPECT_EQ(BYTES / PAGE, bits_count(&self->rig.s.ram[0])));
+	PROOF(EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_UNMAP]));
 }
 
 KST_MAIN

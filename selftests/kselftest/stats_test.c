@@ -118,9 +118,9 @@ TEST_F(stats, they_count)
 	EXPECT_EQ(2, number(self->dir, "harvests"));
 	EXPECT_EQ(1, number(self->dir, "clears"));
 	EXPECT_EQ(h2.changes, number(self->dir, "changes"));
-	EXPECT_LT(0, h2.changes);
-	EXPECT_LT(0, h2.pages[GODWIT_ROW_VCPU]);
-	EXPECT_LT(0, h2.pages[GODWIT_ROW_MAPPING]);
+	PROOF(EXPECT_LT(0, h2.changes));
+	PROOF(EXPECT_LT(0, h2.pages[GODWIT_ROW_VCPU]));
+	PROOF(EXPECT_LT(0, h2.pages[GODWIT_ROW_MAPPING]));
 	EXPECT_EQ(h1.pages[GODWIT_ROW_VCPU] + h2.pages[GODWIT_ROW_VCPU], number(self->dir, "pages_vcpu"));
 	EXPECT_EQ(h1.pages[GODWIT_ROW_MAPPING] + h2.pages[GODWIT_ROW_MAPPING], number(self->dir, "pages_mapping"));
 	EXPECT_EQ(h1.pages[GODWIT_ROW_CHANGE] + h2.pages[GODWIT_ROW_CHANGE], number(self->dir, "pages_change"));
@@ -147,7 +147,7 @@ TEST_F(stats, the_directory_goes_with_the_session)
 	session_close(&other);
 	for (end = now_ms() + 5000; !access(dir, F_OK) && now_ms() < end; )
 		sleep_ms(1);
-	EXPECT_NE(0, access(dir, F_OK));
+	PROOF(EXPECT_NE(0, access(dir, F_OK)));
 	EXPECT_EQ(0, access(self->dir, F_OK));
 }
 
@@ -161,7 +161,7 @@ TEST_F(stats, an_open_file_outlives_its_session)
 	session_close(&self->s);
 	for (uint64_t end = now_ms() + 5000; !access(self->dir, F_OK) && now_ms() < end; )
 		sleep_ms(1);
-	EXPECT_NE(0, access(self->dir, F_OK));
+	PROOF(EXPECT_NE(0, access(self->dir, F_OK)));
 	EXPECT_EQ(-1, pread(fd, text, sizeof(text), 0));
 	EXPECT_EQ(ENODEV, errno);
 	close(fd);

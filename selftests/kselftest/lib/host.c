@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,32 @@
 
 void require_failed(const char *what, const char *file, int line)
 {
-	fprintf(stderr, "# %s:%d: %s: %s\n", file, line, what, strerror(errno));
+	fprintf(stderr, "# required: %s:%d: %s: %s\n", file, line, what, strerror(errno));
+	abort();
+}
+
+bool proof_failed(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "# proof failed: %s:%d: %s\n", file, line, what);
+	return true;
+}
+
+void prove_failed(const char *what, const char *file, int line)
+{
+	proof_failed(what, file, line);
+	abort();
+}
+
+void emulator_failed(const char *format, ...)
+{
+	char why[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	/* One write: other processes print too. */
+	fprintf(stderr, "# emulator: %s\n", why);
 	abort();
 }
 
@@ -103,7 +129,7 @@ void sessions_wait_none(void)
 
 	while (sessions_count(NULL) && now_ms() < end)
 		sleep_ms(2);
-	require(!sessions_count(NULL), "a session stays");
+	prove(!sessions_count(NULL), "a session stays");
 }
 
 void rows_on(unsigned int mask)

@@ -15,6 +15,16 @@
 /* Ends the process, with errno's text. For what is not under test but has to work. */
 #define require(ok, what)	((ok) ? (void)0 : require_failed(what, __FILE__, __LINE__))
 noreturn void require_failed(const char *what, const char *file, int line);
+/* The same for a proof (see PROOF() in kst.h), where there is no test of the harness' at hand. */
+#define prove(ok, what)		((ok) ? (void)0 : prove_failed(what, __FILE__, __LINE__))
+noreturn void prove_failed(const char *what, const char *file, int line);
+/* Prints the line by which verdict knows a failed proof. Always true. */
+bool proof_failed(const char *what, const char *file, int line);
+/*
+ * Ends the process: what happened to the guest is the emulated CPU's doing, and nothing under test can
+ * have done it. That is evidence, for which verdict may run the program once more.
+ */
+noreturn void emulator_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* 0 or -errno. load: GODWIT_MODULE names the file, else modprobe finds it. unload: never waits for users. */
 bool module_loaded(void);

@@ -11,6 +11,15 @@
 #include "session.h"
 #include "vm.h"
 
+/*
+ * PROOF(EXPECT_EQ(0, missed)): a check of the harness' that is a proof: if it fails, the module has missed
+ * or invented a write, left flags changed or left something behind. No evidence of the emulator excuses
+ * that (see verdict). May have a block behind it, as the check itself.
+ */
+#define PROOF(...)							\
+	__VA_ARGS__							\
+	for (bool proof_ = proof_failed(#__VA_ARGS__, __FILE__, __LINE__); proof_; proof_ = false)
+
 #define KST_MAIN							\
 int main(int argc, char **argv)						\
 {									\

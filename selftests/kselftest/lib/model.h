@@ -28,8 +28,13 @@ void model_clear(struct model *m, unsigned int ram, uint64_t first, uint64_t npa
 /* The helper has taken this page over. */
 void model_take(struct model *m, unsigned int ram, uint64_t page);
 /*
- * Bits that are missing, and bits that nothing accounts for; the first of each is printed, with what is there of it and what
- * KVM's own log says. Nothing can be tested with this stage then.
+ * Before model_compare(), while guests stand still. Only guests write to their RAM: where one has not
+ * written what it was told, the logs have nothing to prove, and this is emulator_failed().
+ */
+void model_check_guest(const struct model *m, const struct stage *st);
+/*
+ * Bits that are missing, and bits that nothing accounts for; the first of each is printed, with what KVM's
+ * own log says of it. Nothing can be tested with this stage then.
  */
 void model_compare(const struct model *m, struct stage *st, uint64_t *missed, uint64_t *invented);
 

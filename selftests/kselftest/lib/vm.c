@@ -133,7 +133,7 @@ void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages)
 
 /*
  * Our guests never leave 32 bits, and nobody but them and KVM touches their registers: a 64-bit code segment in there, or a
- * VMCB that the CPU refuses, is what an emulated CPU was seen to do to its host. verdict gives that another try.
+ * VMCB that the CPU refuses, is what an emulated CPU was seen to do to its host.
  */
 static void strange_exit(struct vcpu *v)
 {
@@ -141,8 +141,6 @@ static void strange_exit(struct vcpu *v)
 	struct kvm_regs regs = { 0 };
 
 	ioctl(v->fd, KVM_GET_SREGS, &sregs);
-	if (v->run->exit_reason == KVM_EXIT_FAIL_ENTRY || sregs.cs.l)
-		fprintf(stderr, "# emulator: the VMCB is not the guest's\n");
 	fprintf(stderr, "# exit reason %u, CS %x L %u, CR0 %llx, CR3 %llx\n", v->run->exit_reason, sregs.cs.selector, sregs.cs.l,
 		(unsigned long long)sregs.cr0, (unsigned long long)sregs.cr3);
 	ioctl(v->fd, KVM_GET_REGS, &regs);
@@ -150,6 +148,9 @@ static void strange_exit(struct vcpu *v)
 		regs.rdx, regs.rsi, regs.rdi, regs.rsp);
 	if (v->run->exit_reason == KVM_EXIT_MMIO)
 		fprintf(stderr, "# no slot at %llx\n", v->run->mmio.phys_addr);
+	if (v->run->exit_reason == KVM_EXIT_FAIL_ENTRY || sregs.cs.l)
+		emulator_failed("the VMCB is not the guest's");
+	require(false, "the guest's exit");
 }
 
 /* Until the guest says that its loop has ended. */
@@ -159,7 +160,6 @@ static void run(struct vcpu *v)
 		require(errno == EINTR || errno == EAGAIN, "KVM_RUN");
 	if (v->run->exit_reason != KVM_EXIT_IO)
 		strange_exit(v);
-	require(v->run->exit_reason == KVM_EXIT_IO, "the guest's exit");
 }
 
 static void prepare(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value, uint32_t count, uint32_t step)
@@ -183,8 +183,8 @@ void vcpu_batch(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value, ui
 	while (count--)
 		guest_pick(&seed, 1);
 	if (ctl->seed != seed || ctl->value != value)
-		fprintf(stderr, "# emulator: the guest has lost count: %x instead of %x, %x of %x\n", ctl->seed, seed, ctl->value, value);
-	require(ctl->seed == seed && ctl->value == value, "the guest's loop");
+		emulator_failed("the guest has lost count: %x instead of %x, %x of %x", ctl->seed, seed,
+				ctl->value, value);
 }
 
 static void *run_thread(void *arg)
