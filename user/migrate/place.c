@@ -11,6 +11,20 @@
 #include "page/page.h"
 #include "vmm/huge.h"
 
+/* There is no room for pages: what is full, and what makes it larger. code: what the kernel has answered. */
+static int no_room(const struct ram_block *b, int code, struct err *e)
+{
+	const unsigned int kib = b->page_size / 1024;
+
+	if (b->hugetlb)
+		return err_set(e, GW_INTERNAL, code,
+			       "no room at the destination for RAM \"%s\": too few huge pages of %u KiB are free, or its mount or a cgroup limits them (%s); raise /sys/kernel/mm/hugepages/hugepages-%ukB/nr_hugepages",
+			       b->name, kib, strerror(code), kib);
+	return err_set(e, GW_INTERNAL, code,
+		       "no room at the destination for RAM \"%s\": its tmpfs or its memory cgroup is full (%s); make room, or remount with a larger size=",
+		       b->name, strerror(code));
+}
+
 /* Pages [first, first + count) become a hole. */
 static int punch(const struct ram_block *b, uint64_t first, uint64_t count, struct err *e)
 {
@@ -37,19 +51,24 @@ static int open_block(struct placement *p, unsigned int i, struct err *e)
 			fresh_open(&p->fresh[i], b);
 		return 0;
 	}
+	/* It reserves huge pages for all of the block, after the hole: so a pool that is too small is found here. */
 	p->base[i] = mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
 	if (p->base[i] != MAP_FAILED)
 		return 0;
 	p->base[i] = NULL;
+	if (errno == ENOMEM)
+		return no_room(b, ENOMEM, e);
 	return err_set(e, GW_INTERNAL, errno, "cannot map the destination's RAM \"%s\": %s", b->name, strerror(errno));
 }
 
 int place_open(struct placement *p, const struct vm *vm, struct err *e)
 {
-	int r = 0;
+	int r;
 
 	memset(p, 0, sizeof(*p));
 	p->vm = vm;
+	p->zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	r = p->zeros < 0 ? err_set(e, GW_INTERNAL, errno, "cannot open /dev/zero: %s", strerror(errno)) : 0;
 	for (unsigned int i = 0; i < vm->nblocks; i++) {
 		p->fresh[i].fd = -1;
 		pthread_mutex_init(&p->writing[i], NULL);
@@ -61,6 +80,8 @@ int place_open(struct placement *p, const struct vm *vm, struct err *e)
 
 void place_close(struct placement *p)
 {
+	if (p->vm && p->zeros >= 0)
+		close(p->zeros);
 	for (unsigned int i = 0; p->vm && i < p->vm->nblocks; i++) {
 		if (p->base[i])
 			munmap(p->base[i], p->pages[i] * PAGE_BYTES);
@@ -68,6 +89,19 @@ void place_close(struct placement *p)
 		free(p->placed[i]);
 		pthread_mutex_destroy(&p->writing[i]);
 	}
+}
+
+/* By the kernel: where there is no room for the page it answers EFAULT, where a write of our own would end in SIGBUS. */
+static int zero_page(const struct placement *p, unsigned int block, uint64_t page, struct err *e)
+{
+	const struct ram_block *b = &p->vm->blocks[block];
+	ssize_t n = read(p->zeros, p->base[block] + page * PAGE_BYTES, PAGE_BYTES);
+
+	if (n == PAGE_BYTES)
+		return 0;
+	if (n < 0 && errno != EFAULT)
+		return err_set(e, GW_INTERNAL, errno, "cannot empty the destination's RAM \"%s\": %s", b->name, strerror(errno));
+	return no_room(b, ENOSPC, e);
 }
 
 /* Whole huge pages of a tmpfs become a hole. To punch a part of one would split it: that is zeroed. */
@@ -78,17 +112,12 @@ static int zero_mapped(const struct placement *p, const struct wire_extent *x, s
 
 	while ((page = bitmap_next_shared(p->placed[x->block], page, end)) < end) {
 		uint64_t huge = page - page % HUGE_PAGES;
+		bool whole = !b->hugetlb && huge >= x->first && huge + HUGE_PAGES <= end;
+		int r = whole ? punch(b, huge, HUGE_PAGES, e) : zero_page(p, x->block, page, e);
 
-		if (!b->hugetlb && huge >= x->first && huge + HUGE_PAGES <= end) {
-			int r = punch(b, huge, HUGE_PAGES, e);
-
-			if (r)
-				return r;
-			page = huge + HUGE_PAGES;
-		} else {
-			memset(p->base[x->block] + page * PAGE_BYTES, 0, PAGE_BYTES);
-			page++;
-		}
+		if (r)
+			return r;
+		page = whole ? huge + HUGE_PAGES : page + 1;
 	}
 	return 0;
 }
@@ -115,9 +144,7 @@ static int write_pages(const struct ram_block *b, const uint8_t *buf, uint64_t f
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == ENOSPC || errno == ENOMEM))
-			return err_set(e, GW_INTERNAL, errno,
-				       "no room at the destination for RAM \"%s\": its tmpfs or its memory cgroup is full (%s); make room, or remount with a larger size=",
-				       b->name, strerror(errno));
+			return no_room(b, errno, e);
 		if (n <= 0)
 			return err_set(e, GW_INTERNAL, n ? errno : EIO, "cannot write the destination's RAM \"%s\": %s", b->name,
 				       n ? strerror(errno) : "nothing is taken");
@@ -217,6 +244,24 @@ static int write_parts(struct placement *p, const struct part *part, unsigned in
 	return r;
 }
 
+/*
+ * The kernel could not put what arrives into a mapping, and does not say where or why: who asks for the pages themselves hears
+ * it. *e holds what the channel made of it; it stays where there is room by now.
+ */
+static int explain(const struct placement *p, const struct part *part, unsigned int n, struct err *e)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		const struct ram_block *b = &p->vm->blocks[part[i].block];
+		off_t at = (off_t)(part[i].first * PAGE_BYTES), len = (off_t)part[i].pages * PAGE_BYTES;
+
+		if (!p->base[part[i].block] || !fallocate(b->fd, FALLOC_FL_KEEP_SIZE, at, len))
+			continue;
+		*e = (struct err) { 0 };
+		return no_room(b, errno, e);
+	}
+	return -EFAULT;
+}
+
 /* Into the mapping, or into buf and from there into new pages or the files: which of them is the block's nature. */
 static int place_data(struct placement *p, struct channel *ch, struct fill *f, uint8_t *buf, struct err *e)
 {
@@ -239,6 +284,8 @@ static int place_data(struct placement *p, struct channel *ch, struct fill *f, u
 			*end++ = (struct iovec) { to, (size_t)part[n].pages * PAGE_BYTES };
 	}
 	r = channel_bodyv(ch, iov, (unsigned int)(end - iov), e);
+	if (r == -EFAULT)
+		r = explain(p, part, n, e);
 	for (unsigned int i = 0; i < n && !r; i++)
 		if (part[i].fresh)
 			put_fresh(p, &part[i]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "io/sock.h"
@@ -85,6 +86,22 @@ static int read_pages(const struct ram_block *b, uint64_t first, uint64_t count,
 		       n < 0 ? strerror(errno) : "its file is shorter than it was");
 }
 
+/*
+ * Pages of a mapping that can be read there. To read one that is a hole would make it, and where the tmpfs is full the kernel
+ * answers that with SIGBUS; pread() reads zeros, and makes nothing.
+ */
+static bool all_there(uint8_t *at, uint64_t n)
+{
+	unsigned char there[FRAME_PAGES];
+
+	if (mincore(at, n * PAGE_BYTES, there))
+		return false;
+	for (uint64_t i = 0; i < n; i++)
+		if (!(there[i] & 1))
+			return false;
+	return true;
+}
+
 static int send_run(struct reader *rd, unsigned int block, struct run run, struct err *e)
 {
 	uint8_t *base = rd->base[block];
@@ -100,8 +117,11 @@ static int send_run(struct reader *rd, unsigned int block, struct run run, struc
 		if (n > run.count)
 			n = run.count;
 		used = rd->frame->used;
-		at = base ? base + run.first * PAGE_BYTES : rd->frame->buf + used;
-		r = base ? 0 : read_pages(&rd->vm->blocks[block], run.first, n, at, e);
+		at = base ? base + run.first * PAGE_BYTES : NULL;
+		if (!at || !all_there(at, n)) {
+			at = rd->frame->buf + used;
+			r = read_pages(&rd->vm->blocks[block], run.first, n, at, e);
+		}
 		/* Zeros fill no frame, and an earlier one may be half sent. */
 		if (!r)
 			r = channel_go_on(rd->ch, e);

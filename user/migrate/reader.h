@@ -6,8 +6,9 @@
  * there it saves a third of the sender's CPU time, as nothing is copied before the zero filter, and faults are few.
  *
  * Out of a mapping TCP takes the page later than pread() would, but after the source was told to watch it: what the guest
- * writes in between is dirty again. A page that a balloon gives back between a look for data and ours is allocated once
- * more, and reads as zeros.
+ * writes in between is dirty again. What the mapping does not have is read by pread() there too: a fault on a hole would
+ * allocate it, and end in SIGBUS where the tmpfs is full. A page that a balloon gives back between mincore() and our look at it
+ * is allocated once more, from what it has just given back, and reads as zeros.
  */
 #ifndef GODWIT_READER_H
 #define GODWIT_READER_H
