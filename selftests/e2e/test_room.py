@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The destination has no room for the guest's RAM: both ends say so, and the guest runs on at the source."""
+import contextlib
+import dataclasses
+import os
+
+import godwit
+import lab
+import pytest
+
+pytestmark = pytest.mark.usefixtures('module')
+SOURCE, DESTINATION = '/dev/room-src', '/dev/room-dst'
+
+
+@dataclasses.dataclass
+class Unreserved(lab.Ram):
+    """QEMU starts although there are not enough huge pages for all of it."""
+
+    def object(self, number):
+        return f'{super().object(number)},reserve=off'
+
+
+@contextlib.contextmanager
+def two_mounts(kind, options, smaller):
+    """The source's, and the destination's with one more option."""
+    lab.net()
+    with contextlib.ExitStack() as stack:
+        for at, more in (SOURCE, ''), (DESTINATION, f',{smaller}'):
+            os.makedirs(at, exist_ok=True)
+            lab.call('mount', '-t', kind, '-o', options + more, kind, at)
+            stack.callback(lab.call, 'umount', at)
+        stack.enter_context(godwit.guests())
+        yield
+
+
+def refused(src, dst, *words):
+    """Neither end dies, both say why, and the source is as before."""
+    run = godwit.Run(src, dst)
+    run.wait('peer-failed')
+    assert run.receive.process.returncode == godwit.EXIT['internal'], run.receive.said
+    for said in run.send.said, run.receive.said:
+        assert 'no room at the destination for RAM "ram0"' in said
+        assert all(word in said for word in words), said
+    godwit.unharmed(src)
+
+
+def test_tmpfs_with_huge_pages(directory):
+    """Pages come to the source's mapping as to the destination's, until that is full in the middle of a round."""
+    with two_mounts('tmpfs', 'huge=always', 'size=24M'):
+        src = lab.Qemu('src', directory=directory, append='start=16 size=32 touch=32 rate=100',
+                       ram=[lab.Ram(64, f'{SOURCE}/src', align='2M')]).wait_ticks(2)
+        dst = godwit.destination(src)
+        refused(src, dst, 'its tmpfs or its memory cgroup is full (No space left on device)', 'size=')
+
+
+def test_hugetlbfs(directory):
+    """Huge pages are reserved before the first round: it never begins."""
+    with two_mounts('hugetlbfs', 'pagesize=2M', 'size=32M'):
+        src = lab.Qemu('src', directory=directory, append='start=16 size=32 touch=32 rate=100',
+                       ram=[lab.Ram(64, f'{SOURCE}/src')]).wait_ticks(2)
+        dst = godwit.destination(src, ram=[Unreserved(64, f'{DESTINATION}/dst')])
+        refused(src, dst, 'too few huge pages of 2048 KiB', 'hugepages-2048kB/nr_hugepages')
