@@ -104,22 +104,40 @@ static int zero_page(const struct placement *p, unsigned int block, uint64_t pag
 	return no_room(b, ENOSPC, e);
 }
 
+/*
+ * One thread zeroes a page that holds data, and it holds none from then on. In the last round a short hole may come twice, from
+ * two streams: as a page of zeros that was read, and as a hole.
+ */
+static bool take_placed(const struct placement *p, unsigned int block, uint64_t page)
+{
+	uint64_t bit = (uint64_t)1 << page % 64;
+
+	return __atomic_fetch_and(&p->placed[block][page / 64], ~bit, __ATOMIC_RELAXED) & bit;
+}
+
+static int punch_huge(const struct placement *p, unsigned int block, uint64_t first, struct err *e)
+{
+	for (uint64_t page = first; page < first + HUGE_PAGES; page++)
+		take_placed(p, block, page);
+	return punch(&p->vm->blocks[block], first, HUGE_PAGES, e);
+}
+
 /* Whole huge pages of a tmpfs become a hole. To punch a part of one would split it: that is zeroed. */
 static int zero_mapped(const struct placement *p, const struct wire_extent *x, struct err *e)
 {
 	const struct ram_block *b = &p->vm->blocks[x->block];
 	uint64_t end = x->first + x->pages, page = x->first;
+	int r = 0;
 
-	while ((page = bitmap_next_shared(p->placed[x->block], page, end)) < end) {
+	while (!r && (page = bitmap_next_shared(p->placed[x->block], page, end)) < end) {
 		uint64_t huge = page - page % HUGE_PAGES;
-		bool whole = !b->hugetlb && huge >= x->first && huge + HUGE_PAGES <= end;
-		int r = whole ? punch(b, huge, HUGE_PAGES, e) : zero_page(p, x->block, page, e);
 
-		if (r)
-			return r;
-		page = whole ? huge + HUGE_PAGES : page + 1;
+		if (!b->hugetlb && huge >= x->first && huge + HUGE_PAGES <= end)
+			r = punch_huge(p, x->block, huge, e);
+		else if (take_placed(p, x->block, page))
+			r = zero_page(p, x->block, page, e);
 	}
-	return 0;
+	return r;
 }
 
 /* A hole is zero already, and stays one. What an earlier round has put there becomes one, and holes in between again. */

@@ -28,8 +28,9 @@
 /**
  * struct placement - what all threads share; but for @placed and @writing nothing of it changes while they work
  * @base: of blocks with huge pages; else NULL
- * @placed: a bit a page: data has been put there. All RAM was emptied before, so the others are zero. A page may change
- *	its thread from one round to the next: the sender begins no round before the last one is acknowledged.
+ * @placed: a bit a page: data has been put there; where it is mapped, no zeros since. All RAM was emptied before, so the
+ *	others are zero. A page may change its thread from one round to the next: the sender begins no round before the last
+ *	one is acknowledged.
  * @fresh: makes pages of the other blocks that were not there
  * @writing: whoever writes to the file
  * @zeros: /dev/zero
