@@ -87,9 +87,10 @@ enum peer_phase { PEER_GET, PEER_MERGE, PEER_CLEAR, PEER_PHASES };
 
 struct peer *peer_new(struct vm *vm);
 void peer_free(struct peer *p);
-void peer_sync(struct peer *p);
-/* Clears nothing. */
-void peer_sync_stopped(struct peer *p);
+/* GET and merge: which pages are dirty. */
+void peer_learn(struct peer *p);
+/* CLEAR of each chunk that peer_learn() has found a dirty page in. */
+void peer_clear(struct peer *p);
 /* How long a phase of the last synchronization took. */
 uint64_t peer_ns(const struct peer *p, enum peer_phase phase);
 /* How many pages are dirty in what it found; forgets them. */

@@ -137,15 +137,14 @@ static void timed(struct peer *p, enum peer_phase phase, void (*fn)(struct peer 
 	p->ns[phase] = now_ns() - begin;
 }
 
-void peer_sync_stopped(struct peer *p)
+void peer_learn(struct peer *p)
 {
 	timed(p, PEER_GET, get_all);
 	timed(p, PEER_MERGE, merge);
 }
 
-void peer_sync(struct peer *p)
+void peer_clear(struct peer *p)
 {
-	peer_sync_stopped(p);
 	timed(p, PEER_CLEAR, clear_all);
 }
 

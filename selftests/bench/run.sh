@@ -12,6 +12,9 @@ make -s -C "/lib/modules/${kernel#/boot/vmlinuz-}/build" M="$top" modules
 cp "$top/kmod/godwit.ko" "$B/kmod/godwit.ko"
 make -s -C "$top/selftests/bench"
 make -s -C "$top/selftests" "$B/kselftest/kvm/dirty_log_perf_test"
+# The emulator that the tests and the other benchmarks of the lab run in.
+: "${LAB_QEMU:=$top/selftests/kernels/qemu.sh}"
+export LAB_QEMU
 # shellcheck disable=SC2016 # expanded in the lab
 exec "$top/selftests/lab/lab" run --memory 8G --hugepages 2M:520 --timeout 1500 -- /bin/sh -c '
 	"$LAB_INSIDE" modules kvm && insmod "$B/kmod/godwit.ko" && "$B/bench/kernel-bench" "$@" "$B/bench.json" || exit

@@ -2,17 +2,19 @@
 /*
  * One synchronization: QEMU's way and godwit's, in turns, on the same VM and the same dirty pages.
  *
- *	caller		how long the caller waits: godwit's clears nothing yet, its streams do it piece by piece, just before
- *			they read; QEMU's is GET, merge and CLEAR
- *	with CLEAR	the same with all that godwit clears later: the whole of the work
- *	vCPU lost	what a vCPU that writes to 64 pages all the time loses meanwhile and in the 20 ms after: kicks,
- *			TLB flushes, waits for KVM's locks, and the faults on its 64 pages
+ * Each row has the same work inside both clocks:
+ *
+ *	without CLEAR	GODWIT_HARVEST against KVM_GET_DIRTY_LOG of each slot and QEMU's merge: what either waits for
+ *			between two rounds, as both re-arm pages later, piece by piece, just before they send them
+ *	with CLEAR	the same, and GODWIT_CLEAR or KVM_CLEAR_DIRTY_LOG of all that was found: the whole of the work
+ *	stopped		both of these with the vCPU stopped, where the two above have it run; also, without CLEAR,
+ *			against KVM_GET_DIRTY_LOG alone, which leaves out QEMU's merge
+ *	vCPU lost	what a vCPU that writes to 64 pages all the time loses during the row with CLEAR and in the 20 ms
+ *			after: kicks, TLB flushes, waits for KVM's locks, and the faults on its 64 pages
  *	TLB flushes	how often KVM stopped all vCPUs to flush their TLBs: a number that no other tenant of this
  *			machine can disturb
  *	refault		what it costs the vCPU to write to all dirty pages again, beyond what that takes when none is
  *			protected: the price of the protection itself
- *	stopped		a synchronization that clears nothing, with the vCPU stopped; also against KVM_GET_DIRTY_LOG
- *			alone, without QEMU's merge
  *
  * Sizes and densities that do not fit into this machine are said, not skipped in silence.
  */
@@ -38,7 +40,7 @@ struct cell {
 	unsigned int slots;
 	unsigned int ppm;	/* dirty, of a million */
 	unsigned int run;
-	double caller_goal, lost_goal;
+	double learn_goal, lost_goal;
 	bool quick;
 };
 
@@ -72,18 +74,33 @@ struct bench {
 	struct session session;
 };
 
-struct sample {
-	uint64_t caller[WAYS][MAX_ROUNDS], all[MAX_ROUNDS], lost[WAYS][MAX_ROUNDS], flushes[WAYS][MAX_ROUNDS], refault[WAYS][MAX_ROUNDS];
-	uint64_t stopped[WAYS][MAX_ROUNDS], get[MAX_ROUNDS];
-	uint64_t parts[PARTS][MAX_ROUNDS], peer_parts[PEER_PHASES][MAX_ROUNDS];
+/* One value for each round. learn: which pages are dirty; whole: the same, and all of them are re-armed. */
+struct clock {
+	uint64_t learn[WAYS][MAX_ROUNDS], whole[WAYS][MAX_ROUNDS];
 };
 
-static void sync_once(struct bench *b, enum way way)
+struct sample {
+	struct clock running, stopped;
+	uint64_t lost[WAYS][MAX_ROUNDS], flushes[WAYS][MAX_ROUNDS], refault[WAYS][MAX_ROUNDS];
+	uint64_t get[MAX_ROUNDS];	/* of the peer's, stopped */
+	uint64_t parts[PARTS][MAX_ROUNDS], peer_parts[PEER_CLEAR][MAX_ROUNDS];
+};
+
+/* Nothing but the work of one of them is inside the clock. */
+static void sync_once(struct bench *b, enum way way, struct clock *c, unsigned int k)
 {
+	uint64_t begin = now_ns();
+
 	if (way == GODWIT)
 		session_harvest(&b->session);
 	else
-		peer_sync(b->peer);
+		peer_learn(b->peer);
+	c->learn[way][k] = now_ns() - begin;
+	if (way == GODWIT)
+		session_clear(&b->session);
+	else
+		peer_clear(b->peer);
+	c->whole[way][k] = now_ns() - begin;
 }
 
 /* Everything that is written by now is forgotten. */
@@ -105,13 +122,18 @@ static void read_parts(uint64_t *parts)
 		parts[i] = session_stat(part_files[i]);
 }
 
-/* How each part of the caller's time came about. */
-static void split_caller(struct bench *b, enum way way, const uint64_t *before, struct sample *s, unsigned int k)
+static uint64_t above(uint64_t value, uint64_t base)
+{
+	return value > base ? value - base : 0;
+}
+
+/* How each part of the time without CLEAR came about. */
+static void split_learn(struct bench *b, enum way way, const uint64_t *before, struct sample *s, unsigned int k)
 {
 	uint64_t after[REST], sum = 0;
 
 	if (way == PEER) {
-		for (unsigned int i = 0; i < PEER_PHASES; i++)
+		for (unsigned int i = 0; i < PEER_CLEAR; i++)
 			s->peer_parts[i][k] = peer_ns(b->peer, i);
 		return;
 	}
@@ -120,7 +142,7 @@ static void split_caller(struct bench *b, enum way way, const uint64_t *before, 
 		s->parts[i][k] = after[i] - before[i];
 		sum += s->parts[i][k];
 	}
-	s->parts[REST][k] = s->caller[GODWIT][k] > sum ? s->caller[GODWIT][k] - sum : 0;
+	s->parts[REST][k] = above(s->running.learn[GODWIT][k], sum);
 }
 
 static void expect(const struct pattern *p, enum way way, uint64_t found)
@@ -130,46 +152,29 @@ static void expect(const struct pattern *p, enum way way, uint64_t found)
 		    (unsigned long long)found, (unsigned long long)p->pages);
 }
 
-static void measure_sync(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
+static void measure_running(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
 {
 	struct loss before, after;
-	uint64_t begin, flushes, parts[REST];
+	uint64_t flushes, parts[REST];
 
 	read_parts(parts);
 	flushes = vm_stat(&b->vm, "remote_tlb_flush_requests");
 	vcpu_hot(&b->vm, HOT_PAGES, 12);
 	sleep_ms(10);
 	before = vcpu_loss(&b->vm);
-	begin = now_ns();
-	sync_once(b, way);
-	s->caller[way][k] = now_ns() - begin;
-	split_caller(b, way, parts, s, k);
-	if (way == GODWIT) {
-		session_clear(&b->session);
-		s->all[k] = now_ns() - begin;
-	}
-	s->flushes[way][k] = vm_stat(&b->vm, "remote_tlb_flush_requests") - flushes;
+	sync_once(b, way, &s->running, k);
 	sleep_ms(20);
 	after = vcpu_loss(&b->vm);
 	vcpu_stop(&b->vm);
+	s->flushes[way][k] = vm_stat(&b->vm, "remote_tlb_flush_requests") - flushes;
 	s->lost[way][k] = after.lost_ns - before.lost_ns;
+	split_learn(b, way, parts, s, k);
 	expect(p, way, take(b, way));
-}
-
-static uint64_t above(uint64_t value, uint64_t base)
-{
-	return value > base ? value - base : 0;
 }
 
 static void measure_stopped(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
 {
-	uint64_t begin = now_ns();
-
-	if (way == GODWIT)
-		session_harvest(&b->session);
-	else
-		peer_sync_stopped(b->peer);
-	s->stopped[way][k] = now_ns() - begin;
+	sync_once(b, way, &s->stopped, k);
 	if (way == PEER)
 		s->get[k] = peer_ns(b->peer, PEER_GET);
 	expect(p, way, take(b, way));
@@ -188,7 +193,7 @@ static void run_cell(struct bench *b, const struct pattern *p, struct sample *s,
 		unsigned int k = i / WAYS;
 
 		vcpu_dirty(&b->vm, p);
-		measure_sync(b, p, way, s, k);
+		measure_running(b, p, way, s, k);
 		s->refault[way][k] = above(vcpu_dirty(&b->vm, p), free_pass);
 		measure_stopped(b, p, way, s, k);
 	}
@@ -232,29 +237,39 @@ static double best_us(const uint64_t *values, unsigned int n)
 static void say_parts(struct sample *s, unsigned int rounds)
 {
 	static const char *const parts[PARTS] = { "slots", "log", "page tables", "collect", "rest" };
-	static const char *const peer_parts[PEER_PHASES] = { "GET", "merge", "CLEAR" };
+	static const char *const peer_parts[PEER_CLEAR] = { "GET", "merge" };
 
-	printf("    caller at best, us: godwit %.0f:", best_us(s->caller[GODWIT], rounds));
+	printf("    without CLEAR at best, us: godwit %.0f:", best_us(s->running.learn[GODWIT], rounds));
 	for (unsigned int i = 0; i < PARTS; i++)
 		printf(" %s %.0f", parts[i], best_us(s->parts[i], rounds));
-	printf("; qemu %.0f:", best_us(s->caller[PEER], rounds));
-	for (unsigned int i = 0; i < PEER_PHASES; i++)
+	printf("; qemu %.0f:", best_us(s->running.learn[PEER], rounds));
+	for (unsigned int i = 0; i < PEER_CLEAR; i++)
 		printf(" %s %.0f", peer_parts[i], best_us(s->peer_parts[i], rounds));
-	printf("\n");
+	printf("\n    with CLEAR at best, us: godwit %.0f; qemu %.0f\n", best_us(s->running.whole[GODWIT], rounds),
+	       best_us(s->running.whole[PEER], rounds));
 	printf("    vCPU lost at best, us: godwit %.0f; qemu %.0f\n", best_us(s->lost[GODWIT], rounds),
 	       best_us(s->lost[PEER], rounds));
 }
 
+static void report_clock(const struct cell *c, const char *state, struct clock *t, unsigned int rounds, double goal)
+{
+	char what[32];
+
+	snprintf(what, sizeof(what), "without CLEAR%s", state);
+	say(c, what, "qemu", t->learn[GODWIT], t->learn[PEER], rounds, goal);
+	snprintf(what, sizeof(what), "with CLEAR%s", state);
+	say(c, what, "qemu", t->whole[GODWIT], t->whole[PEER], rounds, 0);
+}
+
 static void report(const struct cell *c, struct sample *s, unsigned int rounds)
 {
-	say(c, "caller", "qemu", s->caller[GODWIT], s->caller[PEER], rounds, c->caller_goal);
-	say(c, "vCPU lost", "qemu", s->lost[GODWIT], s->lost[PEER], rounds, c->lost_goal);
-	say(c, "with CLEAR", "qemu", s->all, s->caller[PEER], rounds, 0);
+	report_clock(c, "", &s->running, rounds, c->learn_goal);
 	say_parts(s, rounds);
+	report_clock(c, ", stopped", &s->stopped, rounds, 0);
+	say(c, "without CLEAR, stopped, against GET alone", "get_dirty_log", s->stopped.learn[GODWIT], s->get, rounds, 0);
+	say(c, "vCPU lost", "qemu", s->lost[GODWIT], s->lost[PEER], rounds, c->lost_goal);
 	say_scaled(c, "TLB flushes", "flush", 1, "qemu", s->flushes[GODWIT], s->flushes[PEER], rounds, 0);
 	say(c, "refault", "qemu", s->refault[GODWIT], s->refault[PEER], rounds, 0);
-	say(c, "stopped", "qemu", s->stopped[GODWIT], s->stopped[PEER], rounds, 0);
-	say(c, "stopped, against GET alone", "get_dirty_log", s->stopped[GODWIT], s->get, rounds, 0);
 }
 
 /* Each page in the page cache, its two page tables at worst, and some of the page cache's tree. */
