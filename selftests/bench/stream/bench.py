@@ -25,6 +25,7 @@ import tempfile
 import images
 import rig
 import bench_json	# rig has said where
+import emulators
 
 CHANNELS = (0, 2, 4, 8)	# QEMU's own: plain, and multifd with so many
 SPEED_GOALS = {'random': 1.5, '90 % untouched': 10, 'all touched zeros': 3, '50 % touched zeros': 0,
@@ -51,20 +52,23 @@ def touch(path, mib):
         f.truncate(mib * rig.MIB)
 
 
-def contestants(emulators, channels):
+def contestants(qemus, channels):
     """name -> (emulator, channels): godwit, which moves the RAM of Debian 12's QEMU, and each emulator by itself."""
-    found = {'godwit': ([rig.QEMU], None)}
-    for qemu in emulators:
+    found = {'godwit': (emulators.DEBIAN, None)}
+    for qemu in qemus:
         for n in channels:
-            found[rig.version(qemu) + (f' multifd {n}' if n else '')] = (qemu, n)
+            found[emulators.version(qemu) + (f' multifd {n}' if n else '')] = (qemu, n)
     return found
 
 
-def migrate(contestant, net, work, ram, mib, port):
+def migrate(contestant, net, work, ram, mib, preallocated, port):
     qemu, channels = contestant
     source, destination = ram
-    with rig.Pair(net, work, mib, source, destination, qemu) as pair:
+    if preallocated:
         touch(destination, mib)
+    with rig.Pair(net, work, mib, source, destination, qemu, preallocated) as pair:
+        if not preallocated:
+            touch(destination, mib)
         return rig.by_godwit(pair, port) if channels is None else rig.by_qemu(pair, port, channels)
 
 
@@ -129,12 +133,13 @@ def bench_page(results):
         results.add(f'page: {group}', unit, values, goal, (rival,))
 
 
-def bench_image(image, net, args, ram, work, results, limit, kind):
+def bench_image(image, net, args, ram, work, results, limit, kind, preallocated=False):
     images.write(image, ram[0], args.mib)
     samples = {who: [] for who in args.contestants}
     gib = args.mib / 1024
     bare = []
-    turns = [*samples, BARE] if image == 'random' else list(samples)
+    against_limits = image == 'random' and not preallocated
+    turns = [*samples, BARE] if against_limits else list(samples)
     draw = random.Random(args.runs)
     for _ in range(args.runs):
         for who in draw.sample(turns, len(turns)):
@@ -144,19 +149,21 @@ def bench_image(image, net, args, ram, work, results, limit, kind):
                 touch(ram[1], args.mib)
                 bare.append(gib / rig.bare_copy(net, args.mib, *ram, next(PORTS)))
             else:
-                samples[who].append(migrate(args.contestants[who], net, work, ram, args.mib, next(PORTS)))
-    where = f'{image}, {args.mib} MiB{kind}, {net.name}'
+                samples[who].append(migrate(args.contestants[who], net, work, ram, args.mib, preallocated,
+                                            next(PORTS)))
+    where = f'{image}, {args.mib} MiB{kind}{", preallocated destination" if preallocated else ""}, {net.name}'
     speed = {who: [gib / s.seconds for s in v] for who, v in samples.items()}
-    results.add(f'stream: {where}: speed', 'GiB/s', speed, SPEED_GOALS[image])
+    results.add(f'stream: {where}: speed', 'GiB/s', speed, 0 if preallocated else SPEED_GOALS[image])
     results.add(f'stream: {where}: CPU', 's/GiB',
-                {who: [(s.cpu_send + s.cpu_receive) / gib for s in v] for who, v in samples.items()}, CPU_GOAL)
+                {who: [(s.cpu_send + s.cpu_receive) / gib for s in v] for who, v in samples.items()},
+                0 if preallocated else CPU_GOAL)
     results.add(f'stream: {where}: CPU of the sender', 's/GiB',
                 {who: [s.cpu_send / gib for s in v] for who, v in samples.items()})
     results.add(f'stream: {where}: CPU of the receiver', 's/GiB',
                 {who: [s.cpu_receive / gib for s in v] for who, v in samples.items()})
     results.add(f'stream: {where}: private memory at its peak', 'MiB',
                 {who: [s.peak / 1024 for s in v] for who, v in samples.items()})
-    if image == 'random':
+    if against_limits:
         # The others say what one part of it could do with all CPUs to itself.
         results.add(f'stream: {where}: against the limits', 'GiB/s', {'godwit': speed['godwit'], **limit, BARE: bare},
                     LIMIT_GOAL, (BARE,))
@@ -184,6 +191,8 @@ def bench_streams(args, chosen, results, huge):
                 limit = limits(args.mib, args.runs, work, net)
                 for image in chosen:
                     bench_image(image, net, args, ram, work, results, limit, kind)
+                    if image == 'random':
+                        bench_image(image, net, args, ram, work, results, limit, kind, preallocated=True)
 
 
 def main():
@@ -200,10 +209,10 @@ def main():
     args = parser.parse_args()
     if args.quick:
         args.mib, args.runs, args.net, chosen = 512, 3, 'loopback', ['random', '90 % untouched']
-        args.contestants = contestants([[rig.QEMU]], CHANNELS[:2])
+        args.contestants = contestants([emulators.DEBIAN], CHANNELS[:2])
     else:
         chosen = args.image or list(images.IMAGES)
-        args.contestants = contestants([[rig.QEMU], rig.NEWEST_QEMU], CHANNELS)
+        args.contestants = contestants([emulators.DEBIAN, emulators.NEWEST], CHANNELS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))	# leaves no namespace and no QEMU behind
     results = Results()
     if args.page or not (args.quick or args.image):

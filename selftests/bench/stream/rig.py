@@ -4,16 +4,16 @@ Two stopped QEMUs under TCG, and one migration between them: godwit's, or QEMU's
 since a guest that stands still writes nothing; what is measured is the copy of its RAM.
 
 The destination's memory is made and given back just before, for all alike: what it costs a virtual machine to get memory
-from its own host for the first time would otherwise fall on whoever comes first.
+from its own host for the first time would otherwise fall on whoever comes first. A preallocated destination keeps it.
 
-Time is this program's own clock, from the command until the destination has all: QEMU's total-time ends when the source
-has sent it, and the destination may be busy for several times as long.
+Time is the host's clock, for both from the command (fork and exec of `godwit send`, or QMP's migrate) until the destination's
+QEMU has loaded all, which the same event of it says for both. (QEMU's total-time ends when the source has sent it, and the
+destination may be busy for several times as long.)
 """
 import contextlib
 import dataclasses
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -23,10 +23,8 @@ TOP = os.path.realpath(f'{HERE}/../../..')
 sys.path[:0] = [f'{TOP}/selftests/e2e', f'{TOP}/selftests/bench']
 
 from bench_json import B	# noqa: E402 pylint: disable=wrong-import-position
-from qmp import Qmp	# noqa: E402 pylint: disable=wrong-import-position
+from qmp import Qmp, milliseconds	# noqa: E402 pylint: disable=wrong-import-position
 
-QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
-NEWEST_QEMU = ['env', 'QEMU_ROOT=qemu', f'{TOP}/selftests/kernels/qemu.sh']
 MIB = 1 << 20
 TICK = os.sysconf('SC_CLK_TCK')
 NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
@@ -39,12 +37,6 @@ class Sample:
     cpu_send: float
     cpu_receive: float
     peak: int
-
-
-def version(qemu):
-    """"QEMU 7.2" of an emulator's command; the first call of the newest one may have to fetch it."""
-    said = subprocess.run([*qemu, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return 'QEMU ' + re.search(r'version (\d+\.\d+)', said)[1]
 
 
 def cpu_seconds(pid):
@@ -89,15 +81,16 @@ class Net:
 
 
 class Pair:
-    """Source and destination. The RAM files are the caller's."""
+    """Source and destination. The RAM files are the caller's; preallocated: the destination's QEMU fills its own."""
 
-    def __init__(self, net, directory, mib, source, destination, qemu):
+    def __init__(self, net, directory, mib, source, destination, qemu, preallocated=False):
         self.net, self.directory, self.mib = net, directory, mib
         self.processes, self.qmp = {}, {}
         for side, ram in (('src', source), ('dst', destination)):
-            words = [*qemu, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
+            filled = ',prealloc=on' if preallocated and side == 'dst' else ''
+            words = [qemu, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
                      'q35,accel=tcg,memory-backend=ram0', '-object',
-                     f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on,align=2M', '-qmp',
+                     f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on,align=2M{filled}', '-qmp',
                      f'unix:{self.socket(side)},server=on,wait=off', '-qmp',
                      f'unix:{self.socket(side)}.bench,server=on,wait=off']
             if side == 'dst':
@@ -105,6 +98,7 @@ class Pair:
             self.processes[side] = subprocess.Popen(words)
         for side in self.processes:
             self.qmp[side] = Qmp(f'{self.socket(side)}.bench')
+            self.qmp[side]('migrate-set-capabilities', capabilities=[{'capability': 'events', 'state': True}])
 
     def socket(self, side):
         return f'{self.directory}/{side}.qmp'
@@ -127,21 +121,37 @@ def wait4(process):
     return process.returncode, usage.ru_utime + usage.ru_stime
 
 
+def until_loaded(pair, begin, private, failed):
+    """
+    (seconds from begin, a time.time(), to the destination's event; peak). private: KiB now, sampled meanwhile;
+    failed: what went wrong, or None.
+    """
+    peak = 0
+    while True:
+        peak = max(peak, private())
+        try:
+            loaded = pair.qmp['dst'].wait_event('MIGRATION', 0.002, status='completed')
+            return milliseconds(loaded) / 1e3 - begin, peak
+        except TimeoutError:
+            if why := failed():
+                raise RuntimeError(why) from None
+
+
 def by_godwit(pair, port):
-    """Peak: sampled while it runs."""
     address = f'{pair.net.address}:{port}'
     receive = subprocess.Popen(pair.net.there(f'{B}/godwit', 'receive', '--qmp', pair.socket('dst'), '--listen', address,
                                               '--insecure'), stdout=subprocess.PIPE, text=True)
     assert 'listening' in receive.stdout.readline()
     before = {side: cpu_seconds(pair.pid(side)) for side in pair.processes}
-    begin = time.monotonic()
+    begin = time.time()
     send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', address],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    peak = 0
-    while os.waitid(os.P_PID, send.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        peak = max(peak, private_kib(send.pid) + private_kib(receive.pid))
-        time.sleep(0.002)
-    seconds = time.monotonic() - begin
+
+    def failed():
+        ended = os.waitid(os.P_PID, send.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        return ended and ended.si_status and f'godwit send ended with {ended.si_status}'
+
+    seconds, peak = until_loaded(pair, begin, lambda: private_kib(send.pid) + private_kib(receive.pid), failed)
     status, cpu_send = wait4(send)
     status_there, cpu_receive = wait4(receive)
     if status or status_there:
@@ -161,17 +171,18 @@ def by_qemu(pair, port, channels):
             qmp('migrate-set-parameters', max_bandwidth=NO_LIMIT)
     pair.qmp['dst']('migrate-incoming', uri=uri)
     before = {side: (cpu_seconds(pair.pid(side)), private_kib(pair.pid(side))) for side in pair.processes}
-    begin = time.monotonic()
+
+    def grown():
+        return sum(private_kib(pair.pid(side)) - before[side][1] for side in pair.processes)
+
+    def failed():
+        return next((f'QEMU, {side}: {event}' for side, qmp in pair.qmp.items() for event in qmp.events
+                     if event['event'] == 'MIGRATION' and event['data']['status'] == 'failed'), None)
+
+    begin = time.time()
     pair.qmp['src']('migrate', uri=uri)
-    peak = 0
-    while (state := pair.qmp['src']('query-migrate'))['status'] not in ('completed', 'failed'):
-        peak = max(peak, sum(private_kib(pair.pid(side)) - before[side][1] for side in pair.processes))
-        time.sleep(0.002)
-    if state['status'] != 'completed':
-        raise RuntimeError(f'QEMU: {state}')
-    while pair.qmp['dst']('query-status')['status'] == 'inmigrate':
-        time.sleep(0.002)
-    seconds = time.monotonic() - begin
+    seconds, peak = until_loaded(pair, begin, grown, failed)
+    pair.qmp['src'].wait_event('MIGRATION', status='completed')
     cpu = {side: cpu_seconds(pair.pid(side)) - before[side][0] for side in pair.processes}
     return Sample(seconds, cpu['src'], cpu['dst'], peak)
 
