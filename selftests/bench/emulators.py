@@ -10,6 +10,6 @@ NEWEST = f'{TOP}/selftests/kernels/qemu.sh'
 
 
 def version(qemu):
-    """"QEMU 7.2" of an emulator's path; the first call of the newest one may have to fetch it."""
+    """'QEMU 7.2', of an emulator's path; the first call of the newest one may have to fetch it."""
     said = subprocess.run([qemu, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
     return 'QEMU ' + re.search(r'version (\d+\.\d+)', said)[1]

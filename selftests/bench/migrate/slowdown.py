@@ -4,13 +4,15 @@
 slowdown.py [--mib N] [--ws MIB] [--link MBIT] [--runs N]: how much slower does a guest run while it is moved, in the lab?
 
 A guest that owns so many MiB writes pages of its working set as fast as it can. How many it has written is read out of its
-RAM's file, which it does not notice: in godwit's first round and in the later ones, from the command to STOP by godwit and by
-QEMU itself, and at the destination: writes per second, as a part of those before. In turns, median of the runs, from fresh
-QEMUs. The guest has to find its data unharmed. Into build/bench.json.
+RAM's file, which it does not notice: from the command to STOP by godwit and by QEMU itself, both by the same clock
+(timed.py), in godwit's first round and in the later ones, and at the destination: writes per second, as a part of those
+before. In turns, in an order that is drawn, median of the runs, from fresh QEMUs. The guest has to find its data unharmed. Into
+build/bench.json.
 """
 import argparse
 import mmap
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -23,6 +25,7 @@ sys.path[:0] = [os.path.realpath(f'{HERE}/../../e2e'), os.path.realpath(f'{HERE}
 import bench_json	# noqa: E402 pylint: disable=wrong-import-position
 import godwit	# noqa: E402 pylint: disable=wrong-import-position
 import lab	# noqa: E402 pylint: disable=wrong-import-position
+from contestants import contestants	# noqa: E402 pylint: disable=wrong-import-position
 
 DOWNTIME_MS = 1000
 BEFORE, AFTER = 3, 3	# s
@@ -66,40 +69,31 @@ class Writes(threading.Thread):
         return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
-def by_godwit(src, dst):
-    """[(what, begin, end)] in s."""
-    said = godwit.Run(src, dst, '--downtime-limit', str(DOWNTIME_MS), '--max-rounds', '1000', verify=False).wait()
-    # By whose clock rounds are told: milliseconds since the command, whose total ends with RESUME.
-    began = (lab.milliseconds(dst.qmp.wait_event('RESUME', 10)) - said['total-time']) / 1e3
-    live = [r for r in said['rounds'] if not r['blackout']]
-    spans = [('first round', live[0]['start-time'], live[0]['end-time'])]
-    if len(live) > 1:
-        spans.append(('all later rounds', live[1]['start-time'], live[-1]['end-time']))
-    spans.append(('until STOP', 0, live[-1]['end-time']))
-    return [(name, began + a / 1e3, began + b / 1e3) for name, a, b in spans]
+def spans_of(moved):
+    """[(what, begin, end)] in s. Rounds are godwit's to tell, in ms since it began; its total ends with RESUME."""
+    spans = [('until STOP', moved.began / 1e3, moved.stopped / 1e3)]
+    if not moved.report:
+        return spans
+    began = (moved.resumed - moved.report['total-time']) / 1e3
+    live = [(r['start-time'], r['end-time']) for r in moved.report['rounds'] if not r['blackout']]
+    for name, rounds in (('first round', live[:1]), ('all later rounds', live[1:])):
+        if rounds:
+            spans.append((name, began + rounds[0][0] / 1e3, began + rounds[-1][1] / 1e3))
+    return spans
 
 
-def by_qemu(src, dst):
-    begin = time.time()
-    took = lab.qemu_migrate(src, dst, downtime_limit_ms=DOWNTIME_MS)
-    return [('until STOP', begin, begin + (took.total_ms - took.downtime_ms) / 1e3)]
-
-
-WAYS = {'godwit': by_godwit, 'QEMU': by_qemu}
-
-
-def sample(way, args, at):
+def sample(contestant, args, at):
     """{what: part of the speed before}"""
     append = f'start=16 size={args.mib} touch={args.mib} ws={args.ws} rate=max random=1 verify=0'
-    src = lab.Qemu('src', ram=args.mib + 64, append=append).wait_ticks(3 * lab.TICKS)
-    dst = godwit.destination(src)
+    src = lab.Qemu('src', ram=args.mib + 64, append=append, qemu=contestant.qemu).wait_ticks(3 * lab.TICKS)
+    dst = godwit.destination(src, qemu=contestant.qemu)
     writes = Writes(src, at)
     time.sleep(BEFORE)
     begin = time.time()
     before = writes.rate(begin - BEFORE, begin)
-    spans = WAYS[way](src, dst)
+    moved = contestant.move(src, dst, DOWNTIME_MS)
     writes.stop()
-    found = {name: writes.rate(a, b) for name, a, b in spans}
+    found = {name: writes.rate(a, b) for name, a, b in spans_of(moved)}
     writes = Writes(dst, at)
     time.sleep(AFTER)
     writes.stop()
@@ -108,6 +102,23 @@ def sample(way, args, at):
     for vm in (src, dst):
         vm.kill()
     return {name: rate / before for name, rate in found.items() if rate is not None}
+
+
+def report(samples, emulator_of):
+    """A ratio says how much faster the guest runs beside godwit than beside the best of what its QEMU does by itself."""
+    entries = []
+    for what in dict.fromkeys(name for taken in samples.values() for one in taken for name in one):
+        found = {name: [s[what] for s in taken if what in s] for name, taken in samples.items()}
+        print(f"guest's speed, {what}")
+        for name, parts in found.items():
+            if parts:
+                print(f'  {name:19} {statistics.median(parts):.2f} ({min(parts):.2f}-{max(parts):.2f})')
+        for emulator in dict.fromkeys(emulator_of.values()):
+            here = {name: statistics.median(parts) for name, parts in found.items() if parts and emulator_of[name] == emulator}
+            ours = here.pop(f'godwit, {emulator}', None)
+            entries.append({'name': f"lab: guest's speed, {what}, {emulator}", 'unit': 'of that before', 'godwit': ours,
+                            'peers': here, 'ratio': ours / max(here.values()) if ours and here else None, 'goal': None})
+    bench_json.add(entries)
 
 
 def main():
@@ -121,21 +132,15 @@ def main():
     lab.net()
     lab.link('rate', args.link)
     godwit.load()
-    at, samples = counter(), {way: [] for way in WAYS}
+    at, chosen = counter(), contestants()
+    samples = {name: [] for name in chosen}
+    draw = random.Random(args.runs)
     for _ in range(args.runs):
-        for way, taken in samples.items():
-            taken.append(sample(way, args, at))
-            print(f'{way:6}: ' + ', '.join(f'{name} {part:.2f}' for name, part in taken[-1].items()), flush=True)
+        for name in draw.sample(list(chosen), len(chosen)):
+            samples[name].append(sample(chosen[name], args, at))
+            print(f'{name:19}: ' + ', '.join(f'{what} {part:.2f}' for what, part in samples[name][-1].items()), flush=True)
     godwit.unload()
-
-    entries = []
-    for what in dict.fromkeys(name for taken in samples.values() for one in taken for name in one):
-        ours, peer = (statistics.median(s[what] for s in samples[way] if what in s)
-                      if any(what in s for s in samples[way]) else None for way in WAYS)
-        entries.append({'name': f"lab: guest's speed, {what}", 'unit': 'of that before', 'godwit': ours,
-                        'peers': {'QEMU': peer} if peer else {}, 'ratio': ours / peer if ours and peer else None, 'goal': None})
-        print(f"guest's speed, {what}: godwit {ours:.2f}" + (f', QEMU {peer:.2f}' if peer else ''))
-    bench_json.add(entries)
+    report(samples, {name: c.emulator for name, c in chosen.items()})
 
 
 if __name__ == '__main__':

@@ -5,9 +5,10 @@ sweep.py [--quick] [--mib N] [--link MBIT] [--runs N] [--rates PAGES,...]: Appme
 
 A guest owns so many MiB and writes so many 4 KiB pages of them a second, at random. It is moved by godwit and by QEMU itself,
 in turns, with the same link and the same downtime limit, each time from fresh QEMUs, and has to find its data unharmed.
-Before godwit moves it, `godwit estimate` says how long that will take.
-Samples go to build/bench-lab/samples.json, as they come. One that has not ended within --patience is no sample: that way
-does not converge at this rate.
+Both are timed by the same clock (timed.py). `godwit estimate` takes a turn of its own, on a fresh guest that is not moved, so
+that nobody's migration is warmed up by it.
+Samples go to build/bench-lab/samples.json, as they come. One that has not ended within --patience is no sample: that
+contestant does not converge at this rate.
 """
 import argparse
 import json
@@ -17,59 +18,62 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.realpath(f'{os.path.dirname(os.path.abspath(__file__))}/../../e2e'))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.realpath(f'{HERE}/../../e2e'), os.path.realpath(f'{HERE}/..')]
+import emulators	# noqa: E402 pylint: disable=wrong-import-position
 import godwit	# noqa: E402 pylint: disable=wrong-import-position
 import lab	# noqa: E402 pylint: disable=wrong-import-position
+import timed	# noqa: E402 pylint: disable=wrong-import-position
+from contestants import contestants	# noqa: E402 pylint: disable=wrong-import-position
 
 DIRECTORY = f'{lab.B}/bench-lab'
 DOWNTIME_MS = 1000	# an emulated host's device state alone takes a good part of it
 PAYLOAD = 0.95		# of what the link carries
+ESTIMATE = 'estimate'
 
 
-def estimated_total(src, args):
-    """ms; None: it will not end"""
+def guest(rate, args, qemu):
+    append = f'start=16 size={args.mib} touch={args.mib} rate={rate} random=1'
+    return lab.Qemu('src', ram=args.mib + 64, directory=DIRECTORY, append=append, qemu=qemu).wait_ticks(3 * lab.TICKS)
+
+
+def estimate(rate, args):
+    """None: it will not end"""
+    src = guest(rate, args, emulators.DEBIAN)
     mib = int(args.link * 1e6 / 8 * PAYLOAD / (1 << 20))
     p = godwit.Process('src', 'estimate', '--pid', src.pid, '--json', '--bandwidth', mib, '--downtime-limit', DOWNTIME_MS,
                        '--max-rounds', 1000, '--seconds', 4)
-    p.wait()
+    status = p.wait()
+    if status:
+        raise RuntimeError(f'godwit estimate ended with {status}: {p.said}')
+    src.kill()
     told = json.loads(p.said)
-    return told['total-time'] if told['converges'] else None
+    return {'total': told['total-time']} if told['converges'] else None
 
 
-def by_godwit(src, dst, args):
-    estimate = estimated_total(src, args)
-    run = godwit.Run(src, dst, '--downtime-limit', str(DOWNTIME_MS), '--max-rounds', '1000', '--timeout', str(args.patience),
-                     verify=False)
-    status = run.send.wait(args.patience + 60)
-    if status in (godwit.EXIT['time-limit'], godwit.EXIT['not-converged']):
-        run.kill()
-        return None
-    said = run.wait()
-    return {'total': said['total-time'], 'estimate': estimate, 'downtime': said['downtime'],
-            'expected': said['expected-downtime'], 'transferred': said['ram']['transferred'], 'blackout': said['blackout']}
-
-
-def by_qemu(src, dst, args):
+def sample(contestant, rate, args):
+    src = guest(rate, args, contestant.qemu)
+    dst = godwit.destination(src, qemu=contestant.qemu)
     try:
-        took = lab.qemu_migrate(src, dst, downtime_limit_ms=DOWNTIME_MS, timeout=args.patience)
-    except TimeoutError:
-        return None
-    return {'total': took.total_ms, 'downtime': took.downtime_ms, 'transferred': took.info['ram']['transferred']}
-
-
-WAYS = {'godwit': by_godwit, 'QEMU': by_qemu}
-
-
-def sample(way, rate, args):
-    append = f'start=16 size={args.mib} touch={args.mib} rate={rate} random=1'
-    src = lab.Qemu('src', ram=args.mib + 64, directory=DIRECTORY, append=append).wait_ticks(3 * lab.TICKS)
-    dst = godwit.destination(src)
-    took = WAYS[way](src, dst, args)
-    if took:
+        moved = contestant.move(src, dst, DOWNTIME_MS, args.patience)
+    except timed.NotMoved:
+        moved = None
+    if moved:
         dst.wait_ticks(2).check()
     for vm in (src, dst):
         vm.kill()
+    if not moved:
+        return None
+    took = {'total': moved.total, 'downtime': moved.downtime, 'transferred': moved.sent}
+    if moved.report:
+        took.update({'expected': moved.report['expected-downtime'], 'blackout': moved.report['blackout'],
+                     'own-total': moved.report['total-time'], 'own-downtime': moved.report['downtime']})
     return took
+
+
+def words(took):
+    said = ', '.join(f'{what} {took[what]:.0f} ms' for what in ('total', 'downtime') if what in took)
+    return f'{said} where {took["expected"]:.0f} were expected' if 'expected' in took else said
 
 
 def main():
@@ -89,19 +93,18 @@ def main():
     lab.net()
     lab.link('rate', args.link)
     godwit.load()
+    all_of_them = contestants()
     found = {'mib': args.mib, 'link_mbit': args.link, 'downtime_limit_ms': DOWNTIME_MS, 'patience_s': args.patience,
-             'samples': []}
+             'contestants': {name: c.emulator for name, c in all_of_them.items()}, 'samples': []}
     draw = random.Random(args.runs)
     for _ in range(args.runs):
         for rate in rates:
-            for way in draw.sample(list(WAYS), len(WAYS)):
+            for name in draw.sample([*all_of_them, ESTIMATE], len(all_of_them) + 1):
                 begin = time.monotonic()
-                took = sample(way, rate, args)
-                found['samples'].append({'rate': rate, 'way': way, 'took': took})
-                said = 'does not converge' if not took else f'total {took["total"]:.0f} ms, downtime {took["downtime"]:.0f} ms'
-                if took and 'expected' in took:
-                    said += f' where {took["expected"]:.0f} were expected'
-                print(f'{rate:6} pages/s, {way:6}: {said} ({time.monotonic() - begin:.0f} s)', flush=True)
+                took = estimate(rate, args) if name == ESTIMATE else sample(all_of_them[name], rate, args)
+                found['samples'].append({'rate': rate, 'contestant': name, 'took': took})
+                print(f'{rate:6} pages/s, {name:19}: {words(took) if took else "does not converge"} '
+                      f'({time.monotonic() - begin:.0f} s)', flush=True)
                 with open(f'{DIRECTORY}/samples.json', 'w', encoding='utf-8') as f:
                     json.dump(found, f, indent=1)
     godwit.unload()

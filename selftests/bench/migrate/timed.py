@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+One migration, by godwit or by QEMU itself, both timed from outside by the same clock:
+
+	total		from the moment at which the operator's command is given (fork and exec of `godwit send`; the QMP command
+			migrate is written) to RESUME at the destination
+	downtime	from STOP at the source to RESUME at the destination
+
+STOP and RESUME are events of the test's own monitors, with the time that QEMU gave them; source and destination share the
+host, so all of it is one clock. Before the clock starts both receivers listen, and nothing of the migration has begun.
+"""
+import dataclasses
+import json
+import os
+import time
+
+import godwit
+import lab
+
+
+class NotMoved(Exception):
+    """It did not end within the patience, or gave up: it does not converge."""
+
+
+@dataclasses.dataclass
+class Moved:
+    """began, stopped, resumed: ms of the host's clock. sent: bytes of RAM. report: godwit's own."""
+    began: float
+    stopped: float
+    resumed: float
+    sent: int = 0
+    report: dict | None = None
+
+    total = property(lambda self: self.resumed - self.began)
+    downtime = property(lambda self: self.resumed - self.stopped)
+
+
+def _now():
+    return time.time() * 1e3
+
+
+def _event(vm, name, end, check):
+    while True:
+        try:
+            return lab.milliseconds(vm.qmp.wait_event(name, 1))
+        except TimeoutError:
+            check()
+            if _now() > end:
+                raise NotMoved(f'{vm.name}: no {name} in time') from None
+
+
+def _until_resume(src, dst, give, check, patience):
+    """give: gives the command. check: raises if it has failed. patience: s"""
+    for vm in (src, dst):
+        vm.query_status()	# the monitor is connected, and its events will be heard
+    began = _now()
+    give()
+    end = began + patience * 1e3
+    return Moved(began, _event(src, 'STOP', end, check), _event(dst, 'RESUME', end, check))
+
+
+def by_qemu(src, dst, limit_ms, *, channels=0, patience=300):
+    """QEMU's own, at no bandwidth limit; channels: of multifd."""
+    uri = f'tcp:{lab.ADDRESS[dst.side]}:4444'
+    for vm in (src, dst):
+        vm.qmp('migrate-set-capabilities', capabilities=[{'capability': 'events', 'state': True},
+                                                         {'capability': 'multifd', 'state': bool(channels)}])
+        if channels:
+            vm.qmp('migrate-set-parameters', multifd_channels=channels)
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 40, downtime_limit=limit_ms)
+    dst.qmp('migrate-incoming', uri=uri)
+
+    def check():
+        if any(e['event'] == 'MIGRATION' and e['data']['status'] == 'failed' for e in src.qmp.events):
+            raise RuntimeError(f'QEMU: {src.qmp("query-migrate").get("error-desc", "failed")}: {dst.said_on_stderr()}')
+
+    moved = _until_resume(src, dst, lambda: src.qmp('migrate', uri=uri), check, patience)
+    src.qmp.wait_event('MIGRATION', patience, status='completed')
+    moved.sent = src.qmp('query-migrate')['ram']['transferred']
+    return moved
+
+
+def by_godwit(src, dst, limit_ms, *options, patience=300, terminal=False):
+    """terminal: `godwit send` says how far it is where this program says what it has to say."""
+    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
+    path = f'{src.directory}/report.json'
+    if os.path.exists(path):
+        os.unlink(path)
+    receive = ['receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure']
+    send = ['send', '--qmp', src.main_qmp, '--json', path, '--downtime-limit', str(limit_ms), *options, address]
+    if terminal:
+        print(f'   dst$ godwit {" ".join(receive)}\n   src$ godwit {" ".join(send)}', flush=True)
+    receiver = godwit.Process('dst', *receive).wait_for('listening')
+    sender = None
+
+    def give():
+        nonlocal sender
+        sender = lab.popen('src', [godwit.GODWIT, *send]) if terminal else godwit.Process('src', *send)
+
+    def check():
+        if sender.poll() == godwit.EXIT['not-converged']:
+            raise NotMoved(f'{src.name}: godwit does not converge')
+        if sender.poll() or receiver.poll():
+            said = '' if terminal else sender.said
+            raise RuntimeError(f'godwit ended with {sender.poll()} and {receiver.poll()}: {said}{receiver.said}')
+
+    try:
+        moved = _until_resume(src, dst, give, check, patience)
+        sender.wait()
+        receiver.wait()
+        check()
+    finally:
+        for process in (sender, receiver):
+            if process and process.poll() is None:
+                process.kill()
+                process.wait()
+        if terminal:
+            print(receiver.said, end='')
+    with open(path, encoding='utf-8') as f:
+        moved.report = json.load(f)
+    moved.sent = moved.report['ram']['transferred']
+    return moved
