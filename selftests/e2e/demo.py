@@ -66,7 +66,7 @@ def main():
     print(f'{"":16}{"total ms":>12}{"downtime ms":>14}{"sent MiB":>12}')
     for name, took in (('QEMU', qemu), ('godwit', ours)):
         print(f'{name:16}{took.total:12.1f}{took.downtime:14.1f}{took.sent / 2**20:12.1f}')
-    print('total: from the command to RESUME at the destination; downtime: from STOP at the source to RESUME; one clock for both')
+    print('total: from the command to RESUME at the destination; downtime: from STOP at the source to it; one clock for both')
     print(f'godwit\'s own report says {ours.report["total-time"]:.1f} and {ours.report["downtime"]:.1f} ms')
     print('(emulated machines: compare the two, not with real hardware)', flush=True)
     return 0
