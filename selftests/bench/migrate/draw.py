@@ -92,7 +92,7 @@ def main():
     for rate in rates:
         print(f'{rate} pages/s{"total":>31}{"downtime":>24}')
         for name in [*contestants, ESTIMATE]:
-            row = [spread(values(samples, rate, name, measure)) for measure in MEASURES if name != ESTIMATE or measure == 'total']
+            row = [spread(values(samples, rate, name, measure)) for measure in MEASURES[:1 if name == ESTIMATE else None]]
             print(f'  {name:20}' + ''.join(f'{cell:26}' for cell in row).rstrip())
         here = compared(samples, rate, contestants)
         for emulator in dict.fromkeys(contestants.values()):
