@@ -7,6 +7,8 @@
 
 struct options opt = {
 	.start = 16,
+	.smp = 1,
+	.ticks = 4,
 	.fill_bytes = PAGE_SIZE,
 	.diskio = 1,
 	.verify.rate = 1000,
@@ -23,8 +25,10 @@ static const struct key {
 	{ "size",	&opt.size,		0, 3071, AT_BOOT },
 	{ "touch",	&opt.touch,		0, 3071, AT_BOOT },
 	{ "ws",		&opt.ws,		0, 3071, LIVE },
-	/* page writes per second, pages verified per second */
-	{ "rate",	&opt.write.rate,	0, RATE_MAX, LIVE },
+	/* vCPUs that write, each to its share of region, prefilled part and working set */
+	{ "smp",	&opt.smp,		1, CPUS_MAX, AT_BOOT },
+	/* page writes per second, pages verified per second, of each vCPU */
+	{ "rate",	&opt.rate,		0, RATE_MAX, LIVE },
 	{ "verify",	&opt.verify.rate,	0, RATE_MAX, LIVE },
 	/* 1: pseudo-random order */
 	{ "random",	&opt.random,		0, 1, LIVE },
@@ -38,6 +42,8 @@ static const struct key {
 	{ "rng",	&opt.rng.rate,		0, RATE_MAX, LIVE },
 	/* counts a second on the display, where there is one */
 	{ "vga",	&opt.vga.rate,		0, RATE_MAX, LIVE },
+	/* tick lines per second; 4 is what e2e/lab.py counts on (TICKS) */
+	{ "ticks",	&opt.ticks,		1, 100, LIVE },
 	/* 1: receive frames */
 	{ "net",	&opt.net,		0, 1, AT_BOOT },
 };
@@ -49,7 +55,7 @@ static const struct verb {
 	{ "status",	print_status },
 	{ "reboot",	reboot },
 	{ "verify",	verify_all },
-	{ "unwritten",	pattern_check_unwritten },
+	{ "unwritten",	check_unwritten },
 };
 
 static bool running;

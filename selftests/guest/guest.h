@@ -12,10 +12,12 @@
 #define PAGE_SIZE	4096u
 #define MIB		(1u << 20)
 #define RATE_MAX	UINT32_MAX
+#define CPUS_MAX	8u	/* trampoline.S */
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 /* The compiler may not cache what a device writes. */
 #define barrier()	__asm__ volatile("" ::: "memory")
+#define relax()		__asm__ volatile("pause" ::: "memory")
 #define READ_ONCE(x)	(*(const volatile __typeof__(x) *)&(x))
 
 /* lib.c */
@@ -47,6 +49,7 @@ void time_init(void);
 uint64_t tsc(void);
 uint32_t tsc_khz(void);
 uint32_t tsc_to_us(uint64_t cycles);
+uint32_t tsc_to_ms(uint64_t cycles);
 uint32_t pace_due(struct pace *p, uint32_t most);
 void nap(void);
 
@@ -56,24 +59,34 @@ void mem_init(const struct multiboot_info *mb);
 void *mem_alloc(size_t n);
 uintptr_t mem_end(void);
 
+/* smp.c */
+void smp_init(void);
+void smp_each(void (*what)(uint32_t cpu));
+void ap_main(uint32_t cpu) __attribute__((noreturn));
+
 /* cmd.c */
 struct options {
 	uint32_t start, size, touch, ws;	/* MiB */
-	uint32_t random, fill_bytes, zeros, net, diskio;
-	struct pace write, verify, disk, rng, vga;
+	uint32_t smp, rate, random, fill_bytes, zeros, net, diskio, ticks;
+	struct pace verify, disk, rng, vga;
 };
 extern struct options opt;
 void cmd_line(const char *line);
 void cmd_poll(void);
 
-/* pattern.c */
+/* pattern.c: what takes a vCPU's number runs on that vCPU */
+struct pattern_counts {
+	uint32_t writes, held, verified;	/* of all vCPUs */
+	uint32_t least, sweeps;			/* of the one that has fewest */
+};
 void pattern_init(void);
-bool pattern_poll(void);
-void pattern_verify(uint32_t pages);
-void pattern_check_sum(void);
-void pattern_check_unwritten(void);
-uint32_t pattern_writes(void), pattern_held(void);
-uint32_t pattern_verified(void), pattern_sweeps(void);
+void pattern_start(uint32_t cpu);
+bool pattern_poll(uint32_t cpu);
+void pattern_verify(uint32_t cpu, uint32_t pages);
+void pattern_verify_all(uint32_t cpu);
+void pattern_check_sum(uint32_t cpu);
+void pattern_check_unwritten(uint32_t cpu);
+void pattern_count(struct pattern_counts *c);
 
 /* vblk.c, vrng.c, vnet.c: a poll says whether it had anything to do */
 void vblk_init(void), vrng_init(void), vnet_init(void);
@@ -90,6 +103,7 @@ uint32_t vga_count(void);
 void main(uint32_t magic, const struct multiboot_info *mb);
 void print_status(void);
 void verify_all(void);
+void check_unwritten(void);
 void reboot(void) __attribute__((noreturn));
 
 #endif

@@ -5,6 +5,7 @@
 enum { REPORT_LINES = 20 };
 
 uint32_t errors;
+static uint32_t serial_busy;	/* a vCPU says a line */
 
 void *memset(void *to, int byte, size_t n)
 {
@@ -86,6 +87,14 @@ static char *put_number(char *to, uint32_t v, unsigned int base)
 	return to;
 }
 
+static void say(const char *line, size_t n)
+{
+	while (__atomic_exchange_n(&serial_busy, 1, __ATOMIC_ACQUIRE))
+		relax();
+	serial_write(line, n);
+	__atomic_store_n(&serial_busy, 0, __ATOMIC_RELEASE);
+}
+
 /* %u %x %s only. A line leaves in one piece, so lines never interleave. */
 static void vprint(const char *prefix, const char *fmt, va_list args)
 {
@@ -113,7 +122,7 @@ static void vprint(const char *prefix, const char *fmt, va_list args)
 		}
 	}
 	*to++ = '\n';
-	serial_write(line, to - line);
+	say(line, to - line);
 }
 
 void print(const char *fmt, ...)
@@ -130,7 +139,7 @@ void report(const char *fmt, ...)
 {
 	va_list args;
 
-	if (errors++ >= REPORT_LINES)
+	if (__atomic_fetch_add(&errors, 1, __ATOMIC_RELAXED) >= REPORT_LINES)
 		return;
 	va_start(args, fmt);
 	vprint("error: ", fmt, args);
@@ -139,7 +148,7 @@ void report(const char *fmt, ...)
 
 void die(const char *why)
 {
-	errors++;
+	__atomic_fetch_add(&errors, 1, __ATOMIC_RELAXED);
 	print("fatal: %s", why);
 	for (;;)
 		__asm__ volatile("cli; hlt");

@@ -6,7 +6,6 @@
 enum {
 	MULTIBOOT_MAGIC	= 0x2badb002,
 	COMMAND_POLL_MS	= 20,	/* each look at the port is a VM exit */
-	TICK_MS		= 250,	/* e2e/lab.py: TICKS */
 	RESET_PORT	= 0xcf9,
 	KEYBOARD_PORT	= 0x64,
 };
@@ -15,20 +14,23 @@ static uint32_t tick, longest_us;
 
 void print_status(void)
 {
-	pattern_check_sum();
-	print("tick=%u pages=%u errors=%u seq=%u held=%u verified=%u sweeps=%u disk=%u rng=%u net=%u vga=%u gap_us=%u",
-	      tick, pattern_writes(), errors, pattern_writes(), pattern_held(),
-	      pattern_verified(), pattern_sweeps(), vblk_count(), vrng_count(),
-	      vnet_count(), vga_count(), longest_us);
+	struct pattern_counts c;
+
+	pattern_check_sum(0);
+	pattern_count(&c);
+	print("tick=%u pages=%u errors=%u smp=%u least=%u held=%u verified=%u sweeps=%u disk=%u rng=%u net=%u vga=%u gap_us=%u clock_ms=%u",
+	      tick, c.writes, errors, opt.smp, c.least, c.held, c.verified, c.sweeps,
+	      vblk_count(), vrng_count(), vnet_count(), vga_count(), longest_us, tsc_to_ms(tsc()));
 }
 
-/* One whole pass at once, counted as a sweep would be. */
+void check_unwritten(void)
+{
+	smp_each(pattern_check_unwritten);
+}
+
 void verify_all(void)
 {
-	uint32_t begin = pattern_sweeps();
-
-	while (pattern_sweeps() - begin < 2)
-		pattern_verify(1);
+	smp_each(pattern_verify_all);
 	vblk_verify(UINT32_MAX);
 	vrng_verify(UINT32_MAX);
 	vnet_verify(UINT32_MAX);
@@ -51,7 +53,7 @@ static void verify_some(void)
 
 	if (!n)
 		return;
-	pattern_verify(n);
+	pattern_verify(0, n);
 	vblk_verify(n);
 	vrng_verify(n);
 	vnet_verify(n);
@@ -61,10 +63,11 @@ static void run(void)
 {
 	uint64_t now = tsc(), said = now, poll = now, before = now;
 	bool busy;
+	uint64_t period;
 	uint32_t gap;
 
 	for (;;) {
-		busy = pattern_poll();
+		busy = pattern_poll(0);
 		busy |= vblk_poll();
 		busy |= vrng_poll();
 		busy |= vnet_poll();
@@ -81,9 +84,10 @@ static void run(void)
 			poll = now;
 			before = tsc();
 		}
-		if (now - said >= (uint64_t)tsc_khz() * TICK_MS) {
-			said += (uint64_t)tsc_khz() * TICK_MS;
-			if (now - said >= (uint64_t)tsc_khz() * TICK_MS)
+		period = div64((uint64_t)tsc_khz() * 1000, opt.ticks);
+		if (now - said >= period) {
+			said += period;
+			if (now - said >= period)
 				said = now;	/* stopped meanwhile: no burst */
 			tick++;
 			print_status();
@@ -113,5 +117,7 @@ void main(uint32_t magic, const struct multiboot_info *mb)
 	vrng_init();
 	vnet_init();
 	pattern_init();
+	smp_init();
+	pattern_start(0);
 	run();
 }

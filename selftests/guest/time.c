@@ -35,6 +35,12 @@ uint32_t tsc_to_us(uint64_t cycles)
 	return div64(cycles * 1000, khz);
 }
 
+/* Of 32 bits: 49 days. */
+uint32_t tsc_to_ms(uint64_t cycles)
+{
+	return div64(cycles, khz);
+}
+
 static uint32_t calibrate(void)
 {
 	uint32_t count = PIT_HZ / 1000 * CALIBRATE_MS;
