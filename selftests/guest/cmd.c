@@ -20,9 +20,11 @@ static const struct key {
 	uint32_t least, most;
 	enum { LIVE, AT_BOOT } when;
 } keys[] = {
-	/* MiB: the pattern's region (size 0: up to the end), prefilled part, working set (0: all) */
+	/* MiB: the pattern's region (size 0: up to the end of what is below 4 GiB; so much above it) */
 	{ "start",	&opt.start,		2, 3071, AT_BOOT },
 	{ "size",	&opt.size,		0, 3071, AT_BOOT },
+	{ "high",	&opt.high,		0, HIGH_MAX, AT_BOOT },
+	/* MiB: prefilled part, working set (0: all), from the beginning of the region */
 	{ "touch",	&opt.touch,		0, 3071, AT_BOOT },
 	{ "ws",		&opt.ws,		0, 3071, LIVE },
 	/* vCPUs that write, each to its share of region, prefilled part and working set */

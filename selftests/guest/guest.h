@@ -13,6 +13,7 @@
 #define MIB		(1u << 20)
 #define RATE_MAX	UINT32_MAX
 #define CPUS_MAX	8u	/* trampoline.S */
+#define HIGH_MAX	512u	/* MiB */
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 /* The compiler may not cache what a device writes. */
@@ -58,6 +59,12 @@ struct multiboot_info;
 void mem_init(const struct multiboot_info *mb);
 void *mem_alloc(size_t n);
 uintptr_t mem_end(void);
+uint32_t mem_high_mib(void);
+
+/* high.c */
+void high_init(void);
+void high_map(void);
+void *high_window(void);
 
 /* smp.c */
 void smp_init(void);
@@ -66,7 +73,7 @@ void ap_main(uint32_t cpu) __attribute__((noreturn));
 
 /* cmd.c */
 struct options {
-	uint32_t start, size, touch, ws;	/* MiB */
+	uint32_t start, size, high, touch, ws;	/* MiB */
 	uint32_t smp, rate, random, fill_bytes, zeros, net, diskio, ticks;
 	struct pace verify, disk, rng, vga;
 };

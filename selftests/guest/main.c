@@ -116,6 +116,7 @@ void main(uint32_t magic, const struct multiboot_info *mb)
 	vblk_init();
 	vrng_init();
 	vnet_init();
+	high_init();
 	pattern_init();
 	smp_init();
 	pattern_start(0);

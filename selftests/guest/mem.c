@@ -4,7 +4,8 @@
 
 enum { MULTIBOOT_MMAP = 1 << 6, MULTIBOOT_RAM = 1 };
 
-#define TOP	(3072u * MIB)	/* below the PCI hole of every machine type */
+#define FOUR_GIB	(1ull << 32)
+#define TOP		(3072u * MIB)	/* below the PCI hole of every machine type */
 
 struct multiboot_info {
 	uint32_t flags, mem_lower, mem_upper, boot_device, cmdline;
@@ -20,6 +21,7 @@ struct multiboot_mmap {
 
 extern char image_end[];
 static uintptr_t next, end;
+static uint32_t high_mib;
 
 void mem_init(const struct multiboot_info *mb)
 {
@@ -32,6 +34,8 @@ void mem_init(const struct multiboot_info *mb)
 	for (; at < stop; at += m->size + sizeof(m->size)) {
 		m = (const void *)at;
 		last = m->base + m->length;
+		if (m->type == MULTIBOOT_RAM && m->base == FOUR_GIB)
+			high_mib = m->length / MIB;
 		if (m->type != MULTIBOOT_RAM || m->base > MIB || last <= MIB)
 			continue;
 		end = last < TOP ? last : TOP;
@@ -55,4 +59,10 @@ void *mem_alloc(size_t n)
 uintptr_t mem_end(void)
 {
 	return end & ~(uintptr_t)(PAGE_SIZE - 1);
+}
+
+/* What the PCI hole has put above 4 GiB. */
+uint32_t mem_high_mib(void)
+{
+	return high_mib;
 }

@@ -22,8 +22,8 @@ static struct writer {
 	uint32_t seq, sum, held, verified, sweeps;
 	struct pace pace;
 } writers[CPUS_MAX];
-static uint8_t *base;
-static uint32_t words;
+static uint8_t *base, *window;
+static uint32_t low_pages, words;	/* of the region: what lies below 4 GiB */
 
 static inline void mirror_set(uint32_t s, uint32_t t)
 {
@@ -53,7 +53,9 @@ static void check_mirror(struct writer *w)
 
 static void *page_at(uint32_t page)
 {
-	return base + (size_t)page * PAGE_SIZE;
+	if (page < low_pages)
+		return base + (size_t)page * PAGE_SIZE;
+	return window + (size_t)(page - low_pages) * PAGE_SIZE;
 }
 
 static void write_page(struct writer *w, uint32_t page)
@@ -193,10 +195,12 @@ void pattern_init(void)
 	if (opt.start * MIB >= mem_end())
 		die("start= is beyond the RAM");
 	room = (mem_end() - opt.start * MIB) / PAGE_SIZE;
-	pages = opt.size * (MIB / PAGE_SIZE);
-	if (!pages || pages > room)
-		pages = room;
+	low_pages = opt.size * (MIB / PAGE_SIZE);
+	if (!low_pages || low_pages > room)
+		low_pages = room;
 	base = (uint8_t *)(uintptr_t)(opt.start * MIB);
+	window = high_window();
+	pages = low_pages + opt.high * (MIB / PAGE_SIZE);
 	words = opt.fill_bytes / sizeof(uint32_t);
 	for (cpu = 0; cpu < opt.smp; cpu++) {
 		w = &writers[cpu];
@@ -207,7 +211,7 @@ void pattern_init(void)
 		w->rnd = cpu + 1;
 	}
 	print("pattern start=%u size=%u MiB of %u, tables from %x", opt.start,
-	      pages / (MIB / PAGE_SIZE), mem_end() / MIB, (uintptr_t)writers[0].table);
+	      low_pages / (MIB / PAGE_SIZE), mem_end() / MIB, (uintptr_t)writers[0].table);
 }
 
 /* On the vCPU whose stretch it is: the register is its own. */

@@ -87,6 +87,7 @@ void ap_main(uint32_t cpu)
 	if (cpu >= opt.smp)
 		for (;;)
 			__asm__ volatile("cli; hlt");
+	high_map();
 	timer_start();
 	pattern_start(cpu);
 	__atomic_fetch_add(&arrived, 1, __ATOMIC_RELEASE);
