@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The Linux guest's workload: writes and checks patterns in anonymous memory
- * and, where there is a disk, reads it with O_DIRECT. Prints the lines of the
- * tiny guest. Options from the kernel's command line: size= (MiB), rate= (pages
- * per second), disk= (reads per second).
+ * The Linux guest's workload: writes and checks patterns in anonymous memory on
+ * each CPU and, where there is a disk, reads it with O_DIRECT. Prints the lines of
+ * the tiny guest. Options from the kernel's command line, for all CPUs together:
+ * size= (MiB), rate= (pages per second), disk= (reads per second).
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ enum {
 	SECTORS		= PAGE / CONTENT_SECTOR_BYTES,
 	BUFFERS		= 512,		/* a read page is checked until it is reused */
 	SLICES		= 20,		/* of a second */
+	NAPS		= 50,		/* of a second: how finely a gap is seen */
 };
 
 static unsigned int errors, reads;
@@ -107,51 +109,136 @@ static void *read_disk(void *path)
 	}
 }
 
-static void work(void)
-{
-	unsigned long pages = option_size << 8, page, verify = 0, n, i;
-	unsigned int seq = 0, tick = 0, slices = 0, verified = 0, sweeps = 0;
-	unsigned int *table = calloc(pages, sizeof(*table));
-	unsigned char *area = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/* One for each CPU, pinned there; it shares nothing. */
+struct writer {
+	pthread_t thread;
+	int cpu;
+	unsigned long first, pages, rate;
+	unsigned int seq, verified, sweeps;	/* tell() reads them meanwhile */
+	unsigned int *table;
+	unsigned char *area;
+};
 
-	if (!table || area == MAP_FAILED) {
-		complain("memory, MiB", option_size);
-		return;
+static unsigned int count(const unsigned int *of)
+{
+	return __atomic_load_n(of, __ATOMIC_RELAXED);
+}
+
+static void bump(unsigned int *of)
+{
+	__atomic_store_n(of, *of + 1, __ATOMIC_RELAXED);
+}
+
+static void write_some(struct writer *w)
+{
+	unsigned long n, page;
+
+	for (n = 0; n < (w->rate + SLICES - 1) / SLICES; n++) {
+		page = w->seq % w->pages;
+		bump(&w->seq);
+		content_fill(w->area + page * PAGE, PAGE_WORDS, CONTENT_PAGE, w->first + page, w->seq);
+		w->table[page] = w->seq;
 	}
+}
+
+static void *work(void *of)
+{
+	struct writer *w = of;
+	unsigned long page = 0;
+	cpu_set_t set;
+	int i;
+
+	CPU_ZERO(&set);
+	CPU_SET(w->cpu, &set);
+	if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set))
+		complain("no such CPU", w->cpu);
 	for (;; slice()) {
-		for (n = 0; n < (option_rate + SLICES - 1) / SLICES; n++) {
-			page = seq++ % pages;
-			content_fill(area + page * PAGE, PAGE_WORDS, CONTENT_PAGE, page, seq);
-			table[page] = seq;
-		}
+		write_some(w);
 		for (i = 0; i < 64; i++) {
-			if (table[verify]) {
-				verified++;
-				if (content_check(area + verify * PAGE, PAGE_WORDS, CONTENT_PAGE,
-						  verify, table[verify]) >= 0)
-					complain("page", verify);
+			if (w->table[page]) {
+				bump(&w->verified);
+				if (content_check(w->area + page * PAGE, PAGE_WORDS, CONTENT_PAGE,
+						  w->first + page, w->table[page]) >= 0)
+					complain("page", w->first + page);
 			}
-			if (++verify == pages) {
-				verify = 0;
-				sweeps++;
+			if (++page == w->pages) {
+				page = 0;
+				bump(&w->sweeps);
 			}
 		}
-		if (++slices % SLICES)
-			continue;
-		printf("tick=%u pages=%u errors=%u seq=%u verified=%u sweeps=%u disk=%u\n",
-		       ++tick, seq, errors, seq, verified, sweeps, reads);
+	}
+	return NULL;
+}
+
+static bool start(struct writer *w, int cpu, int cpus)
+{
+	w->cpu = cpu;
+	w->pages = (option_size << 8) / cpus;
+	w->first = w->pages * cpu;
+	w->rate = (option_rate + cpus - 1) / cpus;
+	w->table = calloc(w->pages, sizeof(*w->table));
+	w->area = mmap(NULL, w->pages * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return w->table && w->area != MAP_FAILED && !pthread_create(&w->thread, NULL, work, w);
+}
+
+static unsigned long now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
+}
+
+/* All writers' counts; least and sweeps are those of the one that has fewest. */
+static void tell(const struct writer *all, int cpus, unsigned long gap_us)
+{
+	unsigned int writes = 0, least = -1, verified = 0, sweeps = -1;
+	const struct writer *w;
+	static unsigned int tick;
+
+	for (w = all; w < all + cpus; w++) {
+		writes += count(&w->seq);
+		verified += count(&w->verified);
+		least = count(&w->seq) < least ? count(&w->seq) : least;
+		sweeps = count(&w->sweeps) < sweeps ? count(&w->sweeps) : sweeps;
+	}
+	printf("tick=%u pages=%u errors=%u smp=%d least=%u verified=%u sweeps=%u disk=%u gap_us=%lu clock_ms=%lu\n",
+	       ++tick, writes, count(&errors), cpus, least, verified, sweeps, count(&reads), gap_us, now_us() / 1000);
+}
+
+static void look_on(const struct writer *all, int cpus)
+{
+	unsigned long before = now_us(), longest = 0, now;
+	unsigned int naps;
+
+	for (;; longest = 0) {
+		for (naps = 0; naps < NAPS; naps++) {
+			nanosleep(&(struct timespec){ .tv_nsec = 1000000000 / NAPS }, NULL);
+			now = now_us();
+			longest = now - before > longest ? now - before : longest;
+			before = now;
+		}
+		tell(all, cpus, longest);
 	}
 }
 
 int main(int argc, char **argv)
 {
+	static struct writer writers[CPU_SETSIZE];
+	int cpus = sysconf(_SC_NPROCESSORS_ONLN), cpu;
 	pthread_t disk;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	read_options();
 	if (argc > 1)
 		pthread_create(&disk, NULL, read_disk, argv[1]);
-	work();
+	for (cpu = 0; cpu < cpus; cpu++) {
+		if (!start(&writers[cpu], cpu, cpus)) {
+			complain("memory or thread for CPU", cpu);
+			return 1;
+		}
+	}
+	look_on(writers, cpus);
 	return 1;
 }
