@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Two migrations from one host at a time: neither has anything to do with the other."""
+import json
+import os
+import time
+
+import godwit
+import lab
+import pytest
+from kvmslots import kvm_logged
+
+MARK = 16 << 20	# where the guests have nothing
+pytestmark = pytest.mark.usefixtures('module')
+
+
+def guest(directory, name, append):
+    """With random bytes that no other guest has."""
+    vm = lab.Qemu(name, directory=f'{directory}/{name}', append=append)
+    vm.wait_ticks(1)
+    with open(vm.ram[0].path, 'r+b', buffering=0) as ram:
+        ram.seek(MARK)
+        ram.write(os.urandom(1 << 20))
+    return vm
+
+
+def mark(vm):
+    with open(vm.ram[0].path, 'rb') as ram:
+        ram.seek(MARK)
+        return ram.read(1 << 20)
+
+
+@pytest.fixture
+def pairs(directory):
+    lab.net()
+    one = guest(directory, 'src', 'start=32 size=16 touch=16 rate=1000')
+    other = guest(directory, 'other', 'start=32 size=20 touch=12 rate=700 random=1')
+    return (one, godwit.destination(one)), (other, godwit.destination(other, 'dst2'))
+
+
+def start(pair, number, *options):
+    """With a receiver of its own."""
+    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT + number}'
+    receive = godwit.Process('dst', 'receive', '--qmp', pair[1].main_qmp, '--listen', address,
+                             '--insecure').wait_for('listening')
+    run = godwit.Run(*pair, *options, receiver=False, to=address)
+    run.receive = receive
+    return run
+
+
+def sessions():
+    p = godwit.Process('src', 'list', '--json')
+    assert p.wait() == 0, p.said
+    return {s['vm-pid']: s['state'] for s in json.loads(p.said)}
+
+
+def start_both(pairs):
+    """Both are in a round, and stay there."""
+    runs = [start(pair, number, '--bandwidth', '2') for number, pair in enumerate(pairs)]
+    for run in runs:
+        run.send.wait_for('round 1')
+    assert sessions() == {src.pid: 'started' for src, _ in pairs}
+    return runs
+
+
+def arrives(run):
+    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
+    assert run.wait()['verified']
+    godwit.proof(run.src, run.dst)
+    assert mark(run.src) == mark(run.dst)
+
+
+def test_both_arrive(pairs):
+    runs = start_both(pairs)
+    for run in runs:
+        godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
+    for run in runs:
+        assert run.wait()['verified']
+    for run in runs:
+        godwit.proof(run.src, run.dst)
+        assert mark(run.src) == mark(run.dst)
+    assert mark(pairs[0][1]) != mark(pairs[1][1])
+
+
+def wait_unlogged(vm):
+    end = time.monotonic() + 30
+    while kvm_logged(vm):
+        assert time.monotonic() < end, 'the log stays on'
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize('how', ['cancelled', 'killed'])
+def test_one_ends(pairs, how):
+    """Its own guest runs on, and the other one's log stays on and loses nothing."""
+    ends, stays = start_both(pairs)
+    if how == 'cancelled':
+        assert godwit.control(ends.send.pid, execute='cancel')['status'] == 'cancelled'
+        ends.wait('cancelled')
+    else:
+        ends.send.kill().wait()
+    wait_unlogged(ends.src)
+    assert kvm_logged(stays.src) and sessions()[stays.src.pid] == 'started'
+    arrives(stays)
+    godwit.unharmed(ends.src)
