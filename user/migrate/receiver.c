@@ -50,6 +50,7 @@ static int on_device(struct receiver *r, const struct wire_header *h, struct err
 		return ret;
 	if (sock_send(r->migration.stream, buf, h->length, deadline_ms(r->o->timeout_ms)))
 		return refuse_device_state(r, e);
+	r->state_came = r->committed;
 	return 0;
 }
 
@@ -185,6 +186,20 @@ static int stream_failed(struct receiver *r, struct err *e)
 	return -EIO;
 }
 
+/*
+ * The connection broke behind COMMIT, and DEVICE_END did not come. Either QEMU lacks some of the device state and ends, or it
+ * has had all it needs: the sender is behind its commit point then, and the guest runs here and nowhere else.
+ */
+static int finish_without_end(struct receiver *r, struct err *e)
+{
+	struct err why = { 0 };
+	int ret = finish(r, &why);
+
+	if (!ret || why.exit == GW_UNKNOWN)
+		*e = why;
+	return ret;
+}
+
 static int serve(struct receiver *r, struct err *e)
 {
 	struct wire_header h;
@@ -197,6 +212,8 @@ static int serve(struct receiver *r, struct err *e)
 	}
 	if (ret < 0 && r->lanes && atomic_load(lanes_failed(r->lanes)) && (!e->exit || e->exit == GW_LINK_LOST))
 		ret = stream_failed(r, e);
+	if (ret < 0 && r->state_came && (e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT))
+		return finish_without_end(r, e);
 	return ret == 1 ? finish(r, e) : ret;
 }
 

@@ -20,6 +20,7 @@
  * @saved: the device state that comes was saved, not migrated
  * @last: the last round is in place
  * @committed: no RAM is written any more
+ * @state_came: some of the device state itself has been passed on, behind COMMIT
  * @handed_over: QEMU has been given all
  */
 struct receiver {
@@ -37,6 +38,7 @@ struct receiver {
 	bool saved;
 	bool last;
 	bool committed;
+	bool state_came;
 	bool handed_over;
 };
 
