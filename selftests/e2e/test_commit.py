@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A sender that is killed behind its commit point: nobody lets the source run, whatever the destination does."""
+import contextlib
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from test_device_state import qemu	# noqa: F401 pylint: disable=unused-import # a fixture
+
+STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}	# how a source stands that has moved
+pytestmark = pytest.mark.usefixtures('module')
+
+
+class Gate(relay.Relay):
+    """
+    Holds back what comes in one direction behind COMMIT, from the frame `first` on. reached: the frame `last` is
+    here. release(but): passes on what it holds, without its frames of that type. What lies behind the gate stays
+    connected when its peer dies, until stop().
+    """
+
+    def __init__(self, first, last):
+        self.last = last
+        self.reached, self.released = threading.Event(), threading.Event()
+        self.held, self.left_out = [], None
+        super().__init__((lab.ADDRESS['dst'], godwit.PORT), first)
+
+    def _frames(self, a, b):
+        holding = False
+        with contextlib.suppress(OSError, ValueError):
+            while head := self._receive(a, wire.HEADER.size):
+                _, kind, _, _, length, _ = wire.HEADER.unpack(head)
+                frame = head + self._receive(a, length)
+                self.committed |= kind == wire.COMMIT
+                holding |= self.committed and kind == self.cut
+                if not holding:
+                    b.sendall(frame)
+                    continue
+                self.held.append((kind, frame))
+                if kind == self.last:
+                    self.reached.set()
+        if holding:
+            self._pass_on(b)
+
+    def _pass_on(self, b):
+        while not self.stopped.is_set() and not self.released.wait(0.1):
+            pass
+        with contextlib.suppress(OSError):
+            for kind, frame in self.held:
+                if not self.stopped.is_set() and kind != self.left_out:
+                    b.sendall(frame)
+
+    def release(self, but=None):
+        self.left_out = but
+        self.released.set()
+
+
+@pytest.fixture(params=STOPPED)
+def moving(request, directory, qemu):	# noqa: F811 pylint: disable=redefined-outer-name
+    """A pair, and how the device state goes."""
+    lab.net()
+    more = {'qemu': qemu if request.param == 'save' else lab.QEMU}
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=12 rate=300', **more).wait_ticks(2)
+    return src, godwit.destination(src, **more), request.param
+
+
+@contextlib.contextmanager
+def killed_behind_it(moving, first, last):
+    """The sender is dead, `last` has come to the gate."""
+    src, dst, how = moving
+    gate = Gate(first, last)
+    try:
+        run = godwit.Run(src, dst, '--device-state', how, to=gate.address)
+        assert gate.reached.wait(60), run.send.said
+        run.send.kill().wait()
+        yield run, gate
+    finally:
+        gate.stop()
+
+
+def stays_stopped(src, how):
+    """Longer than a guardian needs to let it run; nor does another sender take it."""
+    before = src.ticks
+    time.sleep(2)
+    assert src.query_status() == STOPPED[how]
+    assert src.ticks == before
+    again = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:{godwit.PORT + 1}')
+    assert again.wait() == godwit.EXIT['vm-state'], again.said
+
+
+def test_before_the_device_state_arrives(moving):
+    """It runs nowhere while all of its device state is on the way, and then there."""
+    src, dst, how = moving
+    with killed_behind_it(moving, wire.DEVICE, wire.DEVICE_END) as (run, gate):
+        stays_stopped(src, how)
+        assert dst.query_status() == 'inmigrate'
+        gate.release()
+        assert run.receive.wait() == 0, run.receive.said
+    godwit.proof(src, dst, stopped=STOPPED[how])
+
+
+def test_the_device_state_never_arrives(moving):
+    """What died with the sender runs nowhere until somebody has looked; then it may go on at the source."""
+    src, dst, how = moving
+    with killed_behind_it(moving, wire.DEVICE, wire.DEVICE_END) as (run, _):
+        stays_stopped(src, how)
+    assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    dst.process.wait(30)
+    assert src.query_status() == STOPPED[how]
+    src.qmp('cont')
+    src.wait_ticks(2).check()
+
+
+def test_the_end_never_arrives(moving):
+    """All that QEMU needs has come, and not the frame that says so: it runs there, and the receiver says that it does."""
+    src, dst, how = moving
+    with killed_behind_it(moving, wire.DEVICE, wire.DEVICE_END) as (run, gate):
+        gate.release(but=wire.DEVICE_END)
+        dst.wait_ticks(1)
+        stays_stopped(src, how)
+    assert run.receive.wait() == 0 and 'the guest runs here' in run.receive.said, run.receive.said
+    godwit.proof(src, dst, stopped=STOPPED[how])
+
+
+def test_before_the_answer(moving):
+    """The guest runs there already."""
+    src, dst, how = moving
+    with killed_behind_it(moving, wire.RESUMED, wire.RESUMED) as (run, _):
+        stays_stopped(src, how)
+        assert run.receive.wait() == 0, run.receive.said
+    godwit.proof(src, dst, stopped=STOPPED[how])
