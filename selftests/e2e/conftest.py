@@ -2,13 +2,18 @@
 """Around every test: it must end, the kernel's log must stay clean, and nothing may be left behind."""
 import contextlib
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 
-import godwit
-import lab
 import pytest
-import sources
+
+sys.path.insert(0, f'{os.path.dirname(os.path.realpath(__file__))}/harness')
+import godwit	# noqa: E402 pylint: disable=wrong-import-position
+import lab	# noqa: E402 pylint: disable=wrong-import-position
+import sources	# noqa: E402 pylint: disable=wrong-import-position
 
 # Seconds; the slowest test takes about a third of it. A kernel that looks for mistakes needs more.
 TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '150'))
@@ -93,6 +98,13 @@ def flash():
         code = bios.read()
         f.write(os.urandom((8 << 20) - len(code)) + code)
     return ['-drive', f'if=pflash,unit=0,format=raw,readonly=on,file={path}']
+
+
+@pytest.fixture(scope='session')
+def qemu():
+    """A QEMU that says where its RAM is (8.0): this system's own or, where that is too old, the emulator's."""
+    said = subprocess.run([lab.QEMU, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return lab.QEMU if int(re.search(r'version (\d+)', said)[1]) >= 8 else f'{lab.TREE}/selftests/kernels/qemu.sh'
 
 
 @pytest.fixture

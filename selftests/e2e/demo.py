@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.append(os.path.realpath(f'{os.path.dirname(os.path.abspath(__file__))}/harness'))
 sys.path.append(os.path.realpath(f'{os.path.dirname(os.path.abspath(__file__))}/../bench/migrate'))
 import godwit	# noqa: E402
 import lab	# noqa: E402

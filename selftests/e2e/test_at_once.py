@@ -7,7 +7,6 @@ import time
 import godwit
 import lab
 import pytest
-from kvmslots import kvm_logged
 
 MARK = 16 << 20	# where the guests have nothing
 pytestmark = pytest.mark.usefixtures('module')
@@ -83,7 +82,7 @@ def test_both_arrive(pairs):
 
 def wait_unlogged(vm):
     end = time.monotonic() + 30
-    while kvm_logged(vm):
+    while godwit.kvm_logged(vm):
         assert time.monotonic() < end, 'the log stays on'
         time.sleep(0.1)
 
@@ -98,6 +97,6 @@ def test_one_ends(pairs, how):
     else:
         ends.send.kill().wait()
     wait_unlogged(ends.src)
-    assert kvm_logged(stays.src) and sessions()[stays.src.pid] == 'started'
+    assert godwit.kvm_logged(stays.src) and sessions()[stays.src.pid] == 'started'
     arrives(stays)
     godwit.unharmed(ends.src)

@@ -9,7 +9,6 @@ import lab
 import pytest
 import relay
 import wire
-from test_device_state import qemu	# noqa: F401 pylint: disable=unused-import # a fixture
 
 STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}	# how a source stands that has moved
 pytestmark = pytest.mark.usefixtures('module')
@@ -59,7 +58,7 @@ class Gate(relay.Relay):
 
 
 @pytest.fixture(params=STOPPED)
-def moving(request, directory, qemu):	# noqa: F811 pylint: disable=redefined-outer-name
+def moving(request, directory, qemu):
     """A pair, and how the device state goes."""
     lab.net()
     more = {'qemu': qemu if request.param == 'save' else lab.QEMU}

@@ -4,7 +4,6 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
 import time
 
 import godwit
@@ -24,13 +23,6 @@ pytestmark = pytest.mark.usefixtures('module')
 def told(vm):
     """Does this QEMU say where its RAM is?"""
     return vm.qmp('query-version')['qemu']['major'] >= 8
-
-
-@pytest.fixture(scope='session')
-def qemu():
-    """One that says it: this system's own or, where that is too old, unstable's."""
-    said = subprocess.run([lab.QEMU, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return lab.QEMU if int(re.search(r'version (\d+)', said)[1]) >= 8 else f'{lab.TREE}/selftests/kernels/qemu.sh'
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import time
 import godwit
 import lab
 import pytest
-from kvmslots import kvm_logged
 
 # A VMM without slots. Its main thread sleeps in ppoll(); each signal leaves a byte in the pipe.
 SLEEPER = '''
@@ -45,7 +44,7 @@ def src(directory):
 
 def wait_logged(vm, as_wanted):
     end = time.monotonic() + 30
-    while not as_wanted(found := kvm_logged(vm)):
+    while not as_wanted(found := godwit.kvm_logged(vm)):
         assert time.monotonic() < end, f'logged: {found}'
         time.sleep(0.1)
 
@@ -59,7 +58,7 @@ def mappings(vm):
 def test_qemu_migrates(directory):
     """No log, but the display's own; QEMU's migration switches more on, and off when it is cancelled."""
     src = lab.Qemu('src', directory=directory, vga='std', append='start=16 size=32 touch=32 rate=400').wait_ticks(2)
-    before = kvm_logged(src)
+    before = godwit.kvm_logged(src)
     assert len(before) == 1, "the display's alone"
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 20)
     src.qmp('migrate', uri='exec:cat >/dev/null')
@@ -71,11 +70,11 @@ def test_qemu_migrates(directory):
 @pytest.mark.usefixtures('module')
 def test_in_a_round(src, directory):
     """Asked again and again KVM forgets nothing, and the guest arrives."""
-    assert kvm_logged(src) == set()
+    assert godwit.kvm_logged(src) == set()
     dst = godwit.destination(src)
     run = godwit.start_in('round', (src, dst))
     for _ in range(5):
-        assert kvm_logged(src)
+        assert godwit.kvm_logged(src)
     lab.link('rate', 200)
     godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 5000})
     assert run.wait()['verified']
@@ -85,12 +84,12 @@ def test_in_a_round(src, directory):
 def test_vmm_does_not_notice(src):
     before = mappings(src)
     for _ in range(10):
-        assert kvm_logged(src) == set()
+        assert godwit.kvm_logged(src) == set()
     assert mappings(src) == before
     src.wait_ticks(1).check()
     # Neither does one that is stopped, and stays so.
     src.process.send_signal(signal.SIGSTOP)
-    kvm_logged(src)
+    godwit.kvm_logged(src)
     with open(f'/proc/{src.pid}/stat', encoding='ascii') as f:
         assert f.read().split()[2] == 'T'
     src.process.send_signal(signal.SIGCONT)
@@ -104,7 +103,7 @@ def test_no_signal_is_lost():
         assert vmm.stdout.readline() == 'ready\n'
         sent = 0
         for signals in (False, True) * 8:
-            with subprocess.Popen([f'{godwit.TOOLS}/kvmslots', str(vmm.pid)], stdout=subprocess.PIPE, text=True) as tool:
+            with subprocess.Popen([godwit.tool('kvmslots'), str(vmm.pid)], stdout=subprocess.PIPE, text=True) as tool:
                 while tool.poll() is None:
                     if signals:
                         os.kill(vmm.pid, signal.SIGRTMIN)

@@ -49,7 +49,7 @@ def installed():
     lab.net()	# needs modules that modprobe does not find for a while
     debs = [path for name in PACKAGES for path in glob.glob(f'{lab.B}/deb/{name}_*.deb')]
     built = glob.glob(f'{lab.B}/deb/godwit-*.dkms.tar.gz')
-    assert len(debs) == 2 and len(built) == 1, 'make check-packages comes first'
+    assert len(debs) == 2 and len(built) == 1, 'selftests/run lab --prepare makes them'
     os.makedirs(BUILT, exist_ok=True)
     shutil.copy(built[0], BUILT)
     index = {path: open(path, 'rb').read() for path in glob.glob(f'{MODULES}/modules.*')}	# pylint: disable=R1732

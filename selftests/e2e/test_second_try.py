@@ -115,7 +115,7 @@ def play(tmp_path, body, tries=None):
     (tmp_path / 'test_played.py').write_text(HEAD + textwrap.dedent(body), encoding='utf-8')
     granted = tmp_path / 'granted' if tries is None else tries
     granted.mkdir(exist_ok=True)
-    env = {**os.environ, 'PYTHONPATH': os.path.dirname(os.path.realpath(__file__)), 'GODWIT_SECOND_TRIES': str(granted),
+    env = {**os.environ, 'PYTHONPATH': os.path.dirname(os.path.realpath(lab.__file__)), 'GODWIT_SECOND_TRIES': str(granted),
            'PLAYED': str(tmp_path / 'played'), 'GODWIT_RESULTS': str(tmp_path / 'results')}
     done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', str(tmp_path)], env=env, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -216,7 +216,7 @@ def test_shares(tmp_path):
     play(tmp_path, body)
     (tmp_path / 'results').unlink()
     command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '--share', str(share), str(tmp_path)]
-    env = {**os.environ, 'PYTHONPATH': os.path.dirname(os.path.realpath(__file__)), 'PLAYED': '',
+    env = {**os.environ, 'PYTHONPATH': os.path.dirname(os.path.realpath(lab.__file__)), 'PLAYED': '',
            'GODWIT_RESULTS': str(tmp_path / 'results')}
     both = [subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert {p.wait() for p in both} <= {0, 5}	# 5: the other one was faster

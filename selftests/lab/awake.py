@@ -9,7 +9,7 @@ import re
 import sys
 import time
 
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), 'e2e'))
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), 'e2e/harness'))
 from qmp import Qmp, QmpError	# noqa: E402 pylint: disable=wrong-import-position
 
 PERIOD = 2	# seconds

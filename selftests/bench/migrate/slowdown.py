@@ -21,7 +21,7 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.realpath(f'{HERE}/../../e2e'), os.path.realpath(f'{HERE}/..')]
+sys.path[:0] = [os.path.realpath(f'{HERE}/../../e2e/harness'), os.path.realpath(f'{HERE}/..')]
 import bench_json	# noqa: E402 pylint: disable=wrong-import-position
 import godwit	# noqa: E402 pylint: disable=wrong-import-position
 import lab	# noqa: E402 pylint: disable=wrong-import-position

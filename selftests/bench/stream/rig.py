@@ -20,7 +20,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.realpath(f'{HERE}/../../..')
-sys.path[:0] = [f'{TOP}/selftests/e2e', f'{TOP}/selftests/bench']
+sys.path[:0] = [f'{TOP}/selftests/e2e/harness', f'{TOP}/selftests/bench']
 
 from bench_json import B	# noqa: E402 pylint: disable=wrong-import-position
 from qmp import Qmp, milliseconds	# noqa: E402 pylint: disable=wrong-import-position

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import time
 
-TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+TREE = os.path.realpath(f'{os.path.dirname(os.path.realpath(__file__))}/../../..')
 B = os.path.abspath(os.environ.get('B') or os.path.join(TREE, 'build'))
 INSIDE = os.path.join(TREE, 'selftests/lab/inside.sh')
 IN_LAB = os.environ.get('LAB') == '1'

@@ -5,19 +5,21 @@ import dataclasses
 import json
 import os
 import pty
-import re
 import signal
 import socket
-import subprocess
 import termios
 import time
 
 import lab
-from ours import Crashed, ModuleStays, ProofFailed, proved
+from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload
+from ours import Crashed, proved
+from proofs import check_moved, never_ran, note, proof, same_ram, settings, settings_kept, unharmed
+
+__all__ = ['EXIT', 'GODWIT', 'PORT', 'Process', 'Run', 'check_moved', 'control', 'destination', 'guests', 'kvm_logged', 'load', 'loaded',
+           'never_ran', 'none_crashed', 'note', 'proof', 'row_off', 'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool',
+           'unharmed', 'unload']
 
 GODWIT = f'{lab.B}/godwit'
-MODULE = os.environ.get('GODWIT_MODULE', f'{lab.B}/kmod/godwit.ko')
-ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
 PORT = 4433
 DOWNTIME = '2000'	# ms
 # Exit statuses, as user/err.h names them.
@@ -25,72 +27,6 @@ EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp'
         'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
         'bad-peer': 15, 'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
         'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26}
-
-
-def loaded():
-    return os.path.exists('/sys/module/godwit')
-
-
-def load():
-    if not loaded():
-        lab.call('insmod', lab.near(MODULE))
-
-
-def tool(name):
-    return lab.near(f'{lab.B}/tools/{name}')
-
-
-def unload(timeout=10):
-    """At once, or as soon as what is on its way out (a killed process's files) is gone."""
-    end = time.monotonic() + timeout
-    while loaded():
-        done = subprocess.run(['rmmod', 'godwit'], stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode and time.monotonic() > end:
-            raise ModuleStays(f'rmmod: {done.stderr.strip()}')
-        time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def row_off(name):
-    """Without this row of the writer ledger pages are missed: that is what a test must notice."""
-    path = '/sys/module/godwit/parameters/unsafe_rows_off'
-
-    def write(value):
-        with open(path, 'w', encoding='ascii') as f:
-            f.write(str(value))
-    write(ROWS[name])
-    try:
-        yield
-    finally:
-        write(0)
-
-
-def slots(vm):
-    """(memslots, how many of them have dirty logging on) as KVM has them; waits for a session that retires."""
-    said = lab.call(tool('slots'), str(vm.pid))
-    return tuple(map(int, re.findall(r'=(\d+)', said)))
-
-
-def settings(vm):
-    """QEMU's migration capabilities and parameters, whoever set them."""
-    on = {c['capability']: c['state'] for c in vm.qmp('query-migrate-capabilities')}
-    return on, vm.qmp('query-migrate-parameters')
-
-
-def note(vm):
-    """Before the first migration: what must be there again after each. (VGA has its own log.)"""
-    if not hasattr(vm, 'settings_before'):
-        vm.settings_before = settings(vm)
-    if loaded() and not vm.incoming and not hasattr(vm, 'slots_before'):
-        vm.slots_before = slots(vm)
-
-
-def settings_kept(vm):
-    if vm.process.poll() is None and hasattr(vm, 'settings_before'):
-        for before, now in zip(vm.settings_before, settings(vm)):
-            changed = {name: (before.get(name), now.get(name)) for name in before.keys() | now.keys()
-                       if before.get(name) != now.get(name)}
-            proved(not changed, f"{vm.name}: QEMU's settings are not what the operator had set (before, now):", changed)
 
 
 commands = []	# of the test that runs
@@ -116,6 +52,9 @@ class Process:
         self.process = lab.popen(side, [lab.near(GODWIT), *words], cgroup, stdout=to, stderr=to)
         os.close(to)
         commands.append(self)
+        if 'send' in words:
+            for vm in lab.running:
+                vm.healthy = False	# until it is found unharmed by this one, too
         self.peak_kib = 0
         self.said = ''
         os.set_blocking(self.output, False)
@@ -185,7 +124,6 @@ class Run:
                  to=None, cgroup=None):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
-        src.healthy = False
         src.destinations.append(dst)
         for vm in (src, dst):
             note(vm)
@@ -276,84 +214,3 @@ def destination(src, name='dst', **more):
     vm = lab.Qemu(name, 'dst', incoming=True, directory=src.directory, **{'ram': ram, **src.made, **more})
     vm.query_status()	# its monitors are there
     return vm
-
-
-WRONG_PAGE = re.compile(r'error: page \d+ at (\w+): word (\d+) is (\w+),')
-
-
-def check_moved(src, dst):
-    """dst.check(), where the source's RAM, which nobody writes any more, tells whose fault a wrong page is."""
-    try:
-        dst.check()
-    except ProofFailed as e:
-        found = [WRONG_PAGE.match(words) for words in dst.complaints]
-        if len(found) == dst.errors and all(m and src.word(int(m[1], 16) + 4 * int(m[2])) == int(m[3], 16) for m in found):
-            raise ProofFailed(f'src: its RAM is wrong in the same places: {dst.complaints}') from e
-        raise
-
-
-def proof(src, dst, ticks=2, stopped='postmigrate'):
-    """The guest goes on at the destination with all its data, and does not run at the source, which is stopped."""
-    before = src.no_errors().counters
-    proved(src.query_status() == stopped, f'the source is {src.query_status()}, not {stopped}')
-    check_moved(src, dst.wait_ticks(ticks))
-    proved(dst.query_status() == 'running', f'the destination is {dst.query_status()}')
-    proved(dst.ticks > before['tick'], 'its own clock does not go on')
-    proved(dst.counters['pages'] >= before['pages'], 'it has forgotten pages that it wrote')
-    proved(src.ticks == before['tick'], 'it runs on at the source as well')
-    settings_kept(src)
-    settings_kept(dst)
-
-
-def same_ram(src, dst):
-    """Of a guest that stands still at both ends: all of it, compared by nobody but the test."""
-    for ours, theirs in zip(src.ram, dst.ram):
-        differ = lab.differing_pages(ours.path, theirs.path)
-        proved(not differ, f'{ours.path} and {theirs.path} differ in pages {differ}')
-
-
-def open_files(pid):
-    """What the process's descriptors are of; some may go while we look, as QEMU's end of a monitor that was left."""
-    links = []
-    for fd in os.listdir(f'/proc/{pid}/fd'):
-        with contextlib.suppress(FileNotFoundError):
-            links.append(os.readlink(f'/proc/{pid}/fd/{fd}'))
-    return links
-
-
-# A mapping of the module's, and what QEMU was given to write to. The emulator's QEMU runs out of a cache of that name.
-OURS = re.compile(r'/dev/godwit|memfd:godwit')
-
-
-def never_ran(dst):
-    """A destination after a migration that failed: it has ended, or waits on, and its guest was never let run."""
-    if dst.process.poll() is None:
-        status = dst.query_status()
-        proved(status == 'inmigrate', f'{dst.name} is {status} after a migration that failed')
-        settings_kept(dst)
-    proved(not dst.has_run(), f'{dst.name} ran after a migration that failed')
-    proved(not dst.counters, f'the guest ran in {dst.name}: {dst.counters}')
-
-
-def unharmed(src, ticks=3):
-    """The source VM is as it was before migrations that failed, and none of their destinations ever ran."""
-    end = time.monotonic() + 30
-    while src.query_status() != 'running':
-        proved(time.monotonic() < end, f'the source is {src.query_status()}: {src.sender.said if src.sender else ""}')
-        time.sleep(0.05)
-    # Asked before a guardian acts, a source that is about to stop says running as well.
-    src.wait_ticks(ticks).check()
-    proved(src.query_status() == 'running', f'the source is {src.query_status()}')
-    settings_kept(src)
-    for dst in src.destinations:
-        never_ran(dst)
-    with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:
-        proved(not OURS.search(f.read()), 'the source has a mapping of the module')
-    links = [to for to in open_files(src.pid) if OURS.search(to)]
-    proved(not links, f'the source has {links} open')
-    if lab.IN_LAB:
-        if hasattr(src, 'slots_before'):
-            proved(slots(src) == src.slots_before, f'the memslots are {slots(src)}, not {src.slots_before}')
-        unload()
-        load()
-    src.healthy = True

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""godwit.ko, and the memslots that it and KVM know."""
+import contextlib
+import os
+import re
+import subprocess
+import time
+
+import lab
+from ours import ModuleStays
+
+MODULE = os.environ.get('GODWIT_MODULE', f'{lab.B}/kmod/godwit.ko')
+ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
+
+
+def loaded():
+    return os.path.exists('/sys/module/godwit')
+
+
+def load():
+    if not loaded():
+        lab.call('insmod', lab.near(MODULE))
+
+
+def tool(name):
+    return lab.near(f'{lab.B}/tools/{name}')
+
+
+def unload(timeout=10):
+    """At once, or as soon as what is on its way out (a killed process's files) is gone."""
+    end = time.monotonic() + timeout
+    while loaded():
+        done = subprocess.run(['rmmod', 'godwit'], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode and time.monotonic() > end:
+            raise ModuleStays(f'rmmod: {done.stderr.strip()}')
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def row_off(name):
+    """Without this row of the writer ledger pages are missed: that is what a test must notice."""
+    path = '/sys/module/godwit/parameters/unsafe_rows_off'
+
+    def write(value):
+        with open(path, 'w', encoding='ascii') as f:
+            f.write(str(value))
+    write(ROWS[name])
+    try:
+        yield
+    finally:
+        write(0)
+
+
+def slots(vm):
+    """(memslots, how many of them have dirty logging on) as the module has them; waits for a session that retires."""
+    said = lab.call(tool('slots'), str(vm.pid))
+    return tuple(map(int, re.findall(r'=(\d+)', said)))
+
+
+def kvm_logged(vm):
+    """The ids of the memslots whose log is on, as KVM itself says. (A display has its own, whoever migrates.)"""
+    said = lab.call(tool('kvmslots'), str(vm.pid))
+    return {int(slot) for slot in re.findall(r'\d+', said)}

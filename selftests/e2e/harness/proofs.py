@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What must be true at the end: of a migration that succeeded, proof(); of one that failed, unharmed()."""
+import contextlib
+import os
+import re
+import time
+
+import lab
+from kmod import kvm_logged, load, unload
+from ours import ProofFailed, proved
+
+
+def settings(vm):
+    """QEMU's migration capabilities and parameters, whoever set them."""
+    on = {c['capability']: c['state'] for c in vm.qmp('query-migrate-capabilities')}
+    return on, vm.qmp('query-migrate-parameters')
+
+
+def note(vm):
+    """Before the first migration: what must be there again after each."""
+    if not hasattr(vm, 'settings_before'):
+        vm.settings_before = settings(vm)
+    if lab.IN_LAB and not vm.incoming and not hasattr(vm, 'logged_before'):
+        vm.logged_before = kvm_logged(vm)
+
+
+def settings_kept(vm):
+    if vm.process.poll() is None and hasattr(vm, 'settings_before'):
+        for before, now in zip(vm.settings_before, settings(vm)):
+            changed = {name: (before.get(name), now.get(name)) for name in before.keys() | now.keys()
+                       if before.get(name) != now.get(name)}
+            proved(not changed, f"{vm.name}: QEMU's settings are not what the operator had set (before, now):", changed)
+
+
+WRONG_PAGE = re.compile(r'error: page \d+ at (\w+): word (\d+) is (\w+),')
+
+
+def check_moved(src, dst):
+    """dst.check(), where the source's RAM, which nobody writes any more, tells whose fault a wrong page is."""
+    try:
+        dst.check()
+    except ProofFailed as e:
+        found = [WRONG_PAGE.match(words) for words in dst.complaints]
+        if len(found) == dst.errors and all(m and src.word(int(m[1], 16) + 4 * int(m[2])) == int(m[3], 16) for m in found):
+            raise ProofFailed(f'src: its RAM is wrong in the same places: {dst.complaints}') from e
+        raise
+
+
+def proof(src, dst, ticks=2, stopped='postmigrate'):
+    """The guest goes on at the destination with all its data, and does not run at the source, which is stopped."""
+    before = src.no_errors().counters
+    proved(src.query_status() == stopped, f'the source is {src.query_status()}, not {stopped}')
+    check_moved(src, dst.wait_ticks(ticks))
+    proved(dst.query_status() == 'running', f'the destination is {dst.query_status()}')
+    proved(dst.ticks > before['tick'], 'its own clock does not go on')
+    proved(dst.counters['pages'] >= before['pages'], 'it has forgotten pages that it wrote')
+    proved(src.ticks == before['tick'], 'it runs on at the source as well')
+    settings_kept(src)
+    settings_kept(dst)
+
+
+def same_ram(src, dst):
+    """Of a guest that stands still at both ends: all of it, compared by nobody but the test."""
+    for ours, theirs in zip(src.ram, dst.ram):
+        differ = lab.differing_pages(ours.path, theirs.path)
+        proved(not differ, f'{ours.path} and {theirs.path} differ in pages {differ}')
+
+
+def open_files(pid):
+    """What the process's descriptors are of; some may go while we look, as QEMU's end of a monitor that was left."""
+    links = []
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f'/proc/{pid}/fd/{fd}'))
+    return links
+
+
+# A mapping of the module's, and what QEMU was given to write to. The emulator's QEMU runs out of a cache of that name.
+OURS = re.compile(r'/dev/godwit|memfd:godwit')
+
+
+def never_ran(dst):
+    """A destination after a migration that failed: it has ended, or waits on, and its guest was never let run."""
+    if dst.process.poll() is None:
+        status = dst.query_status()
+        proved(status == 'inmigrate', f'{dst.name} is {status} after a migration that failed')
+        settings_kept(dst)
+    proved(not dst.has_run(), f'{dst.name} ran after a migration that failed')
+    proved(not dst.counters, f'the guest ran in {dst.name}: {dst.counters}')
+
+
+def log_is_off(src, timeout=10):
+    """The session retires in the background; then KVM logs what it did before."""
+    end = time.monotonic() + timeout
+    while (logged := kvm_logged(src)) != src.logged_before:
+        proved(time.monotonic() < end, f'KVM logs slots {logged}, not {src.logged_before}')
+        time.sleep(0.1)
+
+
+def unharmed(src, ticks=3):
+    """The source VM is as it was before migrations that failed, and none of their destinations ever ran."""
+    end = time.monotonic() + 30
+    while src.query_status() != 'running':
+        proved(time.monotonic() < end, f'the source is {src.query_status()}: {src.sender.said if src.sender else ""}')
+        time.sleep(0.05)
+    # Asked before a guardian acts, a source that is about to stop says running as well.
+    src.wait_ticks(ticks).check()
+    proved(src.query_status() == 'running', f'the source is {src.query_status()}')
+    settings_kept(src)
+    for dst in src.destinations:
+        never_ran(dst)
+    with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:
+        proved(not OURS.search(f.read()), 'the source has a mapping of the module')
+    links = [to for to in open_files(src.pid) if OURS.search(to)]
+    proved(not links, f'the source has {links} open')
+    if lab.IN_LAB:
+        if hasattr(src, 'logged_before'):
+            log_is_off(src)
+        unload()
+        load()
+    src.healthy = True
