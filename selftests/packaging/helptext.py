@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the tool itself says of its commands and options: pages and completion are held against it."""
+import glob
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import subprocess
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 BUILD = os.path.abspath(os.environ.get('B') or os.path.join(TREE, 'build'))
 PACKAGING = f'{TREE}/packaging'
+DEBS = sorted(glob.glob(f'{BUILD}/deb/*.deb'))
 
 
 def help_text(*words):
