@@ -15,7 +15,7 @@
 #include "vmm/qmp_internal.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
-#define TIMEOUT_MS	200
+#define TIMEOUT_MS	600
 #define SLACK_MS	1000
 
 /* qmp_open() on a peer with this script must fail so. */
