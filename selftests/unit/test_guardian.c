@@ -66,7 +66,10 @@ static void source_vm(struct peer *p)
 static void sender(struct scene *s, enum act act, int ready)
 {
 	struct migration m = {
-		.was_running = true, .stream = -1, .old_caps = json_array(), .old_params = json_pack("{s:i}", "max-bandwidth", 5),
+		.was_running = true,
+		.stream = -1,
+		.old_caps = json_array(),
+		.old_params = json_pack("{s:i}", "max-bandwidth", 5),
 	};
 	struct guardian g = { .pipe = -1 };
 	struct err e = { 0 };

@@ -11,7 +11,7 @@
 #include "page/page.h"
 #include "vmm/huge.h"
 
-/* There is no room for pages: what is full, and what makes it larger. code: what the kernel has answered. */
+/* What is full, and what makes it larger. code: what the kernel has answered. */
 static int no_room(const struct ram_block *b, int code, struct err *e)
 {
 	const unsigned int kib = b->page_size / 1024;
@@ -51,7 +51,7 @@ static int open_block(struct placement *p, unsigned int i, struct err *e)
 			fresh_open(&p->fresh[i], b);
 		return 0;
 	}
-	/* It reserves huge pages for all of the block, after the hole: so a pool that is too small is found here. */
+	/* Reserves huge pages for all of the block, which is a hole: a pool that is too small is found here. */
 	p->base[i] = mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
 	if (p->base[i] != MAP_FAILED)
 		return 0;
@@ -91,7 +91,7 @@ void place_close(struct placement *p)
 	}
 }
 
-/* By the kernel: where there is no room for the page it answers EFAULT, where a write of our own would end in SIGBUS. */
+/* By the kernel: where there is no room it answers EFAULT; a write of our own would end in SIGBUS. */
 static int zero_page(const struct placement *p, unsigned int block, uint64_t page, struct err *e)
 {
 	const struct ram_block *b = &p->vm->blocks[block];
@@ -105,8 +105,8 @@ static int zero_page(const struct placement *p, unsigned int block, uint64_t pag
 }
 
 /*
- * One thread zeroes a page that holds data, and it holds none from then on. In the last round a short hole may come twice, from
- * two streams: as a page of zeros that was read, and as a hole.
+ * One thread zeroes a page that holds data, and it holds none from then on. In the last round a short
+ * hole may come twice, from two streams: as a page of zeros that was read, and as a hole.
  */
 static bool take_placed(const struct placement *p, unsigned int block, uint64_t page)
 {
@@ -263,8 +263,8 @@ static int write_parts(struct placement *p, const struct part *part, unsigned in
 }
 
 /*
- * The kernel could not put what arrives into a mapping, and does not say where or why: who asks for the pages themselves hears
- * it. *e holds what the channel made of it; it stays where there is room by now.
+ * The kernel could not put what arrives into a mapping, and does not say where or why: fallocate() of the
+ * same pages does. *e holds what the channel made of it, which stays if there is room by now.
  */
 static int explain(const struct placement *p, const struct part *part, unsigned int n, struct err *e)
 {

@@ -87,8 +87,8 @@ static int read_pages(const struct ram_block *b, uint64_t first, uint64_t count,
 }
 
 /*
- * Pages of a mapping that can be read there. To read one that is a hole would make it, and where the tmpfs is full the kernel
- * answers that with SIGBUS; pread() reads zeros, and makes nothing.
+ * Pages of a mapping that can be read there. To read a hole would make a page, and where the tmpfs is
+ * full the kernel answers that with SIGBUS; pread() reads zeros, and makes nothing.
  */
 static bool all_there(uint8_t *at, uint64_t n)
 {
