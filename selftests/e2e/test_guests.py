@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What guests are: of several vCPUs, with RAM on both sides of the PCI hole; and what they see of a blackout."""
+import os
+import re
+import struct
+import subprocess
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+
+pytestmark = pytest.mark.usefixtures('module')
+PAGE = 4096
+CONTENT_PAGE = 0x50574447	# guest/content.h
+STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}
+
+
+@pytest.fixture(scope='session')
+def qemu():
+    """One that says where its RAM is, as save mode needs: this system's own or, where that is too old, backports'."""
+    said = subprocess.run([lab.QEMU, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return lab.QEMU if int(re.search(r'version (\d+)', said)[1]) >= 8 else f'{lab.TREE}/selftests/kernels/qemu.sh'
+
+
+@pytest.mark.parametrize('cpus', [2, 4])
+def test_vcpus(directory, cpus):
+    """Each of them writes while RAM is sent, and goes on with its own registers and its own RAM."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, cpus=cpus,
+                   append=f'start=16 size=32 touch=16 rate={400 // cpus} smp={cpus}').wait_ticks(2)
+    dst = godwit.destination(src, cpus=cpus)
+    lab.link('rate', 100)
+    before = src.counters
+    report = godwit.Run(src, dst).wait()
+    assert report['verified'] and len(report['rounds']) >= 3
+    assert before['smp'] == cpus and src.counters['least'] > before['least'] + 20, 'a vCPU hardly wrote'
+    godwit.proof(src, dst)
+    least = dst.counters['least']
+    assert dst.wait_ticks(2).counters['least'] > least > src.counters['least'], 'a vCPU stands still'
+
+
+def writes(path, begin, end, step=4):
+    """{offset: number} of the writes that the pattern guest's pages there hold, of each step-th page."""
+    found = {}
+    with open(path, 'rb', buffering=0) as f:
+        for at in range(begin, end, step * PAGE):
+            kind, _, number = struct.unpack('<3I', os.pread(f.fileno(), 12, at))
+            if kind == CONTENT_PAGE:
+                found[at] = number
+    return found
+
+
+def test_both_sides_of_the_pci_hole(directory):
+    """KVM has two slots of one RAM file: 64 MiB at 0 and the rest at 4 GiB."""
+    lab.net()
+    more = {'machine': 'q35,max-ram-below-4g=64M', 'ram': [lab.Ram(112, '/dev/shm/src.ram')], 'cpus': 2}
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 high=24 touch=40 rate=300 random=1 smp=2',
+                   **more).wait_ticks(2)
+    more.pop('ram')
+    dst = godwit.destination(src, **more)
+    sides = [(16 << 20, 32 << 20), (64 << 20, 88 << 20)]
+    lab.link('rate', 150)
+    run = godwit.Run(src, dst)
+    run.send.wait_for('round 1')
+    before = [writes(src.ram[0].path, *side) for side in sides]
+    report = run.wait()
+    assert report['verified'] and len(report['rounds']) >= 3
+    for side, then in zip(sides, before):
+        now = writes(src.ram[0].path, *side)
+        assert sum(now[at] != then.get(at) for at in now) > 20, f'hardly anything was written to {side} while RAM was sent'
+        assert writes(dst.ram[0].path, *side).keys() >= now.keys()
+    godwit.proof(src, dst)
+
+
+class Watch:
+    """
+    What is seen of guests from outside: for each VM, when its serial line brought something (self.life), and when its whole
+    tick lines were there (self.ticks: pairs with the counters). Milliseconds of this host's clock.
+    """
+
+    def __init__(self, *vms):
+        self.life, self.ticks = {vm: [] for vm in vms}, {vm: [] for vm in vms}
+        self._rest = dict.fromkeys(vms, b'')
+        self._files = {vm: open(vm.log, 'rb') for vm in vms}	# pylint: disable=R1732
+        for f in self._files.values():
+            f.seek(0, os.SEEK_END)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self):
+        while not self._end.wait(0.004):
+            for vm, f in self._files.items():
+                data = f.read()
+                if data:
+                    self._note(vm, 1000 * time.monotonic(), data)
+
+    def _note(self, vm, now, data):
+        self.life[vm].append(now)
+        *lines, self._rest[vm] = (self._rest[vm] + data).split(b'\n')
+        for line in (line.decode(errors='replace').strip() for line in lines):
+            if lab.TICK.match(line):
+                self.ticks[vm].append((now, {k: int(v) for k, v in (w.split('=') for w in line.split())}))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+        for f in self._files.values():
+            f.close()
+
+    def silence(self):
+        """The longest that a guest that runs is not heard of on this host, now."""
+        return max(b - a for times in self.life.values() for a, b in zip(times, times[1:]))
+
+    def lag(self, vm):
+        """What this host's clock is ahead of the guest's, by the line that came soonest: others were held up on their way."""
+        return min(now - counters['clock_ms'] for now, counters in self.ticks[vm])
+
+    def stutter(self):
+        """The longest gap that a guest has seen that runs, now. Its first ticks after a blackout tell of that."""
+        return max(counters['gap_us'] for said in self.ticks.values() for _, counters in said[2:]) / 1000
+
+
+class Blackout:
+    """
+    One migration with a long blackout, seen from outside and by the guest; milliseconds.
+    downtime, parts     what the report says
+    seen                from the last that was heard of the guest at the source to the first at the destination
+    hidden              how long the guest's own clock stood still
+    gap                 the longest gap that it saw by that clock
+    """
+
+    def __init__(self, src, dst, mode):
+        with Watch(src, dst) as self.watch:
+            # The first round takes seconds, in which the guest writes all its pages again: they are the last one.
+            self.report = godwit.Run(src, dst, '--downtime-limit', '60000', '--max-rounds', '1', '--device-state', mode,
+                                     verify=False).wait()
+            dst.wait_ticks(4)
+        assert self.report['device-state-saved'] == (mode == 'save')
+        self.downtime, self.parts = self.report['downtime'], self.report['blackout']
+        self.seen = self.watch.life[dst][0] - self.watch.life[src][-1]
+        self.hidden = self.watch.lag(dst) - self.watch.lag(src)
+        self.gap = max(counters['gap_us'] for _, counters in self.watch.ticks[dst][:2]) / 1000
+
+    def agree(self, one, other, noise):
+        """Within a fifth of the blackout or 20 ms, and what is missed anyhow by a look so coarse."""
+        slack = max(0.2 * self.downtime, 20) + noise
+        said = f'{one:.0f} and {other:.0f}: downtime {self.downtime:.0f}, seen {self.seen:.0f}, hidden {self.hidden:.0f}, ' \
+               f'gap {self.gap:.0f}, noise {noise:.0f}, {self.parts}'
+        print(f'\n  {said}')
+        assert slack < 0.6 * self.downtime, f'nothing can be told from it: {said}'
+        assert abs(one - other) <= slack, said
+
+
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_blackout(directory, qemu, mode):
+    """The downtime that is told is how long nothing is heard of the guest; and its TSC stands still as long."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=64,
+                   append='start=16 size=6 touch=6 rate=1200 verify=100 ticks=25').wait_ticks(8)
+    lab.link('rate', 30)
+    dst = godwit.destination(src, qemu=qemu)
+    b = Blackout(src, dst, mode)
+    b.agree(b.seen, b.downtime, b.watch.silence())
+    b.agree(b.hidden, b.downtime, 0)
+    godwit.proof(src, dst, stopped=STOPPED[mode])
+
+
+def test_linux(directory, qemu):
+    """
+    Debian's kernel on two vCPUs, half of its RAM above 4 GiB; there, and on, in either mode. Its clock (kvmclock) goes on
+    in the blackout until its device state is taken: in migrate mode that is after the last round, in save mode at the stop.
+    """
+    lab.net()
+    kernel, initrd = lab.call(f'{lab.TREE}/selftests/guest/linux').split()
+    more = {'qemu': qemu, 'cpus': 2, 'machine': 'q35,max-ram-below-4g=128M', 'kernel': kernel, 'initrd': initrd,
+            'append': 'console=ttyS0 quiet mitigations=off size=16 rate=1500'}
+    vm = lab.Qemu('src', directory=directory, ram=256, **more).wait_ticks(2, timeout=140)
+    lab.link('rate', 80)
+    for mode, name in (('migrate', 'dst'), ('save', 'again')):
+        dst = godwit.destination(vm, name, **more)
+        before = vm.counters
+        b = Blackout(vm, dst, mode)
+        b.agree(b.gap + b.hidden, b.downtime, b.watch.stutter())
+        b.agree(b.hidden, b.parts['save'] + b.parts['load'] if mode == 'migrate' else b.downtime, b.watch.stutter())
+        assert vm.query_status() == STOPPED[mode]
+        assert dst.counters['errors'] == 0 and not dst.complaints
+        assert dst.counters['smp'] == 2 and dst.counters['least'] > vm.counters['least'] > before['least']
+        vm.kill()
+        vm = dst
