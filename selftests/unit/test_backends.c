@@ -149,10 +149,56 @@ static void test_nonsense(void **state)
 	backends_free(&all);
 }
 
+/* Two blocks; the order in which QEMU names them is that of a hash table. */
+static int same(const char *memdevs, struct err *e)
+{
+	const struct peer_answer qemu[] = {
+		{ "query-memdev", "", memdevs },
+		{ NULL, NULL, NULL },
+	};
+	static const struct vm vm = {
+		.nblocks = 2, .blocks = { { .name = "ram0", .pages = 512 }, { .name = "ram1", .pages = 256 } },
+	};
+	struct qmp *q;
+	struct peer p;
+	int r;
+
+	memset(e, 0, sizeof(*e));
+	q = peer_qemu(&p, qemu, e);
+	assert_non_null(q);
+	r = backends_same(q, &vm, e);
+	peer_qemu_end(&p, q);
+	return r;
+}
+
+#define RAM(id, size)	"{\"id\": \"" id "\", \"size\": " size "}"
+
+static void test_plugged_or_unplugged(void **state)
+{
+	static const char * const others[] = {
+		"[]",
+		"[" RAM("ram0", "2097152") "]",
+		"[" RAM("ram0", "2097152") "," RAM("ram1", "1048576") "," RAM("more", "4096") "]",
+		"[" RAM("ram0", "2097152") "," RAM("more", "1048576") "]",
+		"[" RAM("ram0", "2097152") "," RAM("ram1", "2097152") "]",
+		"[" RAM("ram0", "2097152") ", {\"size\": 1048576}]",
+	};
+	struct err e;
+
+	(void)state;
+	assert_int_equal(same("[" RAM("ram1", "1048576") "," RAM("ram0", "2097152") "]", &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		assert_int_equal(same(others[i], &e), -EAGAIN);
+		assert_int_equal(e.exit, GW_VM_STATE);
+		assert_non_null(strstr(e.text, "plugged or unplugged meanwhile"));
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_refusals),
 	cmocka_unit_test(test_how_many),
 	cmocka_unit_test(test_nonsense),
+	cmocka_unit_test(test_plugged_or_unplugged),
 };
 
 int main(void)

@@ -14,6 +14,7 @@
 
 #include "io/sock.h"
 #include "migrate/sender_internal.h"
+#include "vmm/ram.h"
 
 /* Passes on what QEMU has written. 1: it closed its end. */
 static int pump(struct sender *s, struct err *e)
@@ -41,6 +42,9 @@ static int stand_still(struct sender *s, struct err *e)
 	char status[64] = "";
 	int r = migration_start(&s->migration, false, e);
 
+	/* From here on QEMU plugs nothing. RAM that came before was in no round, and QEMU's stream leaves it out. */
+	if (!r)
+		r = backends_same(s->qmp, &s->vm, e);
 	if (r)
 		return r;
 	for (;;) {

@@ -177,6 +177,30 @@ int backends_query(struct qmp *q, struct backends *all, struct err *e)
 	return find_memfds(q, all, e);
 }
 
+static bool has_block(const struct vm *vm, const char *id, json_int_t bytes)
+{
+	for (unsigned int i = 0; id && i < vm->nblocks; i++)
+		if (!strcmp(vm->blocks[i].name, id))
+			return bytes > 0 && (uint64_t)bytes == vm->blocks[i].pages * WIRE_PAGE;
+	return false;
+}
+
+int backends_same(struct qmp *q, const struct vm *vm, struct err *e)
+{
+	json_auto_t *devs = NULL;
+	int r = qmp_call(q, "query-memdev", NULL, &devs, e);
+	bool same = json_array_size(devs) == vm->nblocks;
+	json_t *dev;
+	size_t i;
+
+	json_array_foreach(devs, i, dev)
+		same = same && has_block(vm, json_string_value(json_object_get(dev, "id")),
+					 json_integer_value(json_object_get(dev, "size")));
+	if (r || same)
+		return r;
+	return err_set(e, GW_VM_STATE, EAGAIN, "RAM of the source VM was plugged or unplugged meanwhile: try again");
+}
+
 void backends_free(struct backends *all)
 {
 	for (unsigned int i = 0; i < all->n; i++)

@@ -32,6 +32,8 @@ struct backends {
 /* All of them, by id; QEMU's own order is that of a hash table. backends_free() also after an error. */
 int backends_query(struct qmp *q, struct backends *all, struct err *e);
 void backends_free(struct backends *all);
+/* GW_VM_STATE: vm->blocks are not all of them any more, as RAM was plugged or unplugged. One command, for the switchover. */
+int backends_same(struct qmp *q, const struct vm *vm, struct err *e);
 
 /* GW_RAM_PRIVATE: why, and the command line that helps. */
 int ram_refuse(const char *id, uint64_t bytes, struct err *e, const char *fmt, ...)

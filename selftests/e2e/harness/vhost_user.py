@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A disk that another process serves: it maps the guest's RAM and writes there what the guest reads (vhost-user)."""
+import os
+import time
+
+import lab
+
+STORAGE_DAEMON = 'qemu-storage-daemon'	# Debian: qemu-system-common
+
+
+class Disk:
+    """
+    image: what the guest finds on its disk, read-only. A backend serves one QEMU, so each end of a migration has its own.
+    devices: QEMU's arguments. Only guests with a driver for virtio 1.0 can use it.
+    """
+
+    def __init__(self, side, name, image):
+        self.path = f'/dev/shm/{name}.vhost-user'
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+        self.process = lab.popen(side, [
+            STORAGE_DAEMON, '--blockdev', f'driver=file,node-name=disk0,filename={image},read-only=on',
+            '--export', f'type=vhost-user-blk,id=disk0,node-name=disk0,addr.type=unix,addr.path={self.path}'])
+        end = time.monotonic() + 30
+        while not os.path.exists(self.path):
+            assert self.process.poll() is None and time.monotonic() < end, f'{STORAGE_DAEMON} does not serve'
+            time.sleep(0.05)
+        self.devices = ['-chardev', f'socket,id={name},path={self.path}',
+                        '-device', f'vhost-user-blk-pci,chardev={name},num-queues=1']
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        if os.path.exists(self.path):
+            os.unlink(self.path)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is plugged into a VM, or into its RAM, while RAM is sent: memory, a balloon, a device that another process serves."""
+import contextlib
+import glob
+import os
+import time
+
+import godwit
+import lab
+import pytest
+import vhost_user
+from ours import proved
+
+MORE = 16 << 20
+ROOM = ['-m', 'slots=2,maxmem=1G']
+pytestmark = pytest.mark.usefixtures('module')
+
+
+def more_ram(name):
+    return f'/dev/shm/{name}.more'
+
+
+@pytest.fixture
+def roomy(directory):
+    """A pair that memory can be plugged into."""
+    lab.net()
+    src = lab.Qemu('src', directory=directory, append='start=16 size=24 touch=24 rate=300', extra=ROOM).wait_ticks(2)
+    with godwit.guests():
+        yield src, godwit.destination(src, extra=ROOM)
+    for path in glob.glob('/dev/shm/*.more'):
+        os.unlink(path)
+
+
+def plug(vm, content=None):
+    vm.qmp('object-add', qom_type='memory-backend-file', id='more', size=MORE, mem_path=more_ram(vm.name), share=True)
+    vm.qmp('device_add', driver='pc-dimm', id='dimm0', memdev='more')
+    if content:
+        with open(more_ram(vm.name), 'r+b', buffering=0) as ram:
+            ram.write(content)
+
+
+@pytest.mark.parametrize('where', ['here', 'at-both-ends'])
+def test_memory(roomy, where):
+    """
+    RAM that was plugged meanwhile is in no round, and QEMU leaves shared RAM out of its stream: a destination that has it too
+    would have it empty. The migration is refused, and the next one takes it along.
+    """
+    src, dst = roomy
+    run = godwit.start_in('round', roomy)
+    plug(src, os.urandom(MORE))
+    if where == 'at-both-ends':
+        plug(dst)
+    lab.link('rate', 200)
+    godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 5000})
+    run.wait('vm-state')
+    assert 'plugged' in run.send.said
+    src.wait_ticks(2).check()
+    assert src.query_status() == 'running'
+    godwit.wait_unlogged(src)
+    dst.kill()
+    dst = godwit.destination(src, 'dst2', extra=[
+        *ROOM, '-object', f'memory-backend-file,id=more,size={MORE},mem-path={more_ram("dst2")},share=on',
+        '-device', 'pc-dimm,id=dimm0,memdev=more'])
+    assert godwit.Run(src, dst).wait()['verified']
+    godwit.proof(src, dst)
+    proved(not lab.differing_pages(more_ram('src'), more_ram('dst2')), 'the plugged RAM differs')
+
+
+def give_back(vm, mib):
+    """By the balloon, until so much is left."""
+    vm.qmp('balloon', value=mib << 20)
+    end = time.monotonic() + 60
+    while vm.qmp('query-balloon')['actual'] > mib << 20:
+        assert time.monotonic() < end, 'the balloon does not grow'
+        time.sleep(0.1)
+
+
+def fill_holes(path, mib):
+    """Random bytes where a guest has not touched its RAM, and cannot know what is there."""
+    holes = [(b, e) for (_, b), (e, _) in zip(lab.extents(path), lab.extents(path)[1:])]
+    left = mib << 20
+    with open(path, 'r+b', buffering=0) as ram:
+        for begin, end in sorted(holes, key=lambda hole: hole[0] - hole[1]):
+            n = min(end - begin, left)
+            ram.seek(begin)
+            ram.write(os.urandom(n))
+            left -= n
+    assert not left, 'the guest has touched nearly all of its RAM'
+
+
+def linux(directory, append='', devices=()):
+    kernel, initrd = lab.call(f'{lab.TREE}/selftests/guest/linux').split()
+    return lab.Qemu('src', directory=directory, ram=192, kernel=kernel, initrd=initrd, devices=devices,
+                    append=f'console=ttyS0 quiet {append}').wait_ticks(2, timeout=140)
+
+
+def linux_proof(src, dst):
+    """The guest has looked at all it wrote once more."""
+    before = src.no_errors().counters
+    dst.wait_ticks(1)
+    while dst.counters['sweeps'] < before['sweeps'] + 2:
+        dst.wait_ticks(1)
+    proved(dst.no_errors().ticks > before['tick'], 'its own clock does not go on')
+    proved(src.query_status() == 'postmigrate' and src.ticks == before['tick'], 'it runs on at the source as well')
+
+
+def test_balloon(directory):
+    """What a guest gives back after it was sent is a hole at the destination as well, and the rest is as it was."""
+    balloon = ['-device', 'virtio-balloon-pci,id=balloon0']
+    src = linux(directory, 'size=8 rate=200', devices=balloon)
+    fill_holes(src.ram[0].path, 24)
+    dst = godwit.destination(src, devices=balloon)
+    run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '10000')
+    run.send.wait_round(2)
+    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 1})
+    before = lab.allocated_bytes(src.ram[0].path), lab.allocated_bytes(dst.ram[0].path)
+    give_back(src, 192 - 100)
+    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0, 'downtime-limit': 10000})
+    assert run.wait()['verified']
+    after = lab.allocated_bytes(src.ram[0].path), lab.allocated_bytes(dst.ram[0].path)
+    assert before[0] - after[0] > 16 << 20, 'the balloon took only pages that were holes'
+    assert before[1] - after[1] > 16 << 20
+    linux_proof(src, dst)
+
+
+def test_vhost_user(directory):
+    """Its backend reads a disk into the guest's RAM, which it maps itself: the proof fails without the row that sees that."""
+    image = lab.fill_disk('/dev/shm/disk', 8)
+    with contextlib.ExitStack() as ends, godwit.guests():
+        def backend(side, name):
+            disk = vhost_user.Disk(side, name, image)
+            ends.callback(disk.end)
+            return disk.devices
+
+        src = linux(directory, 'size=8 rate=50 disk=100', devices=backend('src', 'src'))
+        lab.link('rate', 100)
+        with godwit.row_off('mapping'):
+            dst = godwit.destination(src, devices=backend('dst', 'dst'))
+            godwit.Run(src, dst).wait('verify')
+            dst.kill()
+        before = src.wait_ticks(1).no_errors().counters
+        dst = godwit.destination(src, 'dst2', devices=backend('dst', 'dst2'))
+        assert godwit.Run(src, dst).wait()['verified']
+        assert src.counters['disk'] > before['disk'], 'it reads nothing'
+        linux_proof(src, dst)
+        assert dst.counters['disk'] > src.counters['disk']
+    os.unlink(image)
