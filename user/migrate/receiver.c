@@ -187,7 +187,7 @@ static int stream_failed(struct receiver *r, struct err *e)
 }
 
 /*
- * The connection broke behind COMMIT, and DEVICE_END did not come. Either QEMU lacks some of the device state and ends, or it
+ * The connection broke behind COMMIT, or an operator ends the receiver there, and DEVICE_END did not come. Either QEMU lacks some of the device state and ends, or it
  * has had all it needs: the sender is behind its commit point then, and the guest runs here and nowhere else.
  */
 static int finish_without_end(struct receiver *r, struct err *e)
@@ -212,7 +212,7 @@ static int serve(struct receiver *r, struct err *e)
 	}
 	if (ret < 0 && r->lanes && atomic_load(lanes_failed(r->lanes)) && (!e->exit || e->exit == GW_LINK_LOST))
 		ret = stream_failed(r, e);
-	if (ret < 0 && r->state_came && (e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT))
+	if (ret < 0 && r->state_came && (e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT || e->exit == GW_CANCELLED))
 		return finish_without_end(r, e);
 	return ret == 1 ? finish(r, e) : ret;
 }

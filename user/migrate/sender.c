@@ -259,6 +259,8 @@ static void put_back(struct sender *s, struct err *e)
 		err_set(e, GW_UNKNOWN, EREMOTEIO,
 			"after the device state was handed over: %.400s. The guest may run at the destination: look at both ends before you continue either; the source is paused",
 			cause.text);
+		/* Whoever looks finds QEMU as it was set: what ours leaves on would leave RAM out of a migration or a save. */
+		migration_restore(&s->migration);
 		return;
 	}
 	if (s->ch)
