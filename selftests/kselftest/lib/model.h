@@ -28,8 +28,8 @@ void model_clear(struct model *m, unsigned int ram, uint64_t first, uint64_t npa
 /* The helper has taken this page over. */
 void model_take(struct model *m, unsigned int ram, uint64_t page);
 /*
- * Before model_compare(), while guests stand still. Only guests write to their RAM: where one has not
- * written what it was told, the logs have nothing to prove, and this is emulator_failed().
+ * A proof, before model_compare(), while guests stand still: their RAM holds what they were told to write.
+ * Only they write there, but the module handles the translations that they write through.
  */
 void model_check_guest(const struct model *m, const struct stage *st);
 /*
