@@ -12,8 +12,10 @@ export B
 
 all: user module
 
+# One at a time: unit tests and fuzzing have the same objects built.
 user:
-	$(MAKE) -C user $(B)/godwit
+	@mkdir -p $(B)
+	flock $(B)/libgodwit.a.lock $(MAKE) -C user $(B)/godwit
 
 # For KVER: the running kernel by default.
 module:
@@ -42,15 +44,15 @@ check-kernels: deps
 check-all: check check-kernels check-static check-debug
 	selftests/run long
 
-# How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, an hour or more; the first run also
-# fetches unstable's QEMU. BENCH=--quick: a minute.
+# How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, two hours; the first run also
+# fetches the QEMU of Debian 13's backports. BENCH=--quick: a minute.
 bench: deps user
 	selftests/deps.sh lab iperf3
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
 
 # How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster, and how much they slow it
-# down; in the lab, an hour. BENCH=--quick: a quarter of that.
+# down; in the lab, two hours. BENCH=--quick: a quarter of that.
 bench-lab: deps user
 	selftests/deps.sh lab python3-pygal
 	selftests/check.sh sweep $(BENCH)

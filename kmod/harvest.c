@@ -9,7 +9,8 @@
  *			helper is about to read (CLEAR). KVM write-protects P and flushes TLBs before that
  *			ioctl returns, so a later store faults and sets the bit again.
  *			With Intel's PML the bit of a store may sit in a vCPU's buffer until its next exit:
- *			it comes with a later harvest, and the last one is taken when vCPUs have stopped.
+ *			it comes with a later harvest, and the last one is taken when vCPUs have stopped
+ *			(selftests/model plays that; the lab has no PML).
  *	mapping		The store set the dirty bit of the entry it went through. Either the entry is still
  *			there: the sweep takes the bit, and flushes TLBs, so that no CPU keeps on writing
  *			through a translation it believes to be marked already. Or the entry went away, see

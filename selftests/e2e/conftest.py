@@ -16,7 +16,7 @@ import lab	# noqa: E402 pylint: disable=wrong-import-position
 import sources	# noqa: E402 pylint: disable=wrong-import-position
 
 # Seconds; the slowest test takes about a third of it. A kernel that looks for mistakes needs more.
-TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '150'))
+TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '240'))
 BIOS = '/usr/share/seabios/bios-256k.bin'
 pytest_plugins = ['second_try']
 

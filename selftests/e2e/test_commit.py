@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A sender that is killed behind its commit point: nobody lets the source run, whatever the destination does."""
+"""A sender is killed behind its commit point: the source stays stopped, whatever the destination does."""
 import contextlib
 import threading
 import time
@@ -9,6 +9,7 @@ import lab
 import pytest
 import relay
 import wire
+from ours import proved
 
 STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}	# how a source stands that has moved
 pytestmark = pytest.mark.usefixtures('module')
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.usefixtures('module')
 
 class Gate(relay.Relay):
     """
-    Holds back what comes in one direction behind COMMIT, from the frame `first` on. reached: the frame `last` is
-    here. release(but): passes on what it holds, without its frames of that type. What lies behind the gate stays
-    connected when its peer dies, until stop().
+    Holds frames back that come in one direction behind COMMIT, from the first of type `first` on. reached: one of type
+    `last` is here. release(but): passes them on, without those of type `but`. When one peer dies the gate keeps its
+    connection to the other, until stop().
     """
 
     def __init__(self, first, last):
@@ -68,7 +69,7 @@ def moving(request, directory, qemu):
 
 @contextlib.contextmanager
 def killed_behind_it(moving, first, last):
-    """The sender is dead, `last` has come to the gate."""
+    """A migration whose sender is dead since the gate holds the frame `last`."""
     src, dst, how = moving
     gate = Gate(first, last)
     try:
@@ -81,53 +82,54 @@ def killed_behind_it(moving, first, last):
 
 
 def stays_stopped(src, how):
-    """Longer than a guardian needs to let it run; nor does another sender take it."""
+    """For longer than a guardian would need to let the guest run; and a second sender refuses it."""
     before = src.ticks
     time.sleep(2)
-    assert src.query_status() == STOPPED[how]
-    assert src.ticks == before
+    proved(src.query_status() == STOPPED[how], f'the source is {src.query_status()}')
+    proved(src.ticks == before, 'the source runs')
     again = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:{godwit.PORT + 1}')
     assert again.wait() == godwit.EXIT['vm-state'], again.said
 
 
 def test_before_the_device_state_arrives(moving):
-    """It runs nowhere while all of its device state is on the way, and then there."""
+    """The guest runs nowhere while its device state is on the way, and then at the destination."""
     src, dst, how = moving
     with killed_behind_it(moving, wire.DEVICE, wire.DEVICE_END) as (run, gate):
         stays_stopped(src, how)
-        assert dst.query_status() == 'inmigrate'
+        proved(dst.query_status() == 'inmigrate', f'the destination is {dst.query_status()}')
         gate.release()
         assert run.receive.wait() == 0, run.receive.said
-    godwit.proof(src, dst, stopped=STOPPED[how])
+    godwit.proof(src, dst, stopped=STOPPED[how], sender_died=True)
 
 
 def test_the_device_state_never_arrives(moving):
-    """What died with the sender runs nowhere until somebody has looked; then it may go on at the source."""
+    """The guest runs nowhere, and at the source again when an operator continues it."""
     src, dst, how = moving
     with killed_behind_it(moving, wire.DEVICE, wire.DEVICE_END) as (run, _):
         stays_stopped(src, how)
     assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
     dst.process.wait(30)
-    assert src.query_status() == STOPPED[how]
+    proved(not dst.has_run(), 'the destination ran')
+    proved(src.query_status() == STOPPED[how], f'the source is {src.query_status()}')
     src.qmp('cont')
     src.wait_ticks(2).check()
 
 
 def test_the_end_never_arrives(moving):
-    """All that QEMU needs has come, and not the frame that says so: it runs there, and the receiver says that it does."""
+    """QEMU has all that it needs, but DEVICE_END is lost: the guest runs there, and the receiver says so."""
     src, dst, how = moving
     with killed_behind_it(moving, wire.DEVICE, wire.DEVICE_END) as (run, gate):
         gate.release(but=wire.DEVICE_END)
         dst.wait_ticks(1)
         stays_stopped(src, how)
     assert run.receive.wait() == 0 and 'the guest runs here' in run.receive.said, run.receive.said
-    godwit.proof(src, dst, stopped=STOPPED[how])
+    godwit.proof(src, dst, stopped=STOPPED[how], sender_died=True)
 
 
 def test_before_the_answer(moving):
-    """The guest runs there already."""
+    """The guest runs at the destination already when the sender dies."""
     src, dst, how = moving
     with killed_behind_it(moving, wire.RESUMED, wire.RESUMED) as (run, _):
         stays_stopped(src, how)
         assert run.receive.wait() == 0, run.receive.said
-    godwit.proof(src, dst, stopped=STOPPED[how])
+    godwit.proof(src, dst, stopped=STOPPED[how], sender_died=True)

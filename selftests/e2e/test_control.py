@@ -77,7 +77,7 @@ def test_set(pair):
     """It would not end for minutes, nor switch over: with other limits it does."""
     src, dst = pair
     run = godwit.Run(src, dst, '--bandwidth', '1', '--downtime-limit', '1')
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     assert 'bandwidth        1\n' in control('set')
     assert 'downtime-limit   60000\n' in control('set', '--bandwidth', '0', '--downtime-limit', '60000')
     assert run.wait()['total-time'] < 60000

@@ -68,7 +68,7 @@ def display(vm):
 
 def same_private_ram(src, dst):
     ours, theirs = private_blocks(src), private_blocks(dst)
-    assert ours.keys() == theirs.keys()
+    proved(ours.keys() == theirs.keys(), 'private RAM differs:', ours.keys(), theirs.keys())
     for name, (address, n) in ours.items():
         proved(peek(src, address, n) == peek(dst, theirs[name][0], n), f'private RAM differs: {name}')
 
@@ -111,7 +111,7 @@ def test_saved(saving):
     poke(src, address + (8 << 20), b'\1' * 4096)
     lab.link('rate', 100)
     run = godwit.Run(src, dst, *SAVE)
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     src.qmp('stop')
     src.qmp('cont')	# before the switchover that is anybody's right
     poke(src, address + (1 << 20), os.urandom(8192))
@@ -251,7 +251,7 @@ def test_stopped_meanwhile(saving):
     src, dst = saving
     lab.link('rate', 40)
     run = godwit.Run(src, dst, '--downtime-limit', '60000', *SAVE)
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     src.qmp('stop')
     run.wait('vm-state')
     assert 'stopped meanwhile' in run.send.said
@@ -265,7 +265,7 @@ def test_plugged_meanwhile(saving):
     src, dst = saving
     lab.link('rate', 40)
     run = godwit.Run(src, dst, '--downtime-limit', '60000', *SAVE)
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     src.qmp('object-add', qom_type='memory-backend-ram', id='more', size=1 << 20)
     run.wait('vm-state')
     assert 'plugged' in run.send.said

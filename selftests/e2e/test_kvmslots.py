@@ -69,7 +69,7 @@ def test_qemu_migrates(directory):
 
 @pytest.mark.usefixtures('module')
 def test_in_a_round(src, directory):
-    """Asked again and again KVM forgets nothing, and the guest arrives."""
+    """To ask clears nothing in KVM: the guest arrives."""
     assert godwit.kvm_logged(src) == set()
     dst = godwit.destination(src)
     run = godwit.start_in('round', (src, dst))
@@ -87,7 +87,7 @@ def test_vmm_does_not_notice(src):
         assert godwit.kvm_logged(src) == set()
     assert mappings(src) == before
     src.wait_ticks(1).check()
-    # Neither does one that is stopped, and stays so.
+    # One that SIGSTOP has stopped can be asked as well, and stays stopped.
     src.process.send_signal(signal.SIGSTOP)
     godwit.kvm_logged(src)
     with open(f'/proc/{src.pid}/stat', encoding='ascii') as f:
@@ -97,7 +97,7 @@ def test_vmm_does_not_notice(src):
 
 
 def test_no_signal_is_lost():
-    """The call that is interrupted goes on, or says EINTR where a signal comes, as it does without us."""
+    """A system call that the tool interrupts goes on, and each signal that comes meanwhile is handled once."""
     lab.modules('kvm')
     with subprocess.Popen([sys.executable, '-c', SLEEPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as vmm:
         assert vmm.stdout.readline() == 'ready\n'

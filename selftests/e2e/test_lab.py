@@ -15,9 +15,11 @@ import awake	# noqa: E402 pylint: disable=wrong-import-position
 native = pytest.mark.native
 
 
-@native
 def test_migrates_with_qemu(directory):
-    """256 MiB over the link, by QEMU alone: the guest goes on and finds nothing wrong."""
+    """
+    256 MiB over the link, by QEMU alone: the guest goes on and finds nothing wrong. Under KVM: with TCG a guest of QEMU 7.2
+    was found to have lost its last two writes.
+    """
     begin = time.monotonic()
     src = lab.Qemu('src', ram=256, append='touch=64 size=192 rate=200', directory=directory).wait_ticks(2)
     print(f'\n  guest to its second tick: {time.monotonic() - begin:.1f} s')

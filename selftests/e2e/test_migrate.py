@@ -51,14 +51,14 @@ def test_slower_than_the_link(directory):
 
 def test_faster_than_the_link(directory):
     """It never converges, so nothing happens; with a limit that allows it, it migrates."""
-    src = source(directory, 'start=16 size=48 touch=48 rate=6000')
+    src = source(directory, 'start=16 size=16 touch=16 rate=6000')
     dst = godwit.destination(src)
-    lab.link('rate', 60)
+    lab.link('rate', 40)
     godwit.Run(src, dst, '--max-rounds', '3').wait('not-converged')
     godwit.unharmed(src)
     dst.kill()
     report = migrate(src, godwit.destination(src, 'dst2'), '--max-rounds', '3', '--downtime-limit', '60000')
-    assert report['ram']['normal'] > 48 << 8
+    assert report['ram']['normal'] > 16 << 8
 
 
 def rows_matter(src, row, make_dst, during=lambda run: None, prepare=lambda: None, options=()):
@@ -143,7 +143,7 @@ class Writer:
         self.process.stdin.flush()
         assert self.process.stdout.readline() == 'again\n'
         then()
-        assert run.send.wait_for('round 1') and 'round 2' not in run.send.said, 'the first round was too fast for this test'
+        assert run.send.wait_round(1) and run.send.round() == 1, 'the first round was too fast for this test'
         run.receive.kill(signal.SIGCONT)
         godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
 
@@ -278,7 +278,7 @@ def test_reboot_in_the_middle(directory):
     lab.link('rate', 40)
     dst = godwit.destination(src)
     run = godwit.Run(src, dst)
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     with open('/proc/vmallocinfo', encoding='ascii') as f:
         held = sum(int(line.split()[1]) for line in f if '[godwit]' in line)
     assert 0 < held <= (128 << 8) // 2 + (1 << 20), 'the module: 4 bits a page and 1 MiB'

@@ -62,7 +62,7 @@ def test_counters(src, directory):
     dst = godwit.destination(src)
     lab.link('rate', 30)
     run = godwit.Run(src, dst)
-    run.send.wait_for('round 2')
+    run.send.wait_round(2)
     one, = sessions()
     assert one['state'] == 'started' and one['harvests'] >= 1 and one['clears'] >= 1 and one['memslots'] >= 1
     assert one['pages']['vcpu'] > 0
@@ -88,7 +88,7 @@ def test_watch(src):
     watch.wait_for('retired')
     lab.link('rate', 30)
     run = godwit.Run(src, godwit.destination(src), '--max-rounds', '1000', '--downtime-limit', '30')
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     src.qmp('system_reset')
     watch.wait_for('slots-changed')
     src.kill()
@@ -127,7 +127,7 @@ def test_rate_does_not_fight_a_migration(src):
     dst = godwit.destination(src)
     lab.link('rate', 30)
     run = godwit.Run(src, dst)
-    run.send.wait_for('round 1')
+    run.send.wait_round(1)
     assert 'another godwit session' in command('rate', '--pid', src.pid, expect='busy')
     lab.link('clear')
     run.wait()

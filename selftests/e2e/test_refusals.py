@@ -157,7 +157,7 @@ def test_pinned(src, device, name):
         lab.modules('vfio')
     elif not os.path.exists(device):
         os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
-    src.qmp('object-add', qom_type='rng-random', id='pin', filename=device, opened=True)
+    src.qmp('object-add', qom_type='rng-random', id='pin', filename=device)
     refused(send('--qmp', src.main_qmp, NOWHERE), 'pinned', name, device, 'device_del')
     src.qmp('object-del', id='pin')
     refused(send('--qmp', src.main_qmp, NOWHERE), 'unreachable')

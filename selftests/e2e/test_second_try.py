@@ -31,7 +31,7 @@ class Vm:
     """As much of a Qemu as the rule looks at."""
 
     def __init__(self, name='src', incoming=False, stopped=False, cpu=WELL, waits=NOTHING_WAITS, status='running', migrate='none'):
-        self.name, self.incoming, self.stopped, self.sender = name, incoming, stopped, None
+        self.name, self.incoming, self.stopped, self.sender, self.put_back = name, incoming, stopped, None, False
         self.process = self
         self.look, self.status, self.migrate = ([cpu], [cpu], waits), status, migrate
         lab.running.append(self)
@@ -91,6 +91,8 @@ RED = {
     'registers of its host after a switchover': "Vm(stopped=True, cpu=BESIDE_ITSELF); fail_first(AssertionError('exit 16'))",
     'an internal error after a switchover': "Vm(stopped=True, status='internal-error', migrate='cancelled').sender = 1\n"
                                             "    fail_first(AssertionError('src is internal-error'))",
+    'registers of its host, after a migration of a test before': f"vm = {CAUGHT}; vm.put_back = True\n"
+                                                                "    fail_first(AssertionError('exit 16'))",
     # Evidence excuses none of these.
     'evidence beside a failed proof': f"{CAUGHT}; fail_first(ProofFailed('RAM differs'))",
     'evidence beside a kernel complaint': f"{CAUGHT}; fail_first(KernelComplained('the kernel complained: BUG'))",
@@ -143,6 +145,12 @@ def test_gets_one(tmp_path, name):
     status, said, granted = play(tmp_path, a_test(GREEN[name]))
     assert (status, granted) == (0, ['1']), said
     assert '1 passed, 1 rerun' in said, said
+
+
+def test_a_second_try_that_skips(tmp_path):
+    """It proves nothing."""
+    status, said, _ = play(tmp_path, a_test(f"{CAUGHT}; fail_first(AssertionError('exit 17')); pytest.skip('no')"))
+    assert status == 1 and '1 failed' in said, said
 
 
 def test_only_one(tmp_path):

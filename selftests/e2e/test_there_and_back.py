@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A guest that has arrived moves again, from either mode of the device state to either."""
-import re
-import subprocess
 
 import godwit
 import lab
@@ -9,13 +7,6 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures('module')
 STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}
-
-
-@pytest.fixture(scope='session')
-def qemu():
-    """One that says where its RAM is, as save mode needs: this system's own or, where that is too old, backports'."""
-    said = subprocess.run([lab.QEMU, '--version'], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return lab.QEMU if int(re.search(r'version (\d+)', said)[1]) >= 8 else f'{lab.TREE}/selftests/kernels/qemu.sh'
 
 
 def leg(src, name, mode, **more):

@@ -18,7 +18,8 @@ void print_status(void)
 
 	pattern_check_sum(0);
 	pattern_count(&c);
-	print("tick=%u pages=%u errors=%u smp=%u least=%u held=%u verified=%u sweeps=%u disk=%u rng=%u net=%u vga=%u gap_us=%u clock_ms=%u",
+	print("tick=%u pages=%u errors=%u smp=%u least=%u held=%u verified=%u sweeps=%u "
+	      "disk=%u rng=%u net=%u vga=%u gap_us=%u clock_ms=%u",
 	      tick, c.writes, errors, opt.smp, c.least, c.held, c.verified, c.sweeps,
 	      vblk_count(), vrng_count(), vnet_count(), vga_count(), longest_us, tsc_to_ms(tsc()));
 }

@@ -10,7 +10,7 @@ enum {
 	PIT_MODE	= 0x43,
 	PIT_GATE	= 0x61,
 	CALIBRATE_MS	= 20,
-	NAP_HZ		= 250,
+	NAP_HZ		= 100,
 	PIC_1		= 0x20,
 	PIC_2		= 0xa0,
 };

@@ -8,8 +8,21 @@ to=$2
 image=$("$top/selftests/lab/lab" setup --root "$root")
 kver=${image##*/vmlinuz-}
 
-# The tree itself belongs to the build for 6.1.
+# The tree itself belongs to the build for 6.1. One build at a time of one kernel's.
 mkdir -p "$to"
+exec 9>"$to/lock"
+flock 9
+# A lab may be using it.
+unchanged()
+{
+	[ -e "$to/built" ] && [ "$(cat "$to/built")" = "$kver" ] &&
+		[ -z "$(find "$top/kmod" "$top/Kbuild" "$top/dkms.conf" \( -name '*.[ch]' -o -name Kbuild -o -name dkms.conf \) \
+			! -name '*.mod.c' -newer "$to/built")" ]
+}
+
+if unchanged; then
+	exit 0
+fi
 rm -rf "$to/src"
 make -s -C "$top" dkms-source TO="$to/src"
 # Mounts in a namespace of their own: however this ends, none is left.
@@ -19,3 +32,4 @@ unshare --mount sh -ec '
 	mount -t proc proc "$1/proc"
 	exec chroot "$1" make -s -C "/lib/modules/$3/build" M=/mnt modules' build "$root" "$to" "$kver"
 strip --strip-debug -o "$to/godwit.ko" "$to/src/kmod/godwit.ko"
+echo "$kver" >"$to/built"

@@ -58,6 +58,7 @@ class Watch:
             self.ask = self.ask or Qmp(self.monitor)
             for cpu in range(self.cpus):
                 self._look(cpu)
-        except (OSError, QmpError):
+        except (OSError, QmpError) as e:
+            print(f'lab: nobody watches for CPUs that miss interrupts any more: {e}', file=sys.stderr, flush=True)
             return False
         return True

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import re
+import select
 import selectors
 import signal
 import socket
@@ -15,7 +16,9 @@ import tty
 import awake
 
 QEMU = os.environ.get('LAB_QEMU', 'qemu-system-x86_64')
-TCG = ['-machine', 'q35', '-accel', f"tcg,thread={os.environ.get('LAB_TCG', 'multi')}", '-cpu', 'max,la57=off']
+# A thread for each emulated CPU. One for all takes two thirds of the CPU time where labs run side by side, but has each CPU
+# stand still for 100 ms at a time, and guests that calibrate their clocks then do not boot: two in a hundred did not.
+TCG = ['-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max,la57=off']
 KVM = ['-machine', 'q35', '-accel', 'kvm', '-cpu', 'host,arch-capabilities=off']
 # Emulation pays for every mitigation, and its clock and TSC are one.
 # An NMI wakes any CPU, see awake.py.
@@ -145,6 +148,14 @@ class Machine:
                 view = view[os.write(1 if port == 'out' else 2, view):]
         return True
 
+    def _forward_the_rest(self, ports):
+        """What was written before the status, and may still be on its way through QEMU."""
+        waiting = [self.sockets[port] for port in ports]
+        while ready := select.select(waiting, [], [], 0.3)[0]:
+            for port in ports:
+                if self.sockets[port] in ready and not self._forward(port):
+                    waiting.remove(self.sockets[port])
+
     def _type(self, stdin):
         """What is typed here is read there; at its end, a line does what the end of a file would."""
         data = os.read(stdin, 4096)
@@ -177,8 +188,7 @@ class Machine:
                 if lines and self.watch and not self.watch.look():
                     self.watch = None
                 if lines == 2:
-                    for port in open_ports & {'out', 'err'}:
-                        self._forward(port)
+                    self._forward_the_rest(open_ports & {'out', 'err'})
                     return int(self.status.split()[1])
         return None
 

@@ -260,6 +260,7 @@ int main(int argc, char **argv)
 	unsigned int slots = argc > 2 ? (unsigned int)atoi(argv[2]) : SLOTS;
 	static bool on[SLOTS_MAX];
 	const char *comma = "";
+	sigset_t all, before;
 	long r;
 
 	if (v.pid <= 0 || slots > SLOTS_MAX)
@@ -267,9 +268,12 @@ int main(int argc, char **argv)
 	v.vm_fd = find_vm_fd(v.pid);
 	v.mem = open_mem(v.pid);
 	v.gate = find_gate(v.pid, v.mem);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);	/* a tool that is killed here takes the VMM along */
 	seize(&v);
 	r = ask(&v, slots, on);
 	release(&v);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (r)
 		die("process %d: KVM_GET_DIRTY_LOG: %s", v.pid, strerror((int)-r));
 	printf("logged=");

@@ -280,9 +280,9 @@ static void send_big(bool with_fd)
 	pthread_create(&thread, NULL, read_all, &r);
 	alarms(true);
 	if (with_fd)
-		assert_int_equal(sock_send_fd(fd[0], data, BIG, file, deadline_ms(60000)), 0);
+		assert_int_equal(sock_send_fd(fd[0], data, BIG, file, deadline_ms(200000)), 0);
 	else
-		assert_int_equal(sock_send(fd[0], data, BIG, deadline_ms(60000)), 0);
+		assert_int_equal(sock_send(fd[0], data, BIG, deadline_ms(200000)), 0);
 	alarms(false);
 	close(fd[0]);
 	pthread_join(thread, NULL);

@@ -24,10 +24,10 @@ def entry():
 
 def deaf(first, second, waiting):
     """
-    A CPU that halts with interrupts on, and did not leave that state for a second, while its interrupt controller holds one
-    for it: KVM has lost it, whatever was migrated. What Qemu.cpus() returns.
+    The first CPU halts with interrupts on, and did not leave that state for a second, while its interrupt controller holds
+    one for it: KVM has lost it, whatever was migrated. What Qemu.cpus() returns.
     """
-    halted = [cpu for cpu, exits in first if (cpu, exits) in second and 'HLT=1' in cpu
+    halted = [cpu for (cpu, exits), then in zip(first[:1], second) if (cpu, exits) == then and 'HLT=1' in cpu
               and int(re.search(r'FL=(\w+)', cpu)[1], 16) & 0x200]
     pending = re.search(r'^IRR\t.*\d', waiting, re.M) or any(
         int(irr, 16) & ~int(imr, 16) for irr, imr in re.findall(r'^pic\d: irr=(\w+) imr=(\w+)', waiting, re.M))
@@ -45,7 +45,7 @@ def before_its_switchover(vm):
     A source whose vCPUs nobody has stopped yet. One that KVM refused to run has stopped by itself ("internal-error"), which
     tells itself apart only while nobody else can have: without a sender, or in a migration of QEMU's that still runs.
     """
-    if vm.incoming:
+    if vm.incoming or vm.put_back:
         return False
     if not vm.was_stopped():
         return True

@@ -5,19 +5,20 @@ import dataclasses
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import termios
 import time
 
 import lab
-from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload
+from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_unlogged
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, proof, same_ram, settings, settings_kept, unharmed
 
 __all__ = ['EXIT', 'GODWIT', 'PORT', 'Process', 'Run', 'check_moved', 'control', 'destination', 'guests', 'kvm_logged', 'load', 'loaded',
            'never_ran', 'none_crashed', 'note', 'proof', 'row_off', 'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool',
-           'unharmed', 'unload']
+           'unharmed', 'unload', 'wait_unlogged']
 
 GODWIT = f'{lab.B}/godwit'
 PORT = 4433
@@ -34,10 +35,18 @@ commands = []	# of the test that runs
 
 def none_crashed():
     """No godwit of this test ended by a signal but those that were sent to it."""
-    ended = [(p, p.poll()) for p in commands]
+    mine = commands[:]
     commands.clear()
-    for p, status in ended:
-        if status is not None and status < 0 and -status not in p.signals:
+    # Some hear only now that their QEMU has gone; what listens on is ended.
+    end = time.monotonic() + 1
+    while any(p.poll() is None for p in mine) and time.monotonic() < end:
+        time.sleep(0.05)
+    for p in mine:
+        if p.poll() is None:
+            p.kill().wait()
+    for p in mine:
+        status = p.process.returncode
+        if status < 0 and -status not in p.signals:
             raise Crashed(f'godwit {p.process.args[1]} ended by signal {-status}: {p.said}')
 
 
@@ -55,6 +64,8 @@ class Process:
         if 'send' in words:
             for vm in lab.running:
                 vm.healthy = False	# until it is found unharmed by this one, too
+                if vm.main_qmp in words:
+                    vm.sender = self
         self.peak_kib = 0
         self.said = ''
         os.set_blocking(self.output, False)
@@ -80,15 +91,25 @@ class Process:
                         self.peak_kib = max(self.peak_kib, int(line.split()[1]))
         return ended
 
-    def wait_for(self, text, timeout=60):
+    def _wait(self, said, what, timeout):
         end = time.monotonic() + timeout
-        while text not in self.said:
-            if self.poll() is not None and text not in self.said:
+        while not said():
+            if self.poll() is not None and not said():
                 raise RuntimeError(f'{self.process.args[1]} ended with {self.process.returncode}: {self.said}')
             if time.monotonic() > end:
-                raise TimeoutError(f'no {text!r} from godwit: {self.said}')
+                raise TimeoutError(f'no {what!r} from godwit: {self.said}')
             time.sleep(0.05)
         return self
+
+    def wait_for(self, text, timeout=60):
+        return self._wait(lambda: text in self.said, text, timeout)
+
+    def round(self):
+        """The last one that it has told of: not each of them is told."""
+        return max(map(int, re.findall(r', round (\d+): ', self.said)), default=0)
+
+    def wait_round(self, number, timeout=60):
+        return self._wait(lambda: self.round() >= number, f'round {number}', timeout)
 
     def wait(self, timeout=180):
         end = time.monotonic() + timeout
@@ -137,7 +158,6 @@ class Run:
         # On an emulated host the device state alone may take longer than the default limit allows.
         self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
                             *(['--verify'] if verify else []), *options, to or address, columns=columns, cgroup=cgroup)
-        src.sender = self.send
 
     def wait(self, expect='ok'):
         """Both end; returns the report."""
@@ -192,7 +212,7 @@ def start_in(phase, pair, *options, **more):
     lab.link('rate', {'round': 20, 'later': 60, 'stream': 40, 'paused': 40}[phase])
     run = Run(src, dst, '--downtime-limit', '60000' if phase in ('stream', 'paused') else '300', *options, **more)
     if phase in ('round', 'later'):
-        run.send.wait_for('round 1' if phase == 'round' else 'round 2')
+        run.send.wait_round(1 if phase == 'round' else 2)
     else:
         run.wait_status({'stream': 'active', 'paused': 'pre-switchover'}[phase])
     return run

@@ -7,7 +7,7 @@ from ours import KernelComplained
 
 BAD = re.compile(r'WARNING: |BUG: |kernel BUG|Oops|Call Trace|KASAN|UBSAN|KCSAN|general protection fault|'
                  r'INFO: (task|rcu)|possible (circular|recursive|irq lock)|inconsistent lock state|'
-                 r'soft lockup|unreferenced object|refcount_t:|leaked|Unable to handle')
+                 r'soft lockup|segfault at|traps: |unreferenced object|refcount_t:|leaked|Unable to handle')
 
 
 class KernelLog:

@@ -3,11 +3,12 @@
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import time
 
 import lab
-from ours import ModuleStays
+from ours import ModuleStays, proved
 
 MODULE = os.environ.get('GODWIT_MODULE', f'{lab.B}/kmod/godwit.ko')
 ROWS = {'vcpu': 1, 'mapping': 2, 'block': 4, 'unmap': 8, 'change': 16}
@@ -59,5 +60,18 @@ def slots(vm):
 
 def kvm_logged(vm):
     """The ids of the memslots whose log is on, as KVM itself says. (A display has its own, whoever migrates.)"""
-    said = lab.call(tool('kvmslots'), str(vm.pid))
+    # A test that is out of time must not kill the tool while a thread of QEMU's is in its hands.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    try:
+        said = lab.call(tool('kvmslots'), str(vm.pid))
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     return {int(slot) for slot in re.findall(r'\d+', said)}
+
+
+def wait_unlogged(vm, timeout=30):
+    """Until no log is on: a session of the module's ends in the background."""
+    end = time.monotonic() + timeout
+    while on := kvm_logged(vm):
+        proved(time.monotonic() < end, f'{vm.name}: slots {on} are still logged')
+        time.sleep(0.1)

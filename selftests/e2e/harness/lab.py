@@ -92,6 +92,7 @@ class Qemu:
         self.sender = None	# the last godwit that was to move it
         self.destinations = []	# where it was to go
         self.healthy = False	# it may serve the next test: nothing was done to it since it was found unharmed
+        self.put_back = False	# a migration of a test before stopped it and let it run again
         self._stopped = self._resumed = False
         # What its twin at the destination needs as well.
         self.made = {'machine': machine, 'vga': vga, 'qemu': qemu, 'cpus': cpus, 'extra': extra}

@@ -85,7 +85,11 @@ def pytest_runtest_protocol(item, nextitem):
                 report.sections.append(('evidence', found))
                 item.ihook.pytest_runtest_logreport(report=report)
         item._initrequest()	# pylint: disable=protected-access
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        first, reports = reports, runtestprotocol(item, nextitem=nextitem, log=False)
+        if not any(r.failed or r.when == 'call' and r.passed for r in reports):
+            reports = first	# a second try that skips has shown nothing
+            for report in reports:
+                report.outcome = 'failed' if report.outcome == 'rerun' else report.outcome
     note(item, reports)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

@@ -3,7 +3,7 @@
 import godwit
 import lab
 
-WRITES = 'start=32 size=24 touch=16 rate=1500'	# what most guests do: more than a slow link carries
+WRITES = 'start=32 size=16 touch=10 rate=1500'	# what most guests do: more than a slow link carries
 # As an operator may have it; godwit needs both otherwise, and puts both back.
 PARAMETERS = {'max_bandwidth': 77 << 20, 'downtime_limit': 123, 'cpu_throttle_initial': 11}
 CAPABILITIES = ('auto-converge', 'xbzrle')
@@ -16,7 +16,7 @@ def healthy(directory, **more):
     """
     for vm in lab.running:
         if vm.healthy and vm.kind == more:
-            vm.directory, vm.healthy, vm.sender = directory, False, None
+            vm.directory, vm.healthy, vm.sender, vm.put_back = directory, False, None, vm.was_stopped()
             vm.destinations.clear()
             return vm.wait_ticks(1)
     lab.net()
