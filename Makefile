@@ -28,7 +28,8 @@ deps:
 demo: deps user
 	selftests/check.sh demo
 
-# What a newcomer runs: unit tests, fuzzing, packaging, then the module and all migrations under KVM in the lab.
+# What a newcomer runs: unit tests, fuzzing, packaging, then the module and all migrations under KVM in the lab. "run" fetches
+# what it needs by itself; the interpreter that it needs first comes with deps.
 check: deps
 	selftests/run check
 

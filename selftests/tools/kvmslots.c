@@ -39,6 +39,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "vm_fd.h"
+
 enum {
 	SLOTS		= 64,
 	SLOTS_MAX	= 32764,
@@ -74,22 +76,6 @@ static void die(const char *what, ...)
 	va_end(ap);
 	fputc('\n', stderr);
 	exit(1);
-}
-
-/* The number of the VMM's VM descriptor. */
-static int find_vm_fd(pid_t pid)
-{
-	char path[64], to[64];
-
-	for (int fd = 0; fd < 4096; fd++) {
-		ssize_t n;
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-		n = readlink(path, to, sizeof(to) - 1);
-		if (n > 0 && (to[n] = '\0', !strcmp(to, "anon_inode:kvm-vm")))
-			return fd;
-	}
-	die("process %d has no KVM VM", pid);
 }
 
 static int open_mem(pid_t pid)
@@ -266,6 +252,8 @@ int main(int argc, char **argv)
 	if (v.pid <= 0 || slots > SLOTS_MAX)
 		die("usage: kvmslots PID [N]");
 	v.vm_fd = find_vm_fd(v.pid);
+	if (v.vm_fd < 0)
+		die("process %d has no KVM VM", v.pid);
 	v.mem = open_mem(v.pid);
 	v.gate = find_gate(v.pid, v.mem);
 	sigfillset(&all);

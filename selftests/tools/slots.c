@@ -13,21 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The number of the VMM's VM descriptor, or -1. */
-static int find_vm_fd(int pid)
-{
-	char path[64], to[64];
-
-	for (int fd = 0; fd < 4096; fd++) {
-		ssize_t n;
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-		n = readlink(path, to, sizeof(to) - 1);
-		if (n > 0 && (to[n] = '\0', !strcmp(to, "anon_inode:kvm-vm")))
-			return fd;
-	}
-	return -1;
-}
+#include "vm_fd.h"
 
 int main(int argc, char **argv)
 {

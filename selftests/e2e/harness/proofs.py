@@ -6,7 +6,7 @@ import re
 import time
 
 import lab
-from kmod import kvm_logged, load, unload
+from kmod import kvm_logged, load, unload, wait_unlogged
 from ours import ProofFailed, proved
 
 
@@ -93,14 +93,6 @@ def never_ran(dst):
     proved(not dst.counters, f'the guest ran in {dst.name}: {dst.counters}')
 
 
-def log_is_off(src, timeout=10):
-    """The session retires in the background; then KVM logs what it did before."""
-    end = time.monotonic() + timeout
-    while (logged := kvm_logged(src)) != src.logged_before:
-        proved(time.monotonic() < end, f'KVM logs slots {logged}, not {src.logged_before}')
-        time.sleep(0.1)
-
-
 def unharmed(src, ticks=3):
     """The source VM is as it was before migrations that failed, and none of their destinations ever ran."""
     end = time.monotonic() + 30
@@ -119,7 +111,7 @@ def unharmed(src, ticks=3):
     proved(not links, f'the source has {links} open')
     if lab.IN_LAB:
         if hasattr(src, 'logged_before'):
-            log_is_off(src)
+            wait_unlogged(src, but=src.logged_before, timeout=10)
         unload()
         load()
     src.healthy = True
