@@ -110,7 +110,7 @@ GREEN = {
 }
 
 
-def play(tmp_path, body, tries=None):
+def play(tmp_path, body, tries=None, options=()):
     """(exit status, what pytest said) of a test with this body."""
     (tmp_path / 'conftest.py').write_text("pytest_plugins = ['second_try']\n", encoding='utf-8')
     (tmp_path / 'pytest.ini').write_text('[pytest]\nmarkers =\n\ttogether: x\n', encoding='utf-8')
@@ -119,8 +119,8 @@ def play(tmp_path, body, tries=None):
     granted.mkdir(exist_ok=True)
     env = {**os.environ, 'PYTHONPATH': os.path.dirname(os.path.realpath(lab.__file__)), 'GODWIT_SECOND_TRIES': str(granted),
            'PLAYED': str(tmp_path / 'played'), 'GODWIT_RESULTS': str(tmp_path / 'results')}
-    done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', str(tmp_path)], env=env, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', *options, str(tmp_path)], env=env,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return done.returncode, done.stdout, sorted(f.name for f in granted.iterdir())
 
 
@@ -214,6 +214,30 @@ def test_it():
 """
     status, said, granted = play(tmp_path, body)
     assert status == 1 and granted == [] and 'ended by signal 11' in said, said
+
+
+def test_times(tmp_path):
+    """Each time it is set up anew."""
+    body = """
+
+@pytest.fixture
+def fresh():
+    made.append(1)
+    return len(made)
+
+
+made = []
+
+
+def test_it(fresh):
+    assert fresh == len(made)
+
+
+def test_last():
+    assert len(made) == 3
+"""
+    status, said, _ = play(tmp_path, body, options=('--times', '3'))
+    assert status == 0 and outcomes(tmp_path) == ['passed'] * 6, said
 
 
 def test_shares(tmp_path):

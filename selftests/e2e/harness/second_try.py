@@ -72,20 +72,23 @@ def note(item, reports):
             f.write(json.dumps({'test': item.nodeid, 'outcome': outcome, 'seconds': sum(r.duration for r in reports)}) + '\n')
 
 
+def run_once(item, nextitem):
+    item._initrequest()	# it may have run before. pylint: disable=protected-access
+    # --times: pytest would keep the fixtures of a test that it takes for the next one, and not give them to it.
+    return runtestprotocol(item, nextitem=item.parent if nextitem is item else nextitem, log=False)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    item._initrequest()	# it may have run before. pylint: disable=protected-access
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    reports = run_once(item, nextitem)
     found = excuse(reports)
     if found and claim(f'e2e {item.nodeid}', found):
         for report in reports:
             if report.failed:
                 report.outcome = 'rerun'
-                report.sections.append(('evidence', found))
                 item.ihook.pytest_runtest_logreport(report=report)
-        item._initrequest()	# pylint: disable=protected-access
-        first, reports = reports, runtestprotocol(item, nextitem=nextitem, log=False)
+        first, reports = reports, run_once(item, nextitem)
         if not any(r.failed or r.when == 'call' and r.passed for r in reports):
             reports = first	# a second try that skips has shown nothing
             for report in reports:
@@ -106,8 +109,8 @@ def pytest_report_teststatus(report):
 def pytest_runtest_logreport(report):
     """A failure is told when it happens: the lab may not live to tell it at the end. So is what gets a second try."""
     if report.outcome in ('failed', 'rerun'):
-        found = ''.join(text for name, text in report.sections if name == 'evidence')
-        print(f'\n{report.nodeid} ({report.when}, {report.outcome}):\n{report.longreprtext}\n{found}', file=sys.stderr, flush=True)
+        print(f'\n{report.nodeid} ({report.when}, {report.outcome}):\n{report.longreprtext}', file=sys.stderr)
+        print(f'evidence: {getattr(report, "evidence", None)}', file=sys.stderr, flush=True)
 
 
 # Two labs side by side share one list of tests: each takes the next that no other has taken.
@@ -117,10 +120,9 @@ def pytest_addoption(parser):
     parser.addoption('--times', type=int, default=1, help='run each test so often, for what depends on the moment')
 
 
-def take(directory, unit):
-    name = unit.replace('/', '_')
+def take(directory, name):
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(os.path.join(directory, name), os.O_CREAT | os.O_EXCL))
+        os.close(os.open(os.path.join(directory, name.replace('/', '_')), os.O_CREAT | os.O_EXCL))
         return True
     return False
 
