@@ -79,6 +79,7 @@ def module():
         godwit.load()
     yield
     if lab.IN_LAB:
+        godwit.end_senders()
         godwit.unload()
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import tempfile
 import time
 
 import godwit
@@ -125,8 +126,10 @@ def test_balloon(directory):
 
 def test_vhost_user(directory):
     """Its backend reads a disk into the guest's RAM, which it maps itself: the proof fails without the row that sees that."""
-    image = lab.fill_disk('/dev/shm/disk', 8)
     with contextlib.ExitStack() as ends, godwit.guests():
+        alone = ends.enter_context(tempfile.TemporaryDirectory(dir='/dev/shm'))
+        image = lab.fill_disk(f'{alone}/disk', 8)
+
         def backend(side, name):
             disk = vhost_user.Disk(side, name, image)
             ends.callback(disk.end)
@@ -144,4 +147,3 @@ def test_vhost_user(directory):
         assert src.counters['disk'] > before['disk'], 'it reads nothing'
         linux_proof(src, dst)
         assert dst.counters['disk'] > src.counters['disk']
-    os.unlink(image)

@@ -16,7 +16,7 @@ from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_un
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, proof, same_ram, settings, settings_kept, unharmed
 
-__all__ = ['EXIT', 'GODWIT', 'PORT', 'Process', 'Run', 'check_moved', 'control', 'destination', 'guests', 'kvm_logged', 'load', 'loaded',
+__all__ = ['EXIT', 'GODWIT', 'PORT', 'Process', 'Run', 'check_moved', 'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'load', 'loaded',
            'never_ran', 'none_crashed', 'note', 'proof', 'row_off', 'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool',
            'unharmed', 'unload', 'wait_unlogged']
 
@@ -31,6 +31,13 @@ EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp'
 
 
 commands = []	# of the test that runs
+
+
+def end_senders():
+    """Those that a test which failed has left hold the module; that it unloads behind them is still to be shown."""
+    for p in commands:
+        if 'send' in p.process.args and p.poll() is None:
+            p.kill().wait()
 
 
 def none_crashed():

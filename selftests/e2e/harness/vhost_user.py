@@ -6,20 +6,27 @@ import time
 import lab
 
 STORAGE_DAEMON = 'qemu-storage-daemon'	# Debian: qemu-system-common
+# Where a FAT disk has its first file: a partition at 63 sectors, a boot sector, two FATs of 252, a root directory of 32.
+FIRST_FILE = (63 + 1 + 2 * 252 + 32) * 512
 
 
 class Disk:
     """
-    image: what the guest finds on its disk, read-only. A backend serves one QEMU, so each end of a migration has its own.
-    devices: QEMU's arguments. Only guests with a driver for virtio 1.0 can use it.
+    image: what the guest finds on its disk, read-only, alone in its directory. A backend serves one QEMU, so each end of a
+    migration has its own. devices: QEMU's arguments. Only guests with a driver for virtio 1.0 can use it.
+
+    The image is served as the file on a FAT disk, because the daemon reads that one without letting go of the request: it
+    breaks for good when a VM is stopped while a request is under way (QEMU 7.2: "Error writing eventfd").
     """
 
     def __init__(self, side, name, image):
+        directory, size = os.path.dirname(image), os.path.getsize(image)
         self.path = f'/dev/shm/{name}.vhost-user'
         if os.path.exists(self.path):
             os.unlink(self.path)
         self.process = lab.popen(side, [
-            STORAGE_DAEMON, '--blockdev', f'driver=file,node-name=disk0,filename={image},read-only=on',
+            STORAGE_DAEMON, '--blockdev', f'driver=vvfat,node-name=fat,dir={directory},read-only=on',
+            '--blockdev', f'driver=raw,node-name=disk0,file=fat,offset={FIRST_FILE},size={size},read-only=on',
             '--export', f'type=vhost-user-blk,id=disk0,node-name=disk0,addr.type=unix,addr.path={self.path}'])
         end = time.monotonic() + 30
         while not os.path.exists(self.path):
