@@ -85,8 +85,8 @@ def module():
 
 @pytest.fixture
 def directory(request):
-    """Where this test's logs go."""
-    path = os.path.join(lab.B, 'e2e', request.node.name.replace('/', '_'))
+    """Where this test's logs go: labs of two kernels run the same tests side by side."""
+    path = os.path.join(lab.B, 'e2e', os.environ.get('LAB_NAME', ''), request.node.name.replace('/', '_'))
     os.makedirs(path, exist_ok=True)
     return path
 
