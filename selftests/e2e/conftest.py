@@ -73,13 +73,14 @@ def nobody_stays():
 
 
 @pytest.fixture
-def module():
+def module(request):
     """The module is loaded, and unloads afterwards. Natively there is none."""
     if lab.IN_LAB:
         godwit.load()
     yield
     if lab.IN_LAB:
-        godwit.end_senders()
+        if request.node.has_failed:
+            godwit.end_senders()
         godwit.unload()
 
 

@@ -33,11 +33,15 @@ EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp'
 commands = []	# of the test that runs
 
 
+def kill_all(processes):
+    for p in processes:
+        if p.poll() is None:
+            p.kill().wait()
+
+
 def end_senders():
     """Those that a test which failed has left hold the module; that it unloads behind them is still to be shown."""
-    for p in commands:
-        if 'send' in p.process.args and p.poll() is None:
-            p.kill().wait()
+    kill_all(p for p in commands if 'send' in p.process.args)
 
 
 def none_crashed():
@@ -48,9 +52,7 @@ def none_crashed():
     end = time.monotonic() + 1
     while any(p.poll() is None for p in mine) and time.monotonic() < end:
         time.sleep(0.05)
-    for p in mine:
-        if p.poll() is None:
-            p.kill().wait()
+    kill_all(mine)
     for p in mine:
         status = p.process.returncode
         if status < 0 and -status not in p.signals:

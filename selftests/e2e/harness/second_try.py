@@ -47,6 +47,7 @@ def evidence(error):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):	# pylint: disable=unused-argument
     report = (yield).get_result()
+    item.has_failed |= report.failed
     report.ours, report.evidence = False, None
     if report.failed and call.excinfo:
         report.ours = any(isinstance(one, Ours) for one in chain(call.excinfo.value))
@@ -74,6 +75,7 @@ def note(item, reports):
 
 def run_once(item, nextitem):
     item._initrequest()	# it may have run before. pylint: disable=protected-access
+    item.has_failed = False
     # --times: pytest would keep the fixtures of a test that it takes for the next one, and not give them to it.
     return runtestprotocol(item, nextitem=item.parent if nextitem is item else nextitem, log=False)
 
