@@ -266,7 +266,10 @@ int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, c
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);
 void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages);
 
-/* mapping.c */
+/* flush.c */
+void godwit_flush(void);
+
+/* walk.c */
 int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages);
 
 /* watch.c */

@@ -11,6 +11,10 @@
 #include "compat.h"
 #include "internal.h"
 
+/* The tracepoints are made here. */
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
 struct workqueue_struct *godwit_wq;
 
 static unsigned int unsafe_rows_off;

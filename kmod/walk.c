@@ -11,7 +11,7 @@
  *	- The folio is marked dirty before its entry is cleaned: the entry may be the only place that knows,
  *	  and reclaim throws away what nobody calls dirty.
  *	- The entry is cleaned behind the CPUs' backs, so all TLBs are flushed, once a sweep, before anything is
- *	  reported: a CPU that holds the translation as dirty would write on without setting the bit again.
+ *	  reported: see flush.c.
  *	- No MMU notifier runs: KVM keeps its mappings, and the guest feels nothing.
  */
 #include <linux/hugetlb.h>
@@ -19,8 +19,6 @@
 #include <linux/pagemap.h>
 #include <linux/rbtree.h>
 #include <linux/sched/mm.h>
-#include <linux/smp.h>
-#include <asm/invpcid.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -43,22 +41,6 @@ struct sweep {
 	unsigned int nr_news;
 	bool overflow;		/* more unknown mappings than NEWS_MAX: sweep again */
 };
-
-static void flush_cpu(void *unused)
-{
-	unsigned long flags, cr4;
-
-	if (boot_cpu_has(X86_FEATURE_INVPCID)) {
-		invpcid_flush_all();
-		return;
-	}
-	/* Any change of CR4.PGE drops all translations, of all PCIDs, the global ones too. */
-	local_irq_save(flags);
-	asm volatile("mov %%cr4, %0" : "=r" (cr4) : : "memory");
-	asm volatile("mov %0, %%cr4" : : "r" (cr4 ^ X86_CR4_PGE) : "memory");
-	asm volatile("mov %0, %%cr4" : : "r" (cr4) : "memory");
-	local_irq_restore(flags);
-}
 
 /* Takes the dirty bit of one entry, of whatever size, wherever it is; the page table lock is held. */
 static bool take_dirty(struct sweep *sw, unsigned long *entry, struct page *page)
@@ -289,8 +271,8 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 		} while (!r && sw->overflow);
 	}
 	/* Each sweep flushes what it cleaned, so nothing is left over from an earlier one. */
-	if (sw->cleaned && godwit_row_on(GODWIT_ROW_FLUSH))
-		on_each_cpu(flush_cpu, NULL, 1);
+	if (sw->cleaned)
+		godwit_flush();
 	pages[GODWIT_ROW_MAPPING] += sw->pages;
 	kfree(sw);
 	return r;
