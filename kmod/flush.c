@@ -1,8 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ledger row "mapping", second half: the translations that CPUs keep. A CPU that holds a translation
- * as dirty writes on through it and never sets the bit again, so whoever has taken dirty bits flushes
- * the TLBs of all CPUs before anything is reported.
+ * Ledger row "mapping", second half: the translations that CPUs keep.
+ *
+ * What the CPU promises: a store needs a translation in the TLB that says "dirty". A CPU that has
+ * none walks the page tables, sets the entry's dirty bit in memory with a locked access, provided
+ * that the entry still allows the store, and keeps the translation. From then on it stores without
+ * looking at memory again, until the translation is flushed.
+ *
+ * walk.c takes the dirty bit out of the entry behind the CPUs' backs, so there is a time when the
+ * entry is clean and a CPU stores all the same:
+ *
+ *	   lock      bit taken, page reported        flush of all CPUs       unlock
+ *	----|----------------|------------------------------|------------------|---->
+ *	                     |<- stores that set no bit ->  |
+ *
+ * Such a store misses nothing for us: its page is reported by this harvest, and the helper reads it
+ * after the flush. After the flush each store walks again and sets the bit for the next harvest.
+ * A sweep that took no bit needs no flush: each flushed what it cleaned, so nothing is left over.
+ *
+ * It could lose data for others. Reclaim decides by the bit: it puts the flush behind the unmapping
+ * off to the end of a batch (should_defer_flush()), and flushes before it writes a page out only if an
+ * entry was dirty (try_to_unmap_flush_dirty()). It relies on what the first paragraph says: through a
+ * translation that is not marked dirty no store comes without a walk, and the walk finds no entry. One
+ * that has outlived its dirty bit breaks this: the store goes to a page whose copy is in swap already.
+ * So from the first bit that is taken until the flush the file's i_mmap_rwsem is held for writing. All
+ * that comes through rmap takes it for reading, and finds entries that are either dirty or flushed.
+ *
+ * What does not come through rmap flushes whether the entry was dirty or not: mprotect, mremap, NUMA
+ * hints and the collapse of huge pages at once, zapping (munmap, exit, truncation, MADV_DONTNEED) before
+ * it lets go of the page. Zapping does so earlier for a dirty entry, and in between reclaim may write the
+ * page out: what a thread stores to an address that another one is zapping at that moment may get lost,
+ * and that is all. That a page is dirty its folio knows, which is marked before the entry is cleaned.
+ * MADV_FREE and KSM look at the bit, too, but are for private memory.
+ *
+ * The time under the lock is bounded, see walk.c. Nothing that is done there allocates or faults.
  */
 #include <linux/smp.h>
 #include <asm/invpcid.h>
