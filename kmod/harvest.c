@@ -17,7 +17,11 @@
  *			unmap. The flush comes before H returns, hence before the helper reads P.
  *	unmap		The notifier noted P when the invalidation ended; if it has not ended yet, it is in
  *			flight and H counts its range. This is looked at after the sweep: what the sweep did
- *			not find any more has been noted, or is in flight, by then.
+ *			not find any more has been noted, or is in flight, by then. The kernel may flush after
+ *			the notifier's end (reclaim and page migration do, a batch at a time), so a CPU may go
+ *			on storing to P through what it has kept, and no entry is there to tell. Hence H flushes
+ *			once more if anything was noted, before the helper reads P; what is stored after that
+ *			walks, faults, and sets the bit of an entry that is new.
  *	block		The completion noted P before the reader of the block device was told.
  *	change		A slot or mapping that came or went counts as written throughout.
  *
@@ -26,9 +30,10 @@
  * torn down between two harvests by a process that has no other mapping of the file; and write(2) on
  * the file. No VMM does either to its guest's RAM.
  *
- * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits later; a page table
- * that is absent is made later; no flush is needed where no bit was taken, since each sweep flushes what it
- * cleaned; and a note sets its stripe in ledger.c before the writer is told, whoever had set the bit.
+ * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits
+ * later; a page table that is absent is made later; no flush is needed where no bit was taken and
+ * nothing noted, since each harvest flushes for what it took; and a note sets its stripe in ledger.c
+ * before the writer is told, whoever had set the bit.
  *
  * The order within H does not matter but for "in flight after sweep": each source is read once, and a
  * write that comes after it was read is the next harvest's.
@@ -67,6 +72,7 @@ static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 static int harvest_ledger(struct godwit_session *s, u64 *pages)
 {
 	u64 since = ktime_get_ns();
+	bool noted = false;
 	unsigned int i;
 	int r;
 
@@ -75,7 +81,13 @@ static int harvest_ledger(struct godwit_session *s, u64 *pages)
 	/* Even after a failure: what was found is the helper's, and must not be lost here. */
 	godwit_watch_in_flight(s);
 	for (i = 0; i < s->nr_rams; i++)
-		godwit_ledger_collect(s->rams[i], pages);
+		noted |= godwit_ledger_collect(s->rams[i], pages);
+	/*
+	 * Behind the notes, as the unmapping of a page that is noted is over, or noted again when it
+	 * is: see "unmap" above. A note of the block row alone needs no flush; it is not told apart.
+	 */
+	if (noted)
+		godwit_flush();
 	if (!r)
 		godwit_watch_prune(s);
 	godwit_stats_spent(s, GODWIT_PHASE_COLLECT, &since);

@@ -264,7 +264,7 @@ int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, c
 
 /* ledger.c */
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);
-void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages);
+bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages);
 
 /* flush.c */
 void godwit_flush(void);

@@ -51,26 +51,35 @@ void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, 
 		atomic64_add(fresh, &ram->noted[row]);
 }
 
-static void collect_stripe(struct godwit_ram *ram, unsigned long stripe)
+static bool collect_stripe(struct godwit_ram *ram, unsigned long stripe)
 {
 	unsigned long words = 1UL << (stripe_shift(ram) - ilog2(BITS_PER_LONG));
 	unsigned long i = stripe * words, end = min(i + words, ram->words);
+	bool found = false;
 
-	for (; i < end; i++)
-		if (READ_ONCE(ram->pending[i]))
-			ram->dirty[i] |= xchg(&ram->pending[i], 0);
+	for (; i < end; i++) {
+		if (!READ_ONCE(ram->pending[i]))
+			continue;
+		ram->dirty[i] |= xchg(&ram->pending[i], 0);
+		found = true;
+	}
+	return found;
 }
 
-/* Moves what was noted into the helper's bitmap. A note that comes later is for the next harvest. */
-void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
+/*
+ * Moves what was noted into the helper's bitmap. A note that comes later is for the next harvest.
+ * Returns whether there was any.
+ */
+bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 {
 	unsigned long stripe;
+	bool found = false;
 	int row;
 
 	for_each_set_bit(stripe, ram->stripes, GODWIT_STRIPES) {
 		/* A full barrier before the bits are read; pairs with the order of godwit_ledger_note(). */
 		if (test_and_clear_bit(stripe, ram->stripes))
-			collect_stripe(ram, stripe);
+			found |= collect_stripe(ram, stripe);
 		cond_resched();
 	}
 	for (row = 0; row < GODWIT_ROWS; row++)
@@ -78,4 +87,5 @@ void godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 	/* Whoever looks for holes must hear of it, also where the block row had noted all of the pages. */
 	if (xchg(&ram->unmapped, false) && !pages[GODWIT_ROW_UNMAP])
 		pages[GODWIT_ROW_UNMAP] = 1;
+	return found;
 }

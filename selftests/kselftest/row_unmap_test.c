@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Ledger row "unmap": page table entries that go away with their dirty bit before a harvest can see it. */
 #include <fcntl.h>
+#include <stdlib.h>
 
 #include "kst.h"
 #include "rig.h"
 
-#define BYTES	(1UL << 20)
+#define BYTES		(1UL << 20)
+#define HARVESTS	20
 
 FIXTURE(unmap) {
 	struct rig rig;
@@ -134,6 +136,68 @@ TEST_F(unmap, row_off)
 	go(&self->rig, variant->exits);
 	rig_round(&self->rig, false);
 	EXPECT_EQ(variant->seen_when_off, shadow_differs(&self->rig.shadow) == 0);
+}
+
+/* How many calls of functions, of which a flush of all CPUs is one, CPU 1 has been sent. */
+static unsigned long calls_of_cpu_1(void)
+{
+	FILE *f = fopen("/proc/interrupts", "r");
+	unsigned long calls = 0;
+	char line[4096];
+
+	require(f, "/proc/interrupts");
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, " CAL: %*u %lu", &calls) == 1)
+			break;
+	fclose(f);
+	return calls;
+}
+
+static void never_idle(void *unused)
+{
+	(void)unused;
+	pin_to_cpu(1);
+	if (!fork_child())
+		for (;;)
+			;
+}
+
+/* Harvests from CPU 0, before each of which pages may be unmapped; what CPU 1 was sent meanwhile. */
+static unsigned long calls_of_harvests(struct rig *rig, bool unmap)
+{
+	unsigned long before = calls_of_cpu_1(), i;
+
+	for (i = 0; i < HARVESTS; i++) {
+		if (unmap)
+			require(!madvise(rig->ram.map, PAGE, MADV_DONTNEED), "MADV_DONTNEED");
+		require(!session_harvest(&rig->s, NULL), "a harvest");
+	}
+	return calls_of_cpu_1() - before;
+}
+
+/*
+ * The notifier ends before the kernel has flushed: reclaim's and migration's flush comes at the end of a
+ * batch. The time between is some microseconds, which no test can hold open; but the flush that closes
+ * it for the helper can be seen: CPU 1, which runs none of this, is sent one with each harvest that had a
+ * note, where without a note it is sent none. The page that is unmapped is mapped by nobody, so that its
+ * unmapping sends nothing.
+ */
+TEST_F(unmap, followed_by_a_flush)
+{
+	unsigned long without, with;
+	pid_t pid;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	pid = fork_ready(never_idle, NULL);
+	pin_to_cpu(0);
+	rows_on(1 << GODWIT_ROW_UNMAP);
+	ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));
+	without = calls_of_harvests(&self->rig, false);
+	with = calls_of_harvests(&self->rig, true);
+	TH_LOG("%lu calls without notes, %lu with", without, with);
+	PROOF(EXPECT_LE(without + HARVESTS / 2, with));
+	kill_process(pid);
 }
 
 /* What is unmapped in one stretch is counted there, and nowhere else. */
