@@ -113,13 +113,36 @@ static void probes_off(void)
 	tracepoint_synchronize_unregister();
 }
 
-int godwit_block_track(struct godwit_session *s)
+/* The session that tracks one of the RAM files of s; 0: none does. */
+static u32 tracker_of(const struct godwit_session *s)
+{
+	const struct godwit_ram *ram;
+	unsigned int i;
+
+	lockdep_assert_held(&block_lock);
+	list_for_each_entry(ram, &tracked, node)
+		for (i = 0; i < s->nr_rams; i++)
+			if (ram->mapping == s->rams[i]->mapping)
+				return ram->session_id;
+	return 0;
+}
+
+/**
+ * godwit_block_track() - note reads into the session's RAM files from now on
+ * @owner: on -EBUSY: which session has one of the files
+ *
+ * A file has one session: dirty bits are taken by the first sweep that finds them, so of two sessions
+ * each would miss what the other one has taken.
+ */
+int godwit_block_track(struct godwit_session *s, u32 *owner)
 {
 	unsigned int i;
-	int r = 0;
+	int r;
 
 	mutex_lock(&block_lock);
-	if (!sessions)
+	*owner = tracker_of(s);
+	r = *owner ? -EBUSY : 0;
+	if (!r && !sessions)
 		r = probes_on();
 	if (!r) {
 		sessions++;

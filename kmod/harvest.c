@@ -151,6 +151,43 @@ static int wait_for_punches(struct godwit_session *s)
 	return 0;
 }
 
+#define OWNER_WAIT_MS	1000
+#define OWNER_TRY_MS	5
+
+/*
+ * The files are ours, and reads into them noted, from here on. A session that retires lets go of its own
+ * as the first thing, when its delay is over: that is hurried and waited for.
+ */
+static int own_rams(struct godwit_session *s)
+{
+	unsigned int ms;
+	u32 owner;
+	int r;
+
+	for (ms = 0; ; ms += OWNER_TRY_MS) {
+		r = godwit_block_track(s, &owner);
+		if (r != -EBUSY || ms >= OWNER_WAIT_MS || !godwit_session_hurry(owner))
+			return r;
+		godwit_session_pause(s, OWNER_TRY_MS);
+	}
+}
+
+static int switch_logs_on(struct godwit_session *s)
+{
+	struct godwit_scratch sc = {};
+	u64 ignored = 0;
+	int r;
+
+	godwit_slots_settle(s, 0);
+	r = godwit_borrow_mm(s);
+	if (r)
+		return r;
+	r = godwit_slots_refresh(s, &sc, &ignored);
+	godwit_scratch_unmap(&sc);
+	godwit_return_mm(s);
+	return r ?: s->view.nr_slots ? 0 : -ENOENT;
+}
+
 /*
  * The ledger goes on before the sweep that throws away the past (dirty bits from before START say
  * nothing: every page counts as written anyway), so that nothing falls between.
@@ -159,7 +196,6 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 {
 	struct godwit_start *a = arg;
 	u64 ignored[GODWIT_ROWS] = {};
-	struct godwit_scratch sc = {};
 	unsigned int i;
 	int r;
 
@@ -167,22 +203,12 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 		return -EBUSY;
 	if (s->state != GODWIT_STATE_ATTACHED || !s->nr_rams)
 		return -EINVAL;
-	godwit_slots_settle(s, 0);
-	r = godwit_borrow_mm(s);
+	r = own_rams(s);
 	if (r)
 		return r;
-	r = godwit_slots_refresh(s, &sc, &ignored[0]);
-	godwit_scratch_unmap(&sc);
-	godwit_return_mm(s);
-	if (!r && !s->view.nr_slots)
-		r = -ENOENT;
-	if (r)
-		return r;
-
-	r = godwit_block_track(s);
-	if (r)
-		return r;
-	r = godwit_mapping_sweep(s, true, ignored);
+	r = switch_logs_on(s);
+	if (!r)
+		r = godwit_mapping_sweep(s, true, ignored);
 	if (!r)
 		r = wait_for_punches(s);
 	if (r) {

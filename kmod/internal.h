@@ -10,7 +10,8 @@
  *				job or the retirement that runs, so KVM's and mm's own locks
  *				(slots_lock, mmap_lock, i_mmap_rwsem, page table locks) come inside
  *	godwit_sessions_lock	the list of sessions, session->kvm, session->retiring
- *	block_lock		the list of tracked page caches (writers; readers use RCU)
+ *	block_lock		the list of tracked page caches (writers; readers use RCU), and with it
+ *				which session has a file
  *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
  *				MMU notifier callbacks
  *
@@ -195,6 +196,7 @@ void godwit_session_retired(struct godwit_session *s);
 enum godwit_state godwit_session_state(const struct godwit_session *s);
 /* The session with the lowest id from id on, with a reference; NULL: there is none. */
 struct godwit_session *godwit_session_next(u32 id);
+bool godwit_session_hurry(u32 id);
 void godwit_sessions_drain(void);
 bool godwit_session_hurried(const struct godwit_session *s);
 void godwit_session_pause(struct godwit_session *s, unsigned int ms);
@@ -297,7 +299,7 @@ void godwit_watch_prune(struct godwit_session *s);
 void godwit_watch_free(struct godwit_session *s);
 
 /* block.c */
-int godwit_block_track(struct godwit_session *s);
+int godwit_block_track(struct godwit_session *s, u32 *owner);
 void godwit_block_untrack(struct godwit_session *s);
 
 /* retire.c */

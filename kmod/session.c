@@ -8,7 +8,7 @@
  * while it waits must be able to go: the job then finishes on its own and is thrown away.
  *
  * A VM has one owner at a time. A session that retires still owns its VM; who attaches meanwhile
- * hurries it and waits for it.
+ * hurries it and waits for it. So has a RAM file from START on, see godwit_block_track().
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -197,6 +197,26 @@ static void hurry(struct godwit_session *s)
 	WRITE_ONCE(s->hurry, true);
 	if (cancel_delayed_work(&s->retire))
 		queue_delayed_work(godwit_wq, &s->retire, 0);
+}
+
+/* Hurries a session if it retires. False: it does not; true also if it is gone. */
+bool godwit_session_hurry(u32 id)
+{
+	struct godwit_session *s;
+	bool retires = true;
+
+	mutex_lock(&godwit_sessions_lock);
+	list_for_each_entry(s, &sessions, node) {
+		if (s->id != id)
+			continue;
+		retires = s->retiring;
+		if (retires)
+			hurry(s);
+	}
+	mutex_unlock(&godwit_sessions_lock);
+	if (retires)
+		wake_up_all(&retired_wait);
+	return retires;
 }
 
 /* -EAGAIN: a retiring session has the VM and was told to hurry. */

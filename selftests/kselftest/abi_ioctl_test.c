@@ -254,6 +254,35 @@ TEST_F(ioctl, start_without_a_slot_of_ours)
 	ram_destroy(&other);
 }
 
+/* Two VMs share it. The second session would throw away what the first one has not harvested yet. */
+TEST_F(ioctl, a_file_has_one_session)
+{
+	struct session other;
+	struct vm vm;
+
+	vm_create(&vm, 1, 3);
+	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, PAGES * PAGE, self->ram.map));
+	started(self);
+	session_settle(&self->s);
+	*(volatile uint8_t *)(self->ram.map + 3 * PAGE) = 1;
+
+	session_open(&other);
+	ASSERT_EQ(0, session_attach(&other, vm.fd));
+	ASSERT_EQ(0, session_add_ram(&other, self->ram.fd));
+	PROOF(EXPECT_EQ(-EBUSY, session_start(&other)));
+	PROOF(EXPECT_FALSE(vm_logged(&vm, 1)));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
+	PROOF(EXPECT_TRUE(bit_set(&self->s.ram[0], 3)));
+
+	/* One that retires is hurried. */
+	session_close(&self->s);
+	PROOF(EXPECT_EQ(0, session_start(&other)));
+	EXPECT_EQ(0, session_harvest(&other, NULL));
+	session_close(&other);
+	session_open(&self->s);
+	vm_destroy(&vm);
+}
+
 TEST_F(ioctl, start_counts_slots)
 {
 	struct godwit_start a = { 0 };

@@ -87,6 +87,9 @@ int device_start(int dev, struct err *e)
 	if (ioctl(dev, GODWIT_START, &a) < 0) {
 		if (errno == ENOENT)
 			return err_set(e, GW_VM_STATE, ENOENT, "no memory slot of the VM shows its RAM files: is it the right VM?");
+		if (errno == EBUSY)
+			return err_set(e, GW_BUSY, EBUSY,
+				       "another godwit session watches a RAM file that this VM shares with another VM (\"godwit list\" names it): migrate them one after the other");
 		if (errno == EINPROGRESS)
 			return err_set(e, GW_BUSY, EINPROGRESS,
 				       "somebody is writing to a RAM file, or giving its memory back, and has not ended within a second: try again later");

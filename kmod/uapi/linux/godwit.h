@@ -126,7 +126,8 @@ struct godwit_add_ram {
  * @memslots:	out: memslots that are backed by the session's RAM files and logged now
  *
  * From here on every page counts as written until it is cleared.
- * Errors: EBUSY (started already), ENOENT (no memslot uses any of the RAM files), EINPROGRESS (somebody has been
+ * Errors: EBUSY (started already, or another session has one of the RAM files, as where two VMs share it:
+ * nothing has been changed then), ENOENT (no memslot uses any of the RAM files), EINPROGRESS (somebody has been
  * punching holes into a RAM file, or writing to it, for a second), EAGAIN and EFBIG (see HARVEST), and what
  * KVM_SET_USER_MEMORY_REGION answers.
  */
