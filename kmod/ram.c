@@ -7,6 +7,8 @@
 #include "compat.h"
 #include "internal.h"
 
+#define MARK_BITS	(1ULL << 30)
+
 struct godwit_ram *godwit_ram_new(struct file *file)
 {
 	struct inode *inode = file->f_mapping->host;
@@ -59,10 +61,17 @@ void godwit_ram_free(struct godwit_ram *ram)
 /* Sets bits of the helper's bitmap. Returns how many pages of the range exist. */
 u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages)
 {
+	u64 at, end, n;
+
 	if (first >= ram->npages)
 		return 0;
 	npages = min(npages, ram->npages - first);
-	bitmap_set(ram->dirty, first, npages);
+	end = first + npages;
+	/* bitmap_set() counts in int: a file of 8 TiB has more. */
+	for (at = first; at < end; at += n) {
+		n = min(end - at, MARK_BITS);
+		bitmap_set(ram->dirty + BIT_WORD(at), at % BITS_PER_LONG, n);
+	}
 	return npages;
 }
 

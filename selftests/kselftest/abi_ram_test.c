@@ -136,6 +136,35 @@ TEST_F(ram, next_data_on_tmpfs)
 	EXPECT_EQ(-EOPNOTSUPP, next_data(&self->s, 0, 1, &at, &len));
 }
 
+/* More pages than an int counts: 9 TiB, of which a VM shows the last MiB. */
+TEST_F(ram, more_than_8_tib)
+{
+	uint64_t bytes = 9ULL << 40, page = (bytes - MIB) / PAGE;
+	uint64_t at[] = { 0, 1ULL << 30, (1ULL << 31) - 1, 1ULL << 31, page, bytes / PAGE - 1 };
+	int fd = sized_memfd(bytes, 0);
+	uint8_t *end = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, bytes - MIB);
+	struct bitmap *b = &self->s.ram[0];
+	struct vm vm;
+	unsigned int i;
+
+	ASSERT_NE(MAP_FAILED, end);
+	vm_create(&vm, 1, 3);
+	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, MIB, end));
+	ASSERT_EQ(0, session_attach(&self->s, vm.fd));
+	ASSERT_EQ(0, session_add_ram(&self->s, fd));
+	ASSERT_EQ(0, session_start(&self->s));
+	for (i = 0; i < ARRAY_SIZE(at); i++)
+		PROOF(EXPECT_TRUE(bit_set(b, at[i])));
+	memset(b->words + page / 64, 0, MIB / PAGE / 8);
+	ASSERT_EQ(0, session_clear(&self->s, 0, page, MIB / PAGE));
+	*(volatile uint8_t *)(end + 5 * PAGE) = 1;
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
+	PROOF(EXPECT_TRUE(bit_set(b, page + 5)));
+	munmap(end, MIB);
+	close(fd);
+	vm_destroy(&vm);
+}
+
 /* 129 MiB: a bitmap of 4128 bytes, two pages. */
 FIXTURE(map) {
 	struct session s;
