@@ -26,9 +26,24 @@
  *	change		A slot or mapping that came or went counts as written throughout.
  *
  * The mapping sweep reads page tables of mms that we know; a mapping that we did not know yet counts as
- * written throughout, once it is watched. What is not seen: a mapping that is made, written through and
- * torn down between two harvests by a process that has no other mapping of the file; and write(2) on
- * the file. No VMM does either to its guest's RAM.
+ * written throughout, once it is watched, and so does one that was moved.
+ *
+ * What is not seen:
+ *
+ *	- Stores through a mapping that is made after the look of one sweep and gone before the look of
+ *	  the next, by whatever process, one that is watched already included. Nothing tells a module of
+ *	  a new mapping; a watch hears that a range of addresses goes, which may have shown any file.
+ *	- write(2) and its kin on the file.
+ *	- Stores of the kernel through a page that it has pinned, whose entry is there and clean:
+ *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted in for
+ *	  that is seen.
+ *	- A block device's data that is changed in place after its request has ended, by a file system on
+ *	  top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a rebuild of btrfs
+ *	  RAID5. The last harvest is taken when the VMM has drained its I/O, so only what was noted by an
+ *	  earlier one, and changed after that, is missed.
+ *
+ * VMMs do none of these to their guest's RAM, except the last on such file systems; vhost-user backends,
+ * which map it anew when memory is plugged, keep what they have mapped.
  *
  * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits
  * later; a page table that is absent is made later; no flush is needed where no bit was taken and

@@ -126,6 +126,36 @@ TEST_F(mapping, flush_off_is_noticed)
 	EXPECT_LT(0, stops_that_missed(&self->rig));
 }
 
+/* Writes page 3 through a mapping that no harvest has seen yet. */
+static uint8_t *write_second(struct rig *rig)
+{
+	uint8_t *second = ram_map(&rig->ram);
+
+	require(second, "a second mapping");
+	*(volatile uint64_t *)(second + 3 * PAGE) += 1;
+	return second;
+}
+
+/* Exactly what is, and what is not, seen of a mapping that comes between two harvests: see kmod/harvest.c. */
+TEST_F(mapping, second_mapping)
+{
+	uint8_t *second;
+
+	if (!self->rig.ram.map)
+		return;
+	second = write_second(&self->rig);
+	rig_round(&self->rig, true);
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
+	*(volatile uint64_t *)(second + 3 * PAGE) += 1;
+	require(!munmap(second, self->rig.ram.bytes), "munmap");
+	rig_round(&self->rig, true);
+	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
+	/* It is gone before any harvest, though this process is watched. */
+	require(!munmap(write_second(&self->rig), self->rig.ram.bytes), "munmap");
+	rig_round(&self->rig, true);
+	EXPECT_EQ(1, shadow_differs(&self->rig.shadow));
+}
+
 /* A write counts for its native page, and for nothing else. */
 TEST_F(mapping, one_page_each)
 {
