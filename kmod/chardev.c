@@ -8,6 +8,7 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
+#include "compat.h"
 #include "internal.h"
 
 /* Each RAM file's bitmap has its own window of the session file's offsets. */
@@ -36,6 +37,21 @@ static int godwit_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+/* remap_vmalloc_range() is for memory of vmalloc_user(), which is charged to nobody. */
+static int insert_bitmap(struct vm_area_struct *vma, const struct godwit_ram *ram)
+{
+	unsigned long bytes = vma->vm_end - vma->vm_start, at;
+	int r = 0;
+
+	if (bytes > PAGE_ALIGN(ram->words * sizeof(long)))
+		return -EINVAL;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	for (at = 0; at < bytes && !r; at += PAGE_SIZE)
+		r = vm_insert_page(vma, vma->vm_start + at,
+				   vmalloc_to_page((void *)ram->dirty + at));
+	return r;
+}
+
 static int godwit_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct godwit_session *s = file->private_data;
@@ -52,7 +68,7 @@ static int godwit_mmap(struct file *file, struct vm_area_struct *vma)
 	ram = smp_load_acquire(&s->rams[index]);	/* pairs with add_ram() */
 	if (!ram)
 		return -EINVAL;
-	return remap_vmalloc_range(vma, ram->dirty, 0);	/* refuses what is longer than the area */
+	return insert_bitmap(vma, ram);
 }
 
 static int add_ram(struct godwit_session *s, struct godwit_ram *ram)
@@ -88,7 +104,7 @@ static long ioctl_add_ram(struct godwit_session *s, void __user *uarg)
 	file = fget(a.fd);
 	if (!file)
 		return -EBADF;
-	ram = file->f_mode & FMODE_READ ? godwit_ram_new(file) : ERR_PTR(-EBADF);
+	ram = file->f_mode & FMODE_READ ? godwit_ram_new(file, a.npages) : ERR_PTR(-EBADF);
 	fput(file);
 	if (IS_ERR(ram))
 		return PTR_ERR(ram);
@@ -103,7 +119,6 @@ static long ioctl_add_ram(struct godwit_session *s, void __user *uarg)
 	}
 	a.index = r;
 	a.page_shift = ram->page_shift;
-	a.npages = ram->npages;
 	a.map_offset = (u64)r << WINDOW_SHIFT;
 	a.map_bytes = PAGE_ALIGN(ram->words * sizeof(long));
 	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;

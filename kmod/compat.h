@@ -16,6 +16,14 @@
 #define kvm_arch_has_private_mem(kvm)	false
 #endif
 
+/* 6.3 has flags of a VMA set by functions. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
+{
+	vma->vm_flags |= flags;
+}
+#endif
+
 /* Until 6.7 a hugetlbfs file's page cache was indexed in huge pages. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
 static inline unsigned int godwit_hugetlb_index_shift(unsigned int page_shift)

@@ -47,7 +47,7 @@ struct kvm_memory_slot;
  * @file: keeps the page cache; dropped when the session retires, so that an exiting VMM frees its memory
  * @mapping: the page cache: the key by which writers are recognized. Compared only, never followed, once
  *	@file is gone
- * @npages: 4 KiB pages in the file when it was added
+ * @npages: 4 KiB pages that are watched, from the start of the file
  * @page_shift: of the file system's native page
  * @words: unsigned longs in each bitmap
  * @dirty: what the helper maps: 1 bit a page
@@ -212,7 +212,7 @@ static inline unsigned long godwit_line(const unsigned long *w)
 }
 
 /* ram.c */
-struct godwit_ram *godwit_ram_new(struct file *file);
+struct godwit_ram *godwit_ram_new(struct file *file, u64 npages);
 void godwit_ram_free(struct godwit_ram *ram);
 void godwit_ram_drop_file(struct godwit_ram *ram);
 u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages);

@@ -9,7 +9,14 @@
 
 #define MARK_BITS	(1ULL << 30)
 
-struct godwit_ram *godwit_ram_new(struct file *file)
+/* Charged to the helper, which is told rather than killed when its memory cgroup has no room. */
+static unsigned long *new_bitmap(size_t bytes)
+{
+	return __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+}
+
+/* For the file's first npages. -ERANGE: it has not so many. */
+struct godwit_ram *godwit_ram_new(struct file *file, u64 npages)
 {
 	struct inode *inode = file->f_mapping->host;
 	struct godwit_ram *ram;
@@ -20,20 +27,21 @@ struct godwit_ram *godwit_ram_new(struct file *file)
 	if (inode->i_sb->s_magic != TMPFS_MAGIC && inode->i_sb->s_magic != HUGETLBFS_MAGIC)
 		return ERR_PTR(-EMEDIUMTYPE);
 
-	ram = kzalloc(sizeof(*ram), GFP_KERNEL);
+	if (!npages)
+		return ERR_PTR(-EINVAL);
+	if (npages > i_size_read(inode) >> PAGE_SHIFT)
+		return ERR_PTR(-ERANGE);
+
+	ram = kzalloc(sizeof(*ram), GFP_KERNEL_ACCOUNT);
 	if (!ram)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&ram->node);
-	ram->npages = i_size_read(inode) >> PAGE_SHIFT;
+	ram->npages = npages;
 	ram->page_shift = inode->i_sb->s_magic == HUGETLBFS_MAGIC ? inode->i_blkbits : PAGE_SHIFT;
 	ram->words = BITS_TO_LONGS(ram->npages);
 	bytes = PAGE_ALIGN(ram->words * sizeof(long));
-	if (!bytes) {
-		kfree(ram);
-		return ERR_PTR(-EINVAL);
-	}
-	ram->dirty = vmalloc_user(bytes);
-	ram->pending = vzalloc(bytes);
+	ram->dirty = new_bitmap(bytes);
+	ram->pending = new_bitmap(bytes);
 	if (!ram->dirty || !ram->pending) {
 		godwit_ram_free(ram);
 		return ERR_PTR(-ENOMEM);

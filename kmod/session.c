@@ -29,7 +29,7 @@ static bool draining;				/* the module goes: nobody pauses any more */
 /* ERR_PTR: -ENOMEM; -EAGAIN: the module is not quite there yet. */
 struct godwit_session *godwit_session_new(void)
 {
-	struct godwit_session *s = kzalloc(sizeof(*s), GFP_KERNEL);
+	struct godwit_session *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
 	int r;
 
 	if (!s)
@@ -138,7 +138,7 @@ static void job_work(struct work_struct *work)
 /* Takes a copy of arg. NULL: out of memory. */
 static struct job *job_new(struct godwit_session *s, godwit_job_fn fn, const void *arg, size_t bytes)
 {
-	struct job *job = kzalloc(struct_size(job, arg, bytes), GFP_KERNEL);
+	struct job *job = kzalloc(struct_size(job, arg, bytes), GFP_KERNEL_ACCOUNT);
 
 	if (!job)
 		return NULL;

@@ -14,7 +14,7 @@
 void session_open(struct session *s, struct vm *vm)
 {
 	struct godwit_attach attach = { .vm_fd = vm->fd };
-	struct godwit_add_ram ram = { .fd = vm->ram_fd };
+	struct godwit_add_ram ram = { .fd = vm->ram_fd, .npages = vm->pages };
 	struct godwit_start start = { 0 };
 
 	s->fd = open("/dev/godwit", O_RDWR | O_CLOEXEC);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 
 #include "kst.h"
 
@@ -44,7 +45,9 @@ TEST_F(ram, answers)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(files); i++) {
-		struct godwit_add_ram a = { .fd = sized_memfd(files[i].bytes, files[i].flags) };
+		struct godwit_add_ram a = {
+			.fd = sized_memfd(files[i].bytes, files[i].flags), .npages = files[i].bytes / PAGE,
+		};
 
 		ASSERT_EQ(0, ioctl(self->s.fd, GODWIT_ADD_RAM, &a));
 		EXPECT_EQ(i, a.index);
@@ -73,12 +76,66 @@ TEST_F(ram, refused)
 	EXPECT_EQ(-EEXIST, session_add_ram(&self->s, dup(fd)));
 }
 
+/* A VMM that makes its file long does not make the kernel keep bits for it. */
+TEST_F(ram, no_more_than_was_named)
+{
+	struct godwit_add_ram a = { .fd = sized_memfd(64ULL << 40, 0), .npages = MIB / PAGE };
+	uint8_t *at = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, a.fd, 0);
+	struct vm vm;
+
+	ASSERT_NE(MAP_FAILED, at);
+	EXPECT_EQ(-ERANGE, session_add_pages(&self->s, sized_memfd(PAGE, 0), 2));
+	EXPECT_EQ(-ERANGE, session_add_pages(&self->s, sized_memfd(PAGE, 0), UINT64_MAX));
+	EXPECT_EQ(-EINVAL, session_add_pages(&self->s, sized_memfd(PAGE, 0), 0));
+	vm_create(&vm, 1, 3);
+	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, 2 * MIB, at));
+	ASSERT_EQ(0, session_attach(&self->s, vm.fd));
+	ASSERT_EQ(0, ioctl(self->s.fd, GODWIT_ADD_RAM, &a));
+	EXPECT_EQ(MIB / PAGE, a.npages);
+	EXPECT_EQ(PAGE, a.map_bytes);
+	/* The guest sees more than that. */
+	EXPECT_EQ(-EFBIG, session_start(&self->s));
+	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, 0, NULL));
+	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, MIB, at));
+	EXPECT_EQ(0, session_start(&self->s));
+	EXPECT_EQ(0, session_harvest(&self->s, NULL));
+	munmap(at, 2 * MIB);
+	vm_destroy(&vm);
+}
+
+#define CGROUP		"/sys/fs/cgroup/kst"
+
+/*
+ * Bitmaps are charged to the helper: for 128 MiB each there is no room. In a process of its own, which asks
+ * for nothing more: what was given back may be charged for a moment still.
+ */
+TEST_F(ram, bitmaps_are_charged)
+{
+	int fd = sized_memfd(4ULL << 40, 0);
+	pid_t pid;
+
+	if (mkdir(CGROUP, 0755) && errno != EEXIST)
+		SKIP(return, "no cgroups");
+	file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	if (file_write(CGROUP "/memory.max", "67108864"))
+		SKIP(return, "no memory controller");
+	pid = fork_child();
+	if (!pid) {
+		require(!file_write(CGROUP "/cgroup.procs", "0"), "a cgroup");
+		_exit(session_add_ram(&self->s, fd) != -ENOMEM);
+	}
+	PROOF(EXPECT_EQ(0, wait_process(pid)));
+	EXPECT_EQ(0, session_add_ram(&self->s, sized_memfd(MIB, 0)));
+	rmdir(CGROUP);
+	close(fd);
+}
+
 TEST_F(ram, at_most_64)
 {
 	unsigned int i;
 
 	for (i = 0; i <= GODWIT_RAM_MAX; i++) {
-		struct godwit_add_ram a = { .fd = sized_memfd(PAGE, 0) };
+		struct godwit_add_ram a = { .fd = sized_memfd(PAGE, 0), .npages = 1 };
 		int r = ioctl(self->s.fd, GODWIT_ADD_RAM, &a) ? -errno : (int)a.index;
 
 		EXPECT_EQ(i < GODWIT_RAM_MAX ? (int)i : -ENOSPC, r);
@@ -173,7 +230,7 @@ FIXTURE(map) {
 
 FIXTURE_SETUP(map)
 {
-	struct godwit_add_ram a = { .fd = sized_memfd(129 * MIB, 0) };
+	struct godwit_add_ram a = { .fd = sized_memfd(129 * MIB, 0), .npages = 129 * MIB / PAGE };
 
 	session_open(&self->s);
 	ASSERT_EQ(0, ioctl(self->s.fd, GODWIT_ADD_RAM, &a));
@@ -225,7 +282,7 @@ TEST_F(map, private)
 TEST_F(map, read_only_descriptor)
 {
 	int fd = open("/dev/godwit", O_RDONLY | O_CLOEXEC);
-	struct godwit_add_ram a = { .fd = sized_memfd(PAGE, 0) };
+	struct godwit_add_ram a = { .fd = sized_memfd(PAGE, 0), .npages = 1 };
 
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ioctl(fd, GODWIT_ADD_RAM, &a));

@@ -35,7 +35,10 @@ static int failed(const char *what, struct err *e)
 	case EAGAIN:
 		return err_set(e, GW_BUSY, err, "%s: the VMM does not stop changing its memory slots; try again later", what);
 	case EFBIG:
-		return err_set(e, GW_VM_STATE, err, "%s: a RAM file grew while it was watched; migrate again", what);
+		return err_set(e, GW_VM_STATE, err, "%s: the guest has been given more of a RAM file than its memory backend has; migrate again", what);
+	case ENOSPC:
+		return err_set(e, GW_VM_STATE, err, "%s: the RAM is mapped in more pieces (some thousands) than godwit.ko can watch: see /proc/PID/maps of the VMM and of its vhost-user backends",
+			       what);
 	default:
 		return err_set(e, GW_INTERNAL, err, "godwit.ko: %s: %s (see dmesg)", what, strerror(err));
 	}
@@ -64,14 +67,15 @@ int device_attach(int dev, int vm_fd, struct err *e)
 
 int device_add_ram(int dev, int ram_fd, uint64_t pages, uint64_t **map, uint64_t *map_bytes, struct err *e)
 {
-	struct godwit_add_ram a = { .fd = ram_fd };
+	struct godwit_add_ram a = { .fd = ram_fd, .npages = pages };
 	void *p;
 
-	if (ioctl(dev, GODWIT_ADD_RAM, &a) < 0)
+	if (ioctl(dev, GODWIT_ADD_RAM, &a) < 0) {
+		if (errno == ERANGE)
+			return err_set(e, GW_RAM_PRIVATE, ERANGE, "the RAM file is shorter than the RAM, which has %llu pages: the VMM has truncated it",
+				       (unsigned long long)pages);
 		return failed("add RAM", e);
-	if (a.npages < pages)
-		return err_set(e, GW_RAM_PRIVATE, ERANGE, "the RAM file is shorter than the RAM: %llu pages of %llu",
-			       (unsigned long long)a.npages, (unsigned long long)pages);
+	}
 	p = mmap(NULL, a.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, dev, (off_t)a.map_offset);
 	if (p == MAP_FAILED)
 		return failed("mmap", e);

@@ -38,7 +38,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GODWIT_ABI_VERSION	2
+#define GODWIT_ABI_VERSION	3
 #define GODWIT_PAGE_SHIFT	12	/* a page is 4 KiB here, whatever maps it */
 
 /* A row of the writer ledger: a class of writers and how it is seen. */
@@ -101,12 +101,15 @@ struct godwit_attach {
  * @flags:	in: 0
  * @index:	out: the RAM file's number in this session, from 0
  * @page_shift:	out: log2 of the file's native page size (12, 21, 30)
- * @npages:	out: 4 KiB pages in the file
+ * @npages:	in: how many 4 KiB pages of the file, from its start, are to be watched: as many as the RAM
+ *		has that the caller knows of, however long the VMM has made the file meanwhile
  * @map_offset:	out: where to mmap() this file's bitmap from the session's descriptor
  * @map_bytes:	out: how much to mmap(): a multiple of the host's page size
  *
+ * Two bits a page are kept, and charged to the caller's memory cgroup.
  * Errors: EBUSY (the session has started), EEXIST (the file is here already), ENOSPC
- * (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ENOMEM.
+ * (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ERANGE (the file has
+ * fewer than @npages pages), ENOMEM.
  */
 struct godwit_add_ram {
 	__s32 fd;
@@ -128,8 +131,8 @@ struct godwit_add_ram {
  * From here on every page counts as written until it is cleared.
  * Errors: EBUSY (started already, or another session has one of the RAM files, as where two VMs share it:
  * nothing has been changed then), ENOENT (no memslot uses any of the RAM files), EINPROGRESS (somebody has been
- * punching holes into a RAM file, or writing to it, for a second), EAGAIN and EFBIG (see HARVEST), and what
- * KVM_SET_USER_MEMORY_REGION answers.
+ * punching holes into a RAM file, or writing to it, for a second), EAGAIN, ENOSPC and EFBIG (see HARVEST),
+ * and what KVM_SET_USER_MEMORY_REGION answers.
  */
 struct godwit_start {
 	__u32 flags;
@@ -149,8 +152,9 @@ struct godwit_start {
  * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and again until they
  * are cleared. The other rows forget a write as soon as it is reported.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots); ENOSPC (more
- * mappings of the RAM files than can be watched); EFBIG (a RAM file grew since ADD_RAM). After any error the
- * bits found so far are set and nothing is lost: calling again reports the rest.
+ * mappings of the RAM files than can be watched, or behind the memslots than can be compared); EFBIG (a
+ * memslot shows pages of a RAM file behind those that ADD_RAM named). After any error the bits found so
+ * far are set and nothing is lost: calling again reports the rest.
  */
 struct godwit_harvest {
 	__u32 flags;

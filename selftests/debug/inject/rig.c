@@ -87,7 +87,7 @@ int rig_add_ram(struct rig *r)
 {
 	unsigned int i = r->s.nr_rams;
 
-	r->window[i] = (struct godwit_add_ram){ .fd = r->ram[i].fd };
+	r->window[i] = (struct godwit_add_ram){ .fd = r->ram[i].fd, .npages = r->ram[i].bytes / PAGE };
 	if (ioctl(r->s.fd, GODWIT_ADD_RAM, &r->window[i]))
 		return -errno;
 	r->s.ram[i] = (struct bitmap){ .npages = r->window[i].npages, .bytes = r->window[i].map_bytes };

@@ -4,10 +4,12 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "host.h"
 #include "session.h"
+#include "vm.h"
 
 void session_open(struct session *s)
 {
@@ -23,9 +25,22 @@ int session_attach(struct session *s, int vm_fd)
 	return ioctl(s->fd, GODWIT_ATTACH, &a) ? -errno : 0;
 }
 
+/* All of the file; 1 page of what is none. */
+static uint64_t pages_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) || !S_ISREG(st.st_mode) ? 1 : st.st_size / PAGE;
+}
+
 int session_add_ram(struct session *s, int fd)
 {
-	struct godwit_add_ram a = { .fd = fd };
+	return session_add_pages(s, fd, pages_of(fd));
+}
+
+int session_add_pages(struct session *s, int fd, uint64_t npages)
+{
+	struct godwit_add_ram a = { .fd = fd, .npages = npages };
 	struct bitmap *b = &s->ram[s->nr_rams];
 
 	require(s->nr_rams < ARRAY_LEN(s->ram), "room for a RAM file");

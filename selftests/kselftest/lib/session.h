@@ -24,6 +24,8 @@ void session_open(struct session *s);
 int session_attach(struct session *s, int vm_fd);
 /* Maps the bitmap too. The descriptor stays the caller's. */
 int session_add_ram(struct session *s, int fd);
+/* Only so much of the file. */
+int session_add_pages(struct session *s, int fd, uint64_t npages);
 int session_start(struct session *s);
 /* h may be NULL. */
 int session_harvest(struct session *s, struct godwit_harvest *h);
