@@ -200,7 +200,7 @@ static int switch_logs_on(struct godwit_session *s)
 	r = godwit_slots_refresh(s, &sc, &ignored);
 	godwit_scratch_unmap(&sc);
 	godwit_return_mm(s);
-	return r ?: s->view.nr_slots ? 0 : -ENOENT;
+	return r ?: s->view.nr_shown ? 0 : -ENOENT;
 }
 
 /*
@@ -234,7 +234,7 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 		godwit_ram_mark(s->rams[i], 0, s->rams[i]->npages);
 	s->changes = 0;
 	WRITE_ONCE(s->state, GODWIT_STATE_STARTED);
-	a->memslots = s->view.nr_slots;
+	a->memslots = s->view.nr_shown;
 	return 0;
 }
 

@@ -74,18 +74,23 @@ struct godwit_ram {
 };
 
 /**
- * struct godwit_slot - a memslot that shows at least one page of our RAM files
+ * struct godwit_slot - a memslot that the guest may write
  * @as_id: KVM address space (1 is SMM's view on x86)
  * @id: slot number in it
  * @flags: what KVM has now
- * @given: @flags as found first: what retirement gives back
+ * @ours: its log was switched on by us: retirement switches it off, whether or not the slot shows our RAM
+ *	files by then
+ * @first_piece: its first one in godwit_view.pieces
+ * @nr_pieces: 0: it shows none of our RAM files
  * @identity: distinguishes the slot from a later one with the same numbers (see slot_flags.c)
  */
 struct godwit_slot {
 	u32 as_id;
 	u32 id;
 	u32 flags;
-	u32 given;
+	bool ours;
+	unsigned int first_piece;
+	unsigned int nr_pieces;
 	u64 base_gfn;
 	u64 npages;
 	u64 hva;
@@ -107,13 +112,20 @@ struct godwit_piece {
 	u64 pgoff;
 };
 
-/* The memslots as they were at one moment. */
+/**
+ * struct godwit_view - the memslots as they were at one moment
+ * @slots: by address space and guest physical address
+ * @pieces: in the order of their slots, and in each slot by address
+ * @nr_shown: how many slots show our RAM files
+ * @generation: KVM's memslot generations, summed over the address spaces
+ */
 struct godwit_view {
 	struct godwit_slot *slots;
 	struct godwit_piece *pieces;
 	unsigned int nr_slots;
 	unsigned int nr_pieces;
-	u64 generation;		/* KVM's memslot generations, summed over the address spaces */
+	unsigned int nr_shown;
+	u64 generation;
 };
 
 /* What a session has done: written under session->lock, read without it. */

@@ -34,7 +34,7 @@ static int put_u64s(struct sk_buff *skb, int attr, const u64 *values, unsigned i
 static int put_vm(struct sk_buff *skb, const struct godwit_session *s)
 {
 	if (nla_put_u32(skb, GODWIT_A_VM_PID, READ_ONCE(s->vm_pid)) ||
-	    nla_put_u32(skb, GODWIT_A_MEMSLOTS, READ_ONCE(s->view.nr_slots)) ||
+	    nla_put_u32(skb, GODWIT_A_MEMSLOTS, READ_ONCE(s->view.nr_shown)) ||
 	    nla_put_u32(skb, GODWIT_A_CHANGES, READ_ONCE(s->changes)) ||
 	    nla_put_u64_64bit(skb, GODWIT_A_HARVESTS, READ_ONCE(s->stats.harvests), GODWIT_A_PAD) ||
 	    nla_put_u64_64bit(skb, GODWIT_A_CLEARS, READ_ONCE(s->stats.clears), GODWIT_A_PAD))

@@ -3,8 +3,9 @@
  * Retirement: the way back, in the background, slot by slot.
  *
  * Switching a slot's log off makes KVM zap what it had split, which can take long for large guests and
- * is the reason why it must not stand in anybody's way. Each slot gets back the flags that were found,
- * and only if it still is the slot that was found; what the VMM changed meanwhile is its own.
+ * is the reason why it must not stand in anybody's way. Each slot whose log we have switched on gets back
+ * the flags that were found, and only if it still is the slot that was found; what the VMM changed
+ * meanwhile is its own.
  *
  * Between two slots there is a pause, and it goes on while the CPUs that run the VM are busy, up to a limit:
  * a guest that is never calm gets its huge pages back all the same. Whoever waits for the VM ends all pauses.
@@ -97,8 +98,6 @@ static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 	u64 start = ktime_get_ns(), end = start;
 	int tries, r;
 
-	if (slot->given & KVM_MEM_LOG_DIRTY_PAGES)
-		return;		/* it was on before we came */
 	for (tries = 0; tries < RETIRE_TRIES; tries++) {
 		r = clear_log_flag(s, slot);
 		if (!passes(r))
@@ -113,19 +112,30 @@ static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 			slot->as_id, slot->id, r);
 }
 
+/* All slots whose log is on because of us. */
+static void retire_slots(struct godwit_session *s)
+{
+	unsigned int busy_ms = READ_ONCE(godwit_tunables.retire_busy_wait_ms), pause_ms = 0, i;
+
+	for (i = 0; i < s->view.nr_slots && !READ_ONCE(s->vm_gone); i++) {
+		if (!s->view.slots[i].ours)
+			continue;
+		pause_before_slot(s, pause_ms, &busy_ms);
+		retire_slot(s, &s->view.slots[i]);
+		pause_ms = READ_ONCE(godwit_tunables.retire_pause_ms);
+	}
+}
+
 void godwit_retire_work(struct work_struct *work)
 {
 	struct godwit_session *s = container_of(to_delayed_work(work), struct godwit_session, retire);
-	unsigned int i, busy_ms = READ_ONCE(godwit_tunables.retire_busy_wait_ms);
 	u64 start = ktime_get_ns();
+	unsigned int i;
 
 	mutex_lock(&s->lock);
 	s->state = GODWIT_STATE_RETIRING;
 	godwit_block_untrack(s);
-	for (i = 0; i < s->view.nr_slots && !READ_ONCE(s->vm_gone); i++) {
-		pause_before_slot(s, i ? READ_ONCE(godwit_tunables.retire_pause_ms) : 0, &busy_ms);
-		retire_slot(s, &s->view.slots[i]);
-	}
+	retire_slots(s);
 	if (s->mm) {
 		if (READ_ONCE(s->vm_gone))
 			godwit_netlink_event(s, GODWIT_CMD_VM_GONE);

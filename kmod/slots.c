@@ -12,12 +12,20 @@
  *	  nothing is lost; else every change of the generation makes all of them count as written.
  *
  * How flags are changed, and what can go wrong with it, is in slot_flags.c.
+ *
+ * A view has all slots that the guest may write, not just those that show our RAM files: where the VMM maps
+ * something else behind a slot, the slot stays, and with it the log that we have switched on.
+ *
+ * Views stand in the order of addresses, so two are compared in one pass. A VMM can have 65,528 slots, each over all
+ * of its 65,530 mappings; one that makes us look at more than VMAS_MAX mappings is refused (-ENOSPC).
  */
 #include <linux/kvm_host.h>
 #include <linux/slab.h>
 
 #include "compat.h"
 #include "internal.h"
+
+#define VMAS_MAX	(1U << 16)	/* one for each slot that KVM can have */
 
 void godwit_view_free(struct godwit_view *v)
 {
@@ -49,44 +57,57 @@ unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged)
 	return n;
 }
 
-/* Copies KVM's slots that the guest may write. -EAGAIN: more came while we counted. */
+/*
+ * Copies KVM's slots that the guest may write, in the order of their addresses, which no two of an address
+ * space have in common. -EAGAIN: more came while we counted.
+ */
 static int read_slots(struct godwit_session *s, struct godwit_view *v)
 {
 	struct kvm *kvm = s->kvm;
-	const struct kvm_memory_slot *ks;
-	unsigned int max = godwit_slots_count(kvm, NULL) + 8, n = 0;
-	int as, bkt, idx, r = 0;
+	unsigned int max = godwit_slots_count(kvm, NULL) + 8;
+	struct kvm_memslot_iter iter;
+	int as, idx, r = 0;
 
 	v->slots = kvcalloc(max, sizeof(*v->slots), GFP_KERNEL);
 	if (!v->slots)
 		return -ENOMEM;
-	v->generation = 0;
 	idx = srcu_read_lock(&kvm->srcu);
-	for (as = 0; as < kvm_arch_nr_memslot_as_ids(kvm); as++) {
+	for (as = 0; as < kvm_arch_nr_memslot_as_ids(kvm) && !r; as++) {
 		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
 
 		v->generation += slots->generation;
-		kvm_for_each_memslot(ks, bkt, slots) {
+		kvm_for_each_memslot_in_gfn_range(&iter, slots, 0, ~0ULL) {
+			const struct kvm_memory_slot *ks = iter.slot;
+
 			if (ks->id >= KVM_USER_MEM_SLOTS || !GODWIT_SHOWS_WRITES(ks->flags))
 				continue;
-			if (n == max) {
+			if (v->nr_slots == max) {
 				r = -EAGAIN;
 				break;
 			}
-			v->slots[n++] = (struct godwit_slot) {
-				.as_id = as, .id = ks->id, .flags = ks->flags, .given = ks->flags,
-				.base_gfn = ks->base_gfn, .npages = ks->npages, .hva = ks->userspace_addr,
+			v->slots[v->nr_slots++] = (struct godwit_slot) {
+				.as_id = as, .id = ks->id, .flags = ks->flags,
+				.base_gfn = ks->base_gfn, .npages = ks->npages,
+				.hva = ks->userspace_addr,
 				.identity = godwit_slot_identity(ks),
 			};
 		}
 	}
 	srcu_read_unlock(&kvm->srcu, idx);
-	v->nr_slots = n;
 	return r;
 }
 
+/* Adds a piece to the last slot, or to the slot's last piece, if it goes on where that ends. */
 static int add_piece(struct godwit_view *v, unsigned int *max, const struct godwit_piece *p)
 {
+	struct godwit_slot *slot = &v->slots[p->slot];
+	struct godwit_piece *last = slot->nr_pieces ? &v->pieces[v->nr_pieces - 1] : NULL;
+
+	if (last && last->ram == p->ram && last->first + last->npages == p->first &&
+	    last->pgoff + last->npages == p->pgoff) {
+		last->npages += p->npages;
+		return 0;
+	}
 	if (v->nr_pieces == *max) {
 		unsigned int more = *max ? 2 * *max : 32;
 		struct godwit_piece *bigger = kvcalloc(more, sizeof(*bigger), GFP_KERNEL);
@@ -99,6 +120,8 @@ static int add_piece(struct godwit_view *v, unsigned int *max, const struct godw
 		v->pieces = bigger;
 		*max = more;
 	}
+	if (!slot->nr_pieces++)
+		slot->first_piece = v->nr_pieces;
 	v->pieces[v->nr_pieces++] = *p;
 	return 0;
 }
@@ -115,8 +138,15 @@ static int ram_of(struct godwit_session *s, const struct vm_area_struct *vma)
 	return -1;
 }
 
-/* Splits slot number n by the mappings behind it, and drops it from the view if none is ours. */
-static int map_slot(struct godwit_session *s, struct godwit_view *v, unsigned int n, unsigned int *max)
+/* What map_slot() needs for all slots: room for pieces, and how many mappings it may still look at. */
+struct budget {
+	unsigned int max_pieces;
+	unsigned int vmas;
+};
+
+/* Splits slot number n by the mappings behind it. */
+static int map_slot(struct godwit_session *s, struct godwit_view *v, unsigned int n,
+		    struct budget *b)
 {
 	const struct godwit_slot *slot = &v->slots[n];
 	unsigned long addr = slot->hva, end = slot->hva + (slot->npages << PAGE_SHIFT);
@@ -127,6 +157,9 @@ static int map_slot(struct godwit_session *s, struct godwit_view *v, unsigned in
 		struct godwit_piece p = { .slot = n };
 		unsigned long stop = min(end, vma->vm_end);
 
+		if (!b->vmas--)
+			return -ENOSPC;
+		cond_resched();
 		addr = max(addr, vma->vm_start);
 		ram = ram_of(s, vma);
 		if (ram >= 0) {
@@ -135,8 +168,8 @@ static int map_slot(struct godwit_session *s, struct godwit_view *v, unsigned in
 			p.npages = (stop - addr) >> PAGE_SHIFT;
 			p.pgoff = vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT);
 			if (p.pgoff + p.npages > s->rams[ram]->npages)
-				return -EFBIG;	/* the file grew under us: its bitmap has no room */
-			r = add_piece(v, max, &p);
+				return -EFBIG;	/* its bitmap has no room */
+			r = add_piece(v, &b->max_pieces, &p);
 		}
 		addr = stop;
 	}
@@ -145,90 +178,123 @@ static int map_slot(struct godwit_session *s, struct godwit_view *v, unsigned in
 
 static int read_view(struct godwit_session *s, struct godwit_view *v)
 {
-	unsigned int i, first, kept = 0, max = 0;
+	struct budget budget = { .vmas = VMAS_MAX };
+	unsigned int i;
 	int r;
 
 	memset(v, 0, sizeof(*v));
 	r = read_slots(s, v);
-	if (r)
-		goto fail;
-	mmap_read_lock(s->mm);
-	for (i = 0; i < v->nr_slots && !r; i++) {
-		first = v->nr_pieces;
-		v->slots[kept] = v->slots[i];
-		r = map_slot(s, v, kept, &max);
-		if (v->nr_pieces > first)
-			kept++;
+	if (!r) {
+		mmap_read_lock(s->mm);
+		for (i = 0; i < v->nr_slots && !r; i++) {
+			r = map_slot(s, v, i, &budget);
+			v->nr_shown += !!v->slots[i].nr_pieces;
+		}
+		mmap_read_unlock(s->mm);
 	}
-	mmap_read_unlock(s->mm);
-	v->nr_slots = kept;
-	if (!r)
-		return 0;
-fail:
-	godwit_view_free(v);
+	if (r)
+		godwit_view_free(v);
 	return r;
 }
 
 static bool same_slot(const struct godwit_slot *a, const struct godwit_slot *b)
 {
-	return a->as_id == b->as_id && a->id == b->id && a->base_gfn == b->base_gfn && a->npages == b->npages &&
-	       a->hva == b->hva && a->identity == b->identity;
+	return a->as_id == b->as_id && a->id == b->id && a->base_gfn == b->base_gfn &&
+	       a->npages == b->npages && a->hva == b->hva && a->identity == b->identity;
 }
 
-static struct godwit_slot *find_same(struct godwit_view *v, const struct godwit_slot *slot)
+static int compare(u64 a, u64 b)
 {
-	unsigned int i;
-
-	for (i = 0; i < v->nr_slots; i++)
-		if (same_slot(&v->slots[i], slot))
-			return &v->slots[i];
-	return NULL;
+	return a < b ? -1 : a > b;
 }
 
-/* Is piece p of view v in the other view too, in a slot that is the same? */
-static bool same_piece(struct godwit_view *v, const struct godwit_piece *p, struct godwit_view *other)
+/* Where one stands before the other in the order of a view. */
+static int compare_slots(const struct godwit_slot *a, const struct godwit_slot *b)
 {
-	unsigned int i;
+	return compare(a->as_id, b->as_id) ?: compare(a->base_gfn, b->base_gfn);
+}
 
-	for (i = 0; i < other->nr_pieces; i++) {
-		const struct godwit_piece *q = &other->pieces[i];
+/* The logs of which slots are on because of us. */
+static void carry_over(struct godwit_view *v, const struct godwit_view *old)
+{
+	unsigned int i, j = 0;
 
-		if (p->ram == q->ram && p->first == q->first && p->npages == q->npages && p->pgoff == q->pgoff &&
-		    same_slot(&v->slots[p->slot], &other->slots[q->slot]))
-			return true;
+	for (i = 0; i < v->nr_slots; i++) {
+		struct godwit_slot *slot = &v->slots[i];
+
+		while (j < old->nr_slots && compare_slots(&old->slots[j], slot) < 0)
+			j++;
+		if (j < old->nr_slots && same_slot(&old->slots[j], slot))
+			slot->ours = old->slots[j].ours;
 	}
-	return false;
+}
+
+/* As compare_slots(), for pieces of two views. */
+static int compare_pieces(const struct godwit_view *v, const struct godwit_piece *p,
+			  const struct godwit_view *other, const struct godwit_piece *q)
+{
+	return compare_slots(&v->slots[p->slot], &other->slots[q->slot]) ?:
+	       compare(p->first, q->first);
+}
+
+static bool same_piece(const struct godwit_view *v, const struct godwit_piece *p,
+		       const struct godwit_view *other, const struct godwit_piece *q)
+{
+	return p->ram == q->ram && p->first == q->first && p->npages == q->npages &&
+	       p->pgoff == q->pgoff && same_slot(&v->slots[p->slot], &other->slots[q->slot]);
 }
 
 /* Counts as written what stands in v and not in the other view. */
-static u64 mark_missing(struct godwit_session *s, struct godwit_view *v, struct godwit_view *other)
+static u64 mark_missing(struct godwit_session *s, const struct godwit_view *v,
+			const struct godwit_view *other)
 {
+	unsigned int i, j = 0;
 	u64 marked = 0;
-	unsigned int i;
 
 	for (i = 0; i < v->nr_pieces; i++) {
 		const struct godwit_piece *p = &v->pieces[i];
 
-		if (!same_piece(v, p, other))
+		while (j < other->nr_pieces && compare_pieces(other, &other->pieces[j], v, p) < 0)
+			j++;
+		if (j == other->nr_pieces || !same_piece(v, p, other, &other->pieces[j]))
 			marked += godwit_ram_mark_changed(s->rams[p->ram], p->pgoff, p->npages);
+		cond_resched();
 	}
 	return marked;
 }
 
-static u64 mark_slot(struct godwit_session *s, struct godwit_view *v, unsigned int slot)
+static u64 mark_slot(struct godwit_session *s, const struct godwit_slot *slot)
 {
 	u64 marked = 0;
 	unsigned int i;
 
-	for (i = 0; i < v->nr_pieces; i++)
-		if (v->pieces[i].slot == slot)
-			marked += godwit_ram_mark_changed(s->rams[v->pieces[i].ram], v->pieces[i].pgoff,
-							  v->pieces[i].npages);
+	for (i = slot->first_piece; i < slot->first_piece + slot->nr_pieces; i++) {
+		const struct godwit_piece *p = &s->view.pieces[i];
+
+		marked += godwit_ram_mark_changed(s->rams[p->ram], p->pgoff, p->npages);
+	}
 	return marked;
+}
+
+/* The log of a slot that shows our RAM files, which is off. */
+static int switch_on(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot,
+		     u64 *marked)
+{
+	int r;
+
+	*marked += mark_slot(s, slot);
+	if (s->state == GODWIT_STATE_STARTED &&
+	    time_before(jiffies, s->changed_jiffies + msecs_to_jiffies(GODWIT_SETTLE_MS)))
+		return 0;	/* a later harvest does it */
+	r = godwit_slot_set_flags(s, sc, slot, slot->flags | KVM_MEM_LOG_DIRTY_PAGES);
+	if (!r)
+		slot->ours = true;
+	return r == -ENOENT ? -EAGAIN : r;
 }
 
 static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64 *marked)
 {
+	bool changed, all;
 	struct godwit_view v;
 	unsigned int i;
 	int r;
@@ -236,38 +302,28 @@ static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64
 	r = read_view(s, &v);
 	if (r)
 		return r;
-	/* Remember what was given before KVM is changed: whatever fails below, retirement knows. */
-	for (i = 0; i < v.nr_slots; i++) {
-		struct godwit_slot *old = find_same(&s->view, &v.slots[i]);
-
-		if (old)
-			v.slots[i].given = old->given;
-	}
-	if (v.generation != s->view.generation && s->view.nr_slots) {
+	carry_over(&v, &s->view);
+	changed = v.generation != s->view.generation && s->view.nr_shown;
+	if (changed) {
 		s->changes++;
 		s->changed_jiffies = jiffies;
-		if (s->kvm->manual_dirty_log_protect != 3)
-			for (i = 0; i < v.nr_slots; i++)
-				*marked += mark_slot(s, &v, i);
 	}
+	all = changed && s->kvm->manual_dirty_log_protect != 3;
 	*marked += mark_missing(s, &v, &s->view) + mark_missing(s, &s->view, &v);
 	swap(s->view, v);
 	godwit_view_free(&v);
 
-	for (i = 0; i < s->view.nr_slots; i++) {
+	for (i = 0; i < s->view.nr_slots && !r; i++) {
 		struct godwit_slot *slot = &s->view.slots[i];
 
-		if (slot->flags & KVM_MEM_LOG_DIRTY_PAGES)
+		if (!slot->nr_pieces)
 			continue;
-		*marked += mark_slot(s, &s->view, i);
-		if (s->state == GODWIT_STATE_STARTED &&
-		    time_before(jiffies, s->changed_jiffies + msecs_to_jiffies(GODWIT_SETTLE_MS)))
-			continue;	/* a later harvest does it */
-		r = godwit_slot_set_flags(s, sc, slot, slot->flags | KVM_MEM_LOG_DIRTY_PAGES);
-		if (r)
-			return r == -ENOENT ? -EAGAIN : r;
+		if (all)
+			*marked += mark_slot(s, slot);
+		if (!(slot->flags & KVM_MEM_LOG_DIRTY_PAGES))
+			r = switch_on(s, sc, slot, marked);
 	}
-	return 0;
+	return r;
 }
 
 /**

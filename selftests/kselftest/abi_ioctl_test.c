@@ -296,6 +296,43 @@ TEST_F(ioctl, start_counts_slots)
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 3)));
 }
 
+#define MANY_SLOTS	400
+#define MANY_VMAS	200UL
+
+/* Each slot over all of these mappings, of which no two can be one. */
+static void many_of_both(struct vm *vm, const struct ram *ram)
+{
+	uint8_t *at = mmap(NULL, MANY_VMAS * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned long i;
+
+	require(at != MAP_FAILED, "address space");
+	for (i = 0; i < MANY_VMAS; i++)
+		require(mmap(at + i * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, ram->fd,
+			     (MANY_VMAS - i) * PAGE) != MAP_FAILED, "a mapping");
+	for (i = 1; i <= MANY_SLOTS; i++)
+		require(!vm_slot(vm, 1 + i, 0, RAM_GPA + i * PAGES * PAGE, MANY_VMAS * PAGE, at), "a slot");
+}
+
+/* What a VMM can make us keep and compare is bounded, and what is within the bounds is done soon. */
+TEST_F(ioctl, many_slots_over_many_mappings)
+{
+	struct godwit_start a = { 0 };
+	unsigned long i;
+	uint64_t start;
+
+	many_of_both(&self->vm, &self->ram);
+	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
+	ASSERT_EQ(0, session_add_ram(&self->s, self->ram.fd));
+	PROOF(ASSERT_EQ(-ENOSPC, session_start(&self->s)));
+	for (i = MANY_SLOTS / 2 + 1; i <= MANY_SLOTS; i++)
+		ASSERT_EQ(0, vm_slot(&self->vm, 1 + i, 0, RAM_GPA + i * PAGES * PAGE, 0, NULL));
+	ASSERT_EQ(0, call(self->s.fd, GODWIT_START, &a));
+	EXPECT_EQ(MANY_SLOTS / 2 + 1, a.memslots);
+	start = now_ms();
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
+	EXPECT_GT(5000, now_ms() - start);
+}
+
 /* The session ends with the last descriptor. */
 TEST_F(ioctl, duplicated_descriptor)
 {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Ledger row "change": memslots and mappings that come, go and move. The rows that could see the same are off. */
+#include <sys/mman.h>
+
 #include "kst.h"
 #include "rig.h"
 
@@ -145,6 +147,13 @@ TEST_F(change, slot_of_other_memory)
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + PAGES * PAGE, 16 * PAGE, self->vm.low));
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, others(variant->manual))));
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 3)));
+}
+
+/* Two mappings that show the file as one did, from mprotect() or mbind(), are no change. */
+TEST_F(change, mapping_split)
+{
+	ASSERT_EQ(0, mprotect(self->ram.map + 7 * PAGE, PAGE, PROT_READ));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 }
 
 static void map_once_more(void *arg)
