@@ -249,6 +249,7 @@ struct godwit_scratch {
 #define GODWIT_CLEAR_PAGES	(1UL << 22)	/* 4 KiB pages in one KVM_CLEAR_DIRTY_LOG: 16 GiB */
 
 void godwit_scratch_unmap(struct godwit_scratch *sc);
+int godwit_kvm_refuse_encrypted(struct godwit_session *s);
 int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages);
 int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc);
 int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,

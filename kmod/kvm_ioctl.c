@@ -96,6 +96,43 @@ static int vm_ioctl(struct godwit_session *s, struct godwit_scratch *sc, unsigne
 	return s->vm_file->f_op->unlocked_ioctl(s->vm_file, cmd, sc->uaddr);
 }
 
+static int answer_of(int status)
+{
+	switch (status) {
+	case -ENOTTY:
+		return 0;
+	case -EFAULT:
+		return -ENOMEM;	/* the argument's page went meanwhile, and could not come back */
+	case -EIO:
+		return -EIO;	/* KVM has given this VM up */
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/*
+ * -EOPNOTSUPP: the guest's memory is encrypted (SEV, TDX). KVM's vendor modules keep that to themselves,
+ * and their ioctl for such guests says ENOTTY for all others; the question is one that changes nothing,
+ * and sev_fd is none, so that nothing is asked of the security processor. No lab has such a guest.
+ * Context: a job.
+ */
+int godwit_kvm_refuse_encrypted(struct godwit_session *s)
+{
+	struct kvm_sev_cmd status = { .id = KVM_SEV_GUEST_STATUS, .sev_fd = -1 };
+	struct godwit_scratch sc = {};
+	int r;
+
+	r = godwit_borrow_mm(s);
+	if (r)
+		return r;
+	r = stage(&sc, &status, sizeof(status));
+	if (!r)
+		r = answer_of(vm_ioctl(s, &sc, KVM_MEMORY_ENCRYPT_OP));
+	godwit_scratch_unmap(&sc);
+	godwit_return_mm(s);
+	return r;
+}
+
 /* Prepares godwit_kvm_set_region(). npages 0 deletes the slot. */
 int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages)
 {

@@ -11,6 +11,7 @@
  * hurries it and waits for it. So has a RAM file from START on, see godwit_block_track().
  */
 #include <linux/file.h>
+#include <linux/kvm_host.h>
 #include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -260,8 +261,10 @@ static int wait_claim(struct godwit_session *s, struct kvm *kvm)
 /* What attaching undoes: also the last step of retirement. */
 static void release_vm(struct godwit_session *s)
 {
-	if (s->mm)
+	if (s->mm) {
+		kvm_put_kvm(s->kvm);	/* not the last one: vm_file has another */
 		mmdrop(s->mm);
+	}
 	s->mm = NULL;
 	if (s->vm_file)
 		fput(s->vm_file);
@@ -277,9 +280,17 @@ static int job_attach(struct godwit_session *s, void *arg)
 	struct godwit_attach *a = arg;
 	int r;
 
+	/*
+	 * vm_file would keep it as well. But we look into struct kvm, whose layout hangs on how KVM was
+	 * built: a kernel with module versions does not load us if this function's type, and so the
+	 * struct, is not the one that we were built with.
+	 */
+	kvm_get_kvm(s->kvm);
 	s->mm = s->kvm->mm;
 	mmgrab(s->mm);
-	r = godwit_watch_vm(s);
+	r = godwit_kvm_refuse_encrypted(s);
+	if (!r)
+		r = godwit_watch_vm(s);
 	if (r) {
 		release_vm(s);
 		return r;
