@@ -146,15 +146,15 @@ int godwit_job_harvest(struct godwit_session *s, void *arg)
 /*
  * A hole is punched in two steps: pages are unmapped, which the watches note, then dropped. Of one that was between
  * the two when the watches came nobody would ever hear: its pages would be read as they were. Whoever punches holds
- * the file's lock throughout. We do not queue for it, as a VMM may hold it for ever (a write of what a userfaultfd
- * withholds).
+ * the lock of the inode that has the pages throughout. We do not queue for it, as a VMM may hold it for
+ * ever (a write of what a userfaultfd withholds).
  */
 static int wait_for_punches(struct godwit_session *s)
 {
 	unsigned int i, ms = 0;
 
 	for (i = 0; i < s->nr_rams; i++) {
-		struct rw_semaphore *lock = &file_inode(s->rams[i]->file)->i_rwsem;
+		struct rw_semaphore *lock = &s->rams[i]->mapping->host->i_rwsem;
 
 		for (; !down_read_trylock(lock); ms++) {
 			if (ms == PUNCH_WAIT_MS)

@@ -31,6 +31,12 @@ static struct load load_of(struct kvm *kvm)
 	struct kvm_vcpu *vcpu;
 	unsigned long i;
 
+	/*
+	 * On 6.1 the macro would go to the end of all numbers, where it may meet the first vCPU while that
+	 * is being made, or freed because that failed.
+	 */
+	if (!atomic_read(&kvm->online_vcpus))
+		return sum;
 	kvm_for_each_vcpu(i, vcpu, kvm) {
 		int cpu = READ_ONCE(vcpu->cpu);
 		u64 wall;

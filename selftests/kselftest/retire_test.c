@@ -122,6 +122,25 @@ TEST_F(retire, changed_slots_are_left_alone)
 	PROOF(EXPECT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, BYTES, self->ram.map)));
 }
 
+/* On 6.1, kvm_for_each_vcpu() without a guard walks up to ULONG_MAX here, and meets what is being made. */
+TEST_F(retire, without_a_vcpu)
+{
+	struct session s;
+	struct vm vm;
+
+	tune("0", "0");
+	vm_create(&vm, 0, 3);
+	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, BYTES, self->ram.map));
+	session_close(&self->s);
+	wait_retired(&self->vm, SOON);
+	session_begin(&s, vm.fd, &self->ram.fd, 1);
+	PROOF(EXPECT_TRUE(vm_logged(&vm, 1)));
+	session_close(&s);
+	sessions_wait_none();
+	PROOF(EXPECT_FALSE(vm_logged(&vm, 1)));
+	vm_destroy(&vm);
+}
+
 /* Other memory is mapped behind a slot: what it shows is none of ours any more, its log still is. */
 TEST_F(retire, slots_that_show_other_memory)
 {
