@@ -133,13 +133,34 @@ static struct genl_family family __ro_after_init = {
 	.name = GODWIT_GENL_NAME,
 	.version = GODWIT_GENL_VERSION,
 	.module = THIS_MODULE,
-	.netnsok = true,	/* VMs and their helpers live in many */
+	.netnsok = true,	/* helpers live in many; CAP_SYS_ADMIN is asked of the initial user namespace */
 	.ops = ops,
 	.n_ops = ARRAY_SIZE(ops),
 	.resv_start_op = GODWIT_CMD_GET_SESSION,	/* strict from the first command on */
 	.mcgrps = groups,
 	.n_mcgrps = ARRAY_SIZE(groups),
 };
+
+/*
+ * To the network namespaces of the initial user namespace: in another one root may be a container's, who
+ * is not told of this host's processes. Uses up skb.
+ */
+static void multicast(struct sk_buff *skb)
+{
+	struct sk_buff *copy;
+	struct net *net;
+
+	rcu_read_lock();
+	for_each_net_rcu(net) {
+		if (net->user_ns != &init_user_ns)
+			continue;
+		copy = skb_clone(skb, GFP_ATOMIC);
+		if (copy)
+			genlmsg_multicast_netns(&family, net, copy, 0, 0, GFP_ATOMIC);
+	}
+	rcu_read_unlock();
+	nlmsg_free(skb);
+}
 
 /* Context: may sleep. That nobody listens, or that memory is short, is nobody's error. */
 void godwit_netlink_event(const struct godwit_session *s, enum godwit_cmd cmd)
@@ -157,7 +178,7 @@ void godwit_netlink_event(const struct godwit_session *s, enum godwit_cmd cmd)
 		return;
 	}
 	genlmsg_end(skb, head);
-	genlmsg_multicast_allns(&family, skb, 0, 0);
+	multicast(skb);
 }
 
 int godwit_netlink_init(void)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The generic netlink family: what it tells, and each attribute wrong once. */
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "genl.h"
@@ -271,6 +273,53 @@ TEST_F(netlink, events)
 	EXPECT_EQ(0, genl_event(fd, self->id, 200));
 	close(vm_fd);
 	close(fd);
+}
+
+/* What is heard in namespaces of its own. */
+struct hearing {
+	int namespaces;
+	uint32_t id;
+	volatile int event;
+};
+
+static void listen_apart(void *arg)
+{
+	struct hearing *h = arg;
+	int fd = unshare(h->namespaces) ? -1 : genl_listen();
+
+	if (fd >= 0 && !fork_child()) {
+		h->event = genl_event(fd, h->id, 60000);
+		pause();
+	}
+}
+
+static struct hearing *hear_in(int namespaces, uint32_t id, pid_t *pid)
+{
+	struct hearing *h = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	require(h != MAP_FAILED, "shared memory");
+	*h = (struct hearing){ .namespaces = namespaces, .id = id };
+	*pid = fork_ready(listen_apart, h);
+	return h;
+}
+
+/* Root of a container, in namespaces of its own, is not told which processes there are. */
+TEST_F(netlink, events_stay_in_the_user_namespace)
+{
+	struct hearing *here, *apart;
+	uint64_t end;
+	pid_t pid[2];
+
+	here = hear_in(CLONE_NEWNET, self->id, &pid[0]);
+	apart = hear_in(CLONE_NEWUSER | CLONE_NEWNET, self->id, &pid[1]);
+	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
+	for (end = now_ms() + 5000; !here->event && now_ms() < end; )
+		sleep_ms(5);
+	EXPECT_EQ(GODWIT_CMD_ATTACHED, here->event);
+	sleep_ms(300);
+	PROOF(EXPECT_EQ(0, apart->event));
+	kill_process(pid[0]);
+	kill_process(pid[1]);
 }
 
 TEST_F(netlink, without_cap_sys_admin)

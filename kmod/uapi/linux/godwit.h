@@ -151,10 +151,11 @@ struct godwit_start {
  *
  * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and again until they
  * are cleared. The other rows forget a write as soon as it is reported.
- * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots); ENOSPC (more
- * mappings of the RAM files than can be watched, or behind the memslots than can be compared); EFBIG (a
- * memslot shows pages of a RAM file behind those that ADD_RAM named). After any error the bits found so
- * far are set and nothing is lost: calling again reports the rest.
+ * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots, or a
+ * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings of
+ * the RAM files than can be watched, or behind the memslots than can be compared); EFBIG (a memslot shows
+ * pages of a RAM file behind those that ADD_RAM named). After any error the bits found so far are set and
+ * nothing is lost: calling again reports the rest.
  */
 struct godwit_harvest {
 	__u32 flags;
@@ -197,8 +198,9 @@ struct godwit_range {
 #define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
 
 /*
- * Generic netlink: who is at work, in all network namespaces. Reading and listening need CAP_SYS_ADMIN
- * (of the initial user namespace to read).
+ * Generic netlink: who is at work. Reading and listening need CAP_SYS_ADMIN in the initial user namespace,
+ * and are possible in all network namespaces that belong to it. Process numbers are those of the initial
+ * pid namespace.
  *
  *	GET_SESSION	request, with GODWIT_A_ID; as a dump without attributes: all sessions. Each answer
  *			is a SESSION message. Errors: ENOENT (no such session), EINVAL, EPERM.
