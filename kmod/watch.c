@@ -18,6 +18,7 @@
  * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
  * reported from then on. So release counts all its spans, whose entries are dropped right after.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
@@ -26,6 +27,7 @@
 #include "internal.h"
 
 #define SPANS_MAX	4096	/* of all watches of a session; 64 bytes each */
+#define REGISTER_WAIT_MS	200
 
 /**
  * struct watch - our notifier on one mm
@@ -131,7 +133,25 @@ static struct watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
 	return NULL;
 }
 
-/* NULL: out of memory or the mm is exiting. */
+/*
+ * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is waited
+ * for. A harvest, which may be the last one, with the guest stopped, looks REGISTER_WAIT_MS for a moment
+ * when the lock is free, and then fails with -EAGAIN: the guest runs on, and the next harvest tries again.
+ * Registering takes the lock for itself, and waits if it was taken again in that moment.
+ */
+static int register_watch(struct watch *w)
+{
+	unsigned int ms;
+
+	for (ms = 0; w->s->state == GODWIT_STATE_STARTED && rwsem_is_locked(&w->mm->mmap_lock); ms++) {
+		if (ms == REGISTER_WAIT_MS)
+			return -EAGAIN;
+		usleep_range(1000, 2000);
+	}
+	return mmu_notifier_register(&w->mn, w->mm);
+}
+
+/* ERR_PTR: -ESRCH: the mm is exiting; what register_watch() says. */
 static struct watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
 {
 	struct watch *w = kzalloc(sizeof(*w), GFP_KERNEL);
@@ -148,7 +168,7 @@ static struct watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
 		kfree(w);
 		return ERR_PTR(-ESRCH);
 	}
-	r = mmu_notifier_register(&w->mn, mm);	/* holds mm_count until unregistered */
+	r = register_watch(w);	/* holds mm_count until unregistered */
 	mmput(mm);
 	if (r) {
 		kfree(w);
