@@ -17,6 +17,7 @@
 
 struct workqueue_struct *godwit_wq;
 
+#ifdef GODWIT_TESTS
 static unsigned int unsafe_rows_off;
 module_param(unsafe_rows_off, uint, 0600);
 MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off (bit 5: only the TLB flush); pages WILL be missed");
@@ -25,6 +26,7 @@ bool godwit_row_on(unsigned int row)
 {
 	return !(READ_ONCE(unsafe_rows_off) & BIT(row));
 }
+#endif
 
 static int __init godwit_init(void)
 {

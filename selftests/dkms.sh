@@ -51,6 +51,7 @@ case $(modinfo -F vermagic "$file") in
 "$kver "*) ;;
 *) fail "$file is not for $kver" ;;
 esac
+[ -z "$(modinfo -F parm "$file")" ] || fail "$file has the tests' hooks"
 status | grep -q installed || fail "status does not say installed"
 dkms_ remove
 [ -z "$(installed)" ] || fail "remove has left $(installed)"

@@ -30,6 +30,6 @@ make -s -C "$top" dkms-source TO="$to/src"
 unshare --mount sh -ec '
 	mount --bind "$2/src" "$1/mnt"
 	mount -t proc proc "$1/proc"
-	exec chroot "$1" make -s -C "/lib/modules/$3/build" M=/mnt modules' build "$root" "$to" "$kver"
+	exec chroot "$1" make -s -C "/lib/modules/$3/build" M=/mnt GODWIT_TESTS=y modules' build "$root" "$to" "$kver"
 strip --strip-debug -o "$to/godwit.ko" "$to/src/kmod/godwit.ko"
 echo "$kver" >"$to/built"

@@ -33,7 +33,7 @@ static int failed(const char *what, struct err *e)
 	case EOWNERDEAD:
 		return err_set(e, GW_VM_GONE, err, "the VM has exited while godwit.ko watched it");
 	case EAGAIN:
-		return err_set(e, GW_BUSY, err, "%s: the VMM does not stop changing its memory slots; try again later", what);
+		return err_set(e, GW_BUSY, err, "%s: the VMM does not stop changing its memory slots, or a process that maps its RAM is busy with its address space; try again later", what);
 	case EFBIG:
 		return err_set(e, GW_VM_STATE, err, "%s: the guest has been given more of a RAM file than its memory backend has; migrate again", what);
 	case ENOSPC:
