@@ -73,7 +73,12 @@ static void on_bio_complete(void *data, struct request_queue *q, struct bio *bio
 	if (op_is_write(bio_op(bio)) || !godwit_row_on(GODWIT_ROW_BLOCK))
 		return;
 	rcu_read_lock();
-	/* The whole vector: the iterator is spent by now. */
+	/*
+	 * The whole vector: the iterator is spent by now. A bio over a vector of somebody else's
+	 * (ITER_BVEC) may count none. That is registered buffers, which godwit refuses, or a loop
+	 * device or a target below: there a request or bio of the reader's own ends after it, and
+	 * counts.
+	 */
 	for (i = 0; i < bio->bi_vcnt; i++)
 		note_bvec(&bio->bi_io_vec[i]);
 	rcu_read_unlock();
@@ -131,8 +136,8 @@ static u32 tracker_of(const struct godwit_session *s)
  * godwit_block_track() - note reads into the session's RAM files from now on
  * @owner: on -EBUSY: which session has one of the files
  *
- * A file has one session: dirty bits are taken by the first sweep that finds them, so of two sessions
- * each would miss what the other one has taken.
+ * A file has one session: dirty bits are taken by the first sweep that finds them, so of two
+ * sessions each would miss what the other one has taken.
  */
 int godwit_block_track(struct godwit_session *s, u32 *owner)
 {

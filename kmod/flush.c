@@ -19,19 +19,21 @@
  * A sweep that took no bit needs no flush: each flushed what it cleaned, so nothing is left over.
  *
  * It could lose data for others. Reclaim decides by the bit: it puts the flush behind the unmapping
- * off to the end of a batch (should_defer_flush()), and flushes before it writes a page out only if an
- * entry was dirty (try_to_unmap_flush_dirty()). It relies on what the first paragraph says: through a
- * translation that is not marked dirty no store comes without a walk, and the walk finds no entry. One
- * that has outlived its dirty bit breaks this: the store goes to a page whose copy is in swap already.
- * So from the first bit that is taken until the flush the file's i_mmap_rwsem is held for writing. All
- * that comes through rmap takes it for reading, and finds entries that are either dirty or flushed.
+ * off to the end of a batch (should_defer_flush()), and flushes before it writes a page out only if
+ * an entry was dirty (try_to_unmap_flush_dirty()). It relies on what the first paragraph says:
+ * through a translation that is not marked dirty no store comes without a walk, and the walk finds
+ * no entry. One that has outlived its dirty bit breaks this: the store goes to a page whose copy is
+ * in swap already. So from the first bit that is taken until the flush the file's i_mmap_rwsem is
+ * held for writing. All that comes through rmap takes it for reading, and finds entries that are
+ * either dirty or flushed.
  *
- * What does not come through rmap flushes whether the entry was dirty or not: mprotect, mremap, NUMA
- * hints and the collapse of huge pages at once, zapping (munmap, exit, truncation, MADV_DONTNEED) before
- * it lets go of the page. Zapping does so earlier for a dirty entry, and in between reclaim may write the
- * page out: what a thread stores to an address that another one is zapping at that moment may get lost,
- * and that is all. That a page is dirty its folio knows, which is marked before the entry is cleaned.
- * MADV_FREE and KSM look at the bit, too, but are for private memory.
+ * What does not come through rmap flushes whether the entry was dirty or not: mprotect, mremap,
+ * NUMA hints and the collapse of huge pages at once, zapping (munmap, exit, truncation,
+ * MADV_DONTNEED) before it lets go of the page. Zapping does so earlier for a dirty entry, and in
+ * between reclaim may write the page out: what a thread stores to an address that another one is
+ * zapping at that moment may get lost, and that is all. That a page is dirty its folio knows, which
+ * is marked before the entry is cleaned. MADV_FREE and KSM look at the bit, too, but are for
+ * private memory.
  *
  * The time under the lock is bounded, see walk.c. Nothing that is done there allocates or faults.
  */

@@ -17,11 +17,12 @@
  *			unmap. The flush comes before H returns, hence before the helper reads P.
  *	unmap		The notifier noted P when the invalidation ended; if it has not ended yet, it is in
  *			flight and H counts its range. This is looked at after the sweep: what the sweep did
- *			not find any more has been noted, or is in flight, by then. The kernel may flush after
- *			the notifier's end (reclaim and page migration do, a batch at a time), so a CPU may go
- *			on storing to P through what it has kept, and no entry is there to tell. Hence H flushes
- *			once more if anything was noted, before the helper reads P; what is stored after that
- *			walks, faults, and sets the bit of an entry that is new.
+ *			not find any more has been noted, or is in flight, by then. The kernel may
+ *			flush after the notifier's end (reclaim and page migration do, a batch at a
+ *			time), so a CPU may go on storing to P through what it has kept, and no
+ *			entry is there to tell. Hence H flushes once more if anything was noted,
+ *			before the helper reads P; what is stored after that walks, faults, and sets
+ *			the bit of an entry that is new.
  *	block		The completion noted P before the reader of the block device was told.
  *	change		A slot or mapping that came or went counts as written throughout.
  *
@@ -30,25 +31,26 @@
  *
  * What is not seen:
  *
- *	- Stores through a mapping that is made after the look of one sweep and gone before the look of
- *	  the next, by whatever process, one that is watched already included. Nothing tells a module of
- *	  a new mapping; a watch hears that a range of addresses goes, which may have shown any file.
+ *	- Stores through a mapping that is made after the look of one sweep and gone before the look
+ *	  of the next, by whatever process, one that is watched already included. Nothing tells a
+ *	  module of a new mapping; a watch hears that a range of addresses goes, which may have
+ *	  shown any file.
  *	- write(2) and its kin on the file.
  *	- Stores of the kernel through a page that it has pinned, whose entry is there and clean:
- *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted in for
- *	  that is seen.
- *	- A block device's data that is changed in place after its request has ended, by a file system on
- *	  top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a rebuild of btrfs
- *	  RAID5. The last harvest is taken when the VMM has drained its I/O, so only what was noted by an
- *	  earlier one, and changed after that, is missed.
+ *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted
+ *	  in for that is seen.
+ *	- A block device's data that is changed in place after its request has ended, by a file
+ *	  system on top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a
+ *	  rebuild of btrfs RAID5. The last harvest is taken when the VMM has drained its I/O, so
+ *	  only what was noted by an earlier one, and changed after that, is missed.
  *
- * VMMs do none of these to their guest's RAM, except the last on such file systems; vhost-user backends,
- * which map it anew when memory is plugged, keep what they have mapped.
+ * VMMs do none of these to their guest's RAM, except the last on such file systems; vhost-user
+ * backends, which map it anew when memory is plugged, keep what they have mapped.
  *
  * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits
  * later; a page table that is absent is made later; no flush is needed where no bit was taken and
- * nothing noted, since each harvest flushes for what it took; and a note sets its stripe in ledger.c
- * before the writer is told, whoever had set the bit.
+ * nothing noted, since each harvest flushes for what it took; and a note sets its stripe in
+ * ledger.c before the writer is told, whoever had set the bit.
  *
  * The order within H does not matter but for "in flight after sweep": each source is read once, and a
  * write that comes after it was read is the next harvest's.
@@ -98,8 +100,9 @@ static int harvest_ledger(struct godwit_session *s, u64 *pages)
 	for (i = 0; i < s->nr_rams; i++)
 		noted |= godwit_ledger_collect(s->rams[i], pages);
 	/*
-	 * Behind the notes, as the unmapping of a page that is noted is over, or noted again when it
-	 * is: see "unmap" above. A note of the block row alone needs no flush; it is not told apart.
+	 * Behind the notes, as the unmapping of a page that is noted is over, or noted again when
+	 * it is: see "unmap" above. A note of the block row alone needs no flush; it is not told
+	 * apart.
 	 */
 	if (noted)
 		godwit_flush();
@@ -146,8 +149,8 @@ int godwit_job_harvest(struct godwit_session *s, void *arg)
 /*
  * A hole is punched in two steps: pages are unmapped, which the watches note, then dropped. Of one that was between
  * the two when the watches came nobody would ever hear: its pages would be read as they were. Whoever punches holds
- * the lock of the inode that has the pages throughout. We do not queue for it, as a VMM may hold it for
- * ever (a write of what a userfaultfd withholds).
+ * the lock of the inode that has the pages throughout. We do not queue for it, as a VMM may hold it
+ * for ever (a write of what a userfaultfd withholds).
  */
 static int wait_for_punches(struct godwit_session *s)
 {
@@ -170,8 +173,8 @@ static int wait_for_punches(struct godwit_session *s)
 #define OWNER_TRY_MS	5
 
 /*
- * The files are ours, and reads into them noted, from here on. A session that retires lets go of its own
- * as the first thing, when its delay is over: that is hurried and waited for.
+ * The files are ours, and reads into them noted, from here on. A session that retires lets go of
+ * its own as the first thing, when its delay is over: that is hurried and waited for.
  */
 static int own_rams(struct godwit_session *s)
 {

@@ -10,7 +10,7 @@
  *				job or the retirement that runs, so KVM's and mm's own locks
  *				(slots_lock, mmap_lock, i_mmap_rwsem, page table locks) come inside
  *	godwit_sessions_lock	the list of sessions, session->kvm, session->retiring
- *	block_lock		the list of tracked page caches (writers; readers use RCU), and with it
+ *	block_lock		the list of tracked page caches (writers; readers use RCU), and so
  *				which session has a file
  *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
  *				MMU notifier callbacks
@@ -78,8 +78,8 @@ struct godwit_ram {
  * @as_id: KVM address space (1 is SMM's view on x86)
  * @id: slot number in it
  * @flags: what KVM has now
- * @ours: its log was switched on by us: retirement switches it off, whether or not the slot shows our RAM
- *	files by then
+ * @ours: its log was switched on by us: retirement switches it off, whether or not the slot shows
+ *	our RAM files by then
  * @first_piece: its first one in godwit_view.pieces
  * @nr_pieces: 0: it shows none of our RAM files
  * @identity: distinguishes the slot from a later one with the same numbers (see slot_flags.c)
@@ -185,8 +185,8 @@ struct godwit_session {
 /* main.c */
 extern struct workqueue_struct *godwit_wq;
 /*
- * Test hook, only in a module that was built for tests: bit n of a parameter switches row n of the ledger
- * off. Root only; pages will be missed.
+ * Test hook, only in a module that was built for tests: bit n of a parameter switches row n of the
+ * ledger off. Root only; pages will be missed.
  */
 #ifdef GODWIT_TESTS
 bool godwit_row_on(unsigned int row);

@@ -111,9 +111,10 @@ static int answer_of(int status)
 }
 
 /*
- * -EOPNOTSUPP: the guest's memory is encrypted (SEV, TDX). KVM's vendor modules keep that to themselves,
- * and their ioctl for such guests says ENOTTY for all others; the question is one that changes nothing,
- * and sev_fd is none, so that nothing is asked of the security processor. No lab has such a guest.
+ * -EOPNOTSUPP: the guest's memory is encrypted (SEV, TDX). KVM's vendor modules keep that to
+ * themselves, and their ioctl for such guests says ENOTTY for all others; the question is one that
+ * changes nothing, and sev_fd is none, so that nothing is asked of the security processor. No lab
+ * has such a guest.
  * Context: a job.
  */
 int godwit_kvm_refuse_encrypted(struct godwit_session *s)

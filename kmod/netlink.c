@@ -133,7 +133,7 @@ static struct genl_family family __ro_after_init = {
 	.name = GODWIT_GENL_NAME,
 	.version = GODWIT_GENL_VERSION,
 	.module = THIS_MODULE,
-	.netnsok = true,	/* helpers live in many; CAP_SYS_ADMIN is asked of the initial user namespace */
+	.netnsok = true,	/* helpers live in many */
 	.ops = ops,
 	.n_ops = ARRAY_SIZE(ops),
 	.resv_start_op = GODWIT_CMD_GET_SESSION,	/* strict from the first command on */
@@ -142,8 +142,8 @@ static struct genl_family family __ro_after_init = {
 };
 
 /*
- * To the network namespaces of the initial user namespace: in another one root may be a container's, who
- * is not told of this host's processes. Uses up skb.
+ * To the network namespaces of the initial user namespace: in another one root may be a
+ * container's, who is not told of this host's processes. Uses up skb.
  */
 static void multicast(struct sk_buff *skb)
 {

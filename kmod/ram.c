@@ -7,12 +7,13 @@
 #include "compat.h"
 #include "internal.h"
 
-#define MARK_BITS	(1ULL << 30)
+#define MARK_BITS	BIT_ULL(30)
 
 /* Charged to the helper, which is told rather than killed when its memory cgroup has no room. */
 static unsigned long *new_bitmap(size_t bytes)
 {
-	return __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+	return __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN |
+				__GFP_RETRY_MAYFAIL);
 }
 
 /* For the file's first npages. -ERANGE: it has not so many. */

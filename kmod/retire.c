@@ -3,9 +3,9 @@
  * Retirement: the way back, in the background, slot by slot.
  *
  * Switching a slot's log off makes KVM zap what it had split, which can take long for large guests and
- * is the reason why it must not stand in anybody's way. Each slot whose log we have switched on gets back
- * the flags that were found, and only if it still is the slot that was found; what the VMM changed
- * meanwhile is its own.
+ * is the reason why it must not stand in anybody's way. Each slot whose log we have switched on
+ * gets back the flags that were found, and only if it still is the slot that was found; what the
+ * VMM changed meanwhile is its own.
  *
  * Between two slots there is a pause, and it goes on while the CPUs that run the VM are busy, up to a limit:
  * a guest that is never calm gets its huge pages back all the same. Whoever waits for the VM ends all pauses.
@@ -32,8 +32,8 @@ static struct load load_of(struct kvm *kvm)
 	unsigned long i;
 
 	/*
-	 * On 6.1 the macro would go to the end of all numbers, where it may meet the first vCPU while that
-	 * is being made, or freed because that failed.
+	 * On 6.1 the macro would go to the end of all numbers, where it may meet the first vCPU
+	 * while that is being made, or freed because that failed.
 	 */
 	if (!atomic_read(&kvm->online_vcpus))
 		return sum;

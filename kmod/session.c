@@ -281,9 +281,9 @@ static int job_attach(struct godwit_session *s, void *arg)
 	int r;
 
 	/*
-	 * vm_file would keep it as well. But we look into struct kvm, whose layout hangs on how KVM was
-	 * built: a kernel with module versions does not load us if this function's type, and so the
-	 * struct, is not the one that we were built with.
+	 * vm_file would keep it as well. But we look into struct kvm, whose layout hangs on how KVM
+	 * was built: a kernel with module versions does not load us if this function's type, and so
+	 * the struct, is not the one that we were built with.
 	 */
 	kvm_get_kvm(s->kvm);
 	s->mm = s->kvm->mm;

@@ -13,11 +13,13 @@
  *
  * How flags are changed, and what can go wrong with it, is in slot_flags.c.
  *
- * A view has all slots that the guest may write, not just those that show our RAM files: where the VMM maps
- * something else behind a slot, the slot stays, and with it the log that we have switched on.
+ * A view has all slots that the guest may write, not just those that show our RAM files: where the
+ * VMM maps something else behind a slot, the slot stays, and with it the log that we have switched
+ * on.
  *
- * Views stand in the order of addresses, so two are compared in one pass. A VMM can have 65,528 slots, each over all
- * of its 65,530 mappings; one that makes us look at more than VMAS_MAX mappings is refused (-ENOSPC).
+ * Views stand in the order of addresses, so two are compared in one pass. A VMM can have 65,528
+ * slots, each over all of its 65,530 mappings; one that makes us look at more than VMAS_MAX
+ * mappings is refused (-ENOSPC).
  */
 #include <linux/kvm_host.h>
 #include <linux/slab.h>
@@ -25,7 +27,7 @@
 #include "compat.h"
 #include "internal.h"
 
-#define VMAS_MAX	(1U << 16)	/* one for each slot that KVM can have */
+#define VMAS_MAX	65536U	/* one for each slot that KVM can have */
 
 void godwit_view_free(struct godwit_view *v)
 {
@@ -58,8 +60,8 @@ unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged)
 }
 
 /*
- * Copies KVM's slots that the guest may write, in the order of their addresses, which no two of an address
- * space have in common. -EAGAIN: more came while we counted.
+ * Copies KVM's slots that the guest may write, in the order of their addresses, which no two of an
+ * address space have in common. -EAGAIN: more came while we counted.
  */
 static int read_slots(struct godwit_session *s, struct godwit_view *v)
 {
@@ -138,7 +140,7 @@ static int ram_of(struct godwit_session *s, const struct vm_area_struct *vma)
 	return -1;
 }
 
-/* What map_slot() needs for all slots: room for pieces, and how many mappings it may still look at. */
+/* What map_slot() needs: room for pieces, and how many mappings it may still look at. */
 struct budget {
 	unsigned int max_pieces;
 	unsigned int vmas;

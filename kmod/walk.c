@@ -3,21 +3,22 @@
  * Ledger row "mapping": stores through user mappings of the RAM file, in whatever process, seen by the
  * dirty bit that the CPU sets in the page table entry.
  *
- * A sweep first looks which shared, writable mappings the file has, and has those watched that are new.
- * Then it walks their page tables and takes the dirty bits:
+ * A sweep first looks which shared, writable mappings the file has, and has those watched that are
+ * new. Then it walks their page tables and takes the dirty bits:
  *
- *	- i_mmap_rwsem, held for writing, keeps the VMAs in the tree and their page tables from being
- *	  freed, and keeps rmap out until the TLBs are flushed: see flush.c. The lock of the table's page
- *	  (pmd_lock, and the lock of the page of entries) keeps it from being split, collapsed or unshared
- *	  under us.
+ *	- i_mmap_rwsem, held for writing, keeps the VMAs in the tree and their page tables from
+ *	  being freed, and keeps rmap out until the TLBs are flushed: see flush.c. The lock of the
+ *	  table's page (pmd_lock, and the lock of the page of entries) keeps it from being split,
+ *	  collapsed or unshared under us.
  *	- The folio is marked dirty before its entry is cleaned: the entry may be the only place that knows,
  *	  and reclaim throws away what nobody calls dirty.
  *	- No MMU notifier runs: KVM keeps its mappings, and the guest feels nothing.
  *
- * Others wait for that lock meanwhile: reclaim, faults of hugetlbfs, whoever maps or unmaps the file. So
- * the file is swept in slices. A slice is over, flush included, as soon as somebody queues for the lock,
- * or the CPU is wanted, or after SLICE_NS; that is looked at after each stride, a stretch of the file so
- * short that all its mappings have no more than STRIDE_ENTRIES entries (or one page table each).
+ * Others wait for that lock meanwhile: reclaim, faults of hugetlbfs, whoever maps or unmaps the
+ * file. So the file is swept in slices. A slice is over, flush included, as soon as somebody queues
+ * for the lock, or the CPU is wanted, or after SLICE_NS; that is looked at after each stride, a
+ * stretch of the file so short that all its mappings have no more than STRIDE_ENTRIES entries (or
+ * one page table each).
  */
 #include <linux/hugetlb.h>
 #include <linux/interval_tree_generic.h>
@@ -235,7 +236,8 @@ static void look(struct sweep *sw)
 	sw->nr_news = 0;
 	sw->overflow = false;
 	i_mmap_lock_read(mapping);
-	for (node = rb_first_cached(&mapping->i_mmap); node && !sw->overflow; node = rb_next(node)) {
+	for (node = rb_first_cached(&mapping->i_mmap); node && !sw->overflow;
+	     node = rb_next(node)) {
 		struct vm_area_struct *vma = rb_entry(node, struct vm_area_struct, shared.rb);
 
 		if (stores_reach_the_file(vma))
@@ -266,8 +268,8 @@ static void sweep_stride(struct sweep *sw, u64 first, u64 end)
 
 	for (vma = i_mmap_iter_first(&sw->ram->mapping->i_mmap, first, end - 1); vma;
 	     vma = i_mmap_iter_next(vma, first, end - 1)) {
-		u64 lo = max(first, (u64)first_page_of(vma)) - vma->vm_pgoff;
-		u64 hi = min(end, (u64)last_page_of(vma) + 1) - vma->vm_pgoff;
+		u64 lo = max_t(u64, first, first_page_of(vma)) - vma->vm_pgoff;
+		u64 hi = min_t(u64, end, last_page_of(vma) + 1) - vma->vm_pgoff;
 
 		if (stores_reach_the_file(vma))
 			sweep_range(sw, vma, vma->vm_start + (lo << PAGE_SHIFT),
@@ -343,8 +345,9 @@ static int welcome(struct sweep *sw, u64 *changed)
  * @discard: only clean them: what they say is of no interest
  * @pages: per row; MAPPING and CHANGE are added to
  *
- * Context: a job. Has flushed the TLBs of all CPUs when it returns, if any bit was taken. Return: 0,
- * -ENOMEM, -ENOSPC (more mappings than can be watched); all that was taken is marked in any case.
+ * Context: a job. Has flushed the TLBs of all CPUs when it returns, if any bit was taken. Return:
+ * 0, -ENOMEM, -ENOSPC (more mappings than can be watched); all that was taken is marked in any
+ * case.
  */
 int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 {

@@ -134,16 +134,18 @@ static struct watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
 }
 
 /*
- * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is waited
- * for. A harvest, which may be the last one, with the guest stopped, looks REGISTER_WAIT_MS for a moment
- * when the lock is free, and then fails with -EAGAIN: the guest runs on, and the next harvest tries again.
- * Registering takes the lock for itself, and waits if it was taken again in that moment.
+ * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is
+ * waited for. A harvest, which may be the last one, with the guest stopped, looks REGISTER_WAIT_MS
+ * for a moment when the lock is free, and then fails with -EAGAIN: the guest runs on, and the next
+ * harvest tries again. Registering takes the lock for itself, and waits if it was taken again in
+ * that moment.
  */
 static int register_watch(struct watch *w)
 {
+	bool wait = w->s->state != GODWIT_STATE_STARTED;
 	unsigned int ms;
 
-	for (ms = 0; w->s->state == GODWIT_STATE_STARTED && rwsem_is_locked(&w->mm->mmap_lock); ms++) {
+	for (ms = 0; !wait && rwsem_is_locked(&w->mm->mmap_lock); ms++) {
 		if (ms == REGISTER_WAIT_MS)
 			return -EAGAIN;
 		usleep_range(1000, 2000);

@@ -82,6 +82,9 @@ enum godwit_phase {
  * @memslots:	out: how many memslots the VM has now
  * @logged:	out: how many of them have dirty logging on now, whoever switched it on
  *
+ * A session that had this VM and is over, but still gives back what it took, is hurried and waited
+ * for: once ATTACH returns, the VM's memslots are as that one found them.
+ *
  * Errors: EBUSY (this session has a VM, or another session has this VM), EMEDIUMTYPE
  * (@vm_fd is no KVM VM), EOPNOTSUPP (the VM uses the dirty ring, or its memory is
  * encrypted or private to the guest).
@@ -101,15 +104,16 @@ struct godwit_attach {
  * @flags:	in: 0
  * @index:	out: the RAM file's number in this session, from 0
  * @page_shift:	out: log2 of the file's native page size (12, 21, 30)
- * @npages:	in: how many 4 KiB pages of the file, from its start, are to be watched: as many as the RAM
- *		has that the caller knows of, however long the VMM has made the file meanwhile
+ * @npages:	in: how many 4 KiB pages of the file, from its start, are to be watched: as many as
+ *		the RAM has that the caller knows of, however long the VMM has made the file
+ *		meanwhile
  * @map_offset:	out: where to mmap() this file's bitmap from the session's descriptor
  * @map_bytes:	out: how much to mmap(): a multiple of the host's page size
  *
  * Two bits a page are kept, and charged to the caller's memory cgroup.
  * Errors: EBUSY (the session has started), EEXIST (the file is here already), ENOSPC
- * (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ERANGE (the file has
- * fewer than @npages pages), ENOMEM.
+ * (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ERANGE (the file
+ * has fewer than @npages pages), ENOMEM.
  */
 struct godwit_add_ram {
 	__s32 fd;
@@ -129,10 +133,10 @@ struct godwit_add_ram {
  * @memslots:	out: memslots that are backed by the session's RAM files and logged now
  *
  * From here on every page counts as written until it is cleared.
- * Errors: EBUSY (started already, or another session has one of the RAM files, as where two VMs share it:
- * nothing has been changed then), ENOENT (no memslot uses any of the RAM files), EINPROGRESS (somebody has been
- * punching holes into a RAM file, or writing to it, for a second), EAGAIN, ENOSPC and EFBIG (see HARVEST),
- * and what KVM_SET_USER_MEMORY_REGION answers.
+ * Errors: EBUSY (started already, or another session has one of the RAM files, as where two VMs
+ * share it: nothing has been changed then), ENOENT (no memslot uses any of the RAM files),
+ * EINPROGRESS (somebody has been punching holes into a RAM file, or writing to it, for a second),
+ * EAGAIN, ENOSPC and EFBIG (see HARVEST), and what KVM_SET_USER_MEMORY_REGION answers.
  */
 struct godwit_start {
 	__u32 flags;
@@ -152,10 +156,10 @@ struct godwit_start {
  * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and again until they
  * are cleared. The other rows forget a write as soon as it is reported.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots, or a
- * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings of
- * the RAM files than can be watched, or behind the memslots than can be compared); EFBIG (a memslot shows
- * pages of a RAM file behind those that ADD_RAM named). After any error the bits found so far are set and
- * nothing is lost: calling again reports the rest.
+ * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings
+ * of the RAM files than can be watched, or behind the memslots than can be compared); EFBIG (a
+ * memslot shows pages of a RAM file behind those that ADD_RAM named). After any error the bits
+ * found so far are set and nothing is lost: calling again reports the rest.
  */
 struct godwit_harvest {
 	__u32 flags;
@@ -198,9 +202,9 @@ struct godwit_range {
 #define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
 
 /*
- * Generic netlink: who is at work. Reading and listening need CAP_SYS_ADMIN in the initial user namespace,
- * and are possible in all network namespaces that belong to it. Process numbers are those of the initial
- * pid namespace.
+ * Generic netlink: who is at work. Reading and listening need CAP_SYS_ADMIN in the initial user
+ * namespace, and are possible in all network namespaces that belong to it. Process numbers are
+ * those of the initial pid namespace.
  *
  *	GET_SESSION	request, with GODWIT_A_ID; as a dump without attributes: all sessions. Each answer
  *			is a SESSION message. Errors: ENOENT (no such session), EINVAL, EPERM.
