@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "migrate/place.h"
@@ -34,17 +35,51 @@ static int punch(const struct ram_block *b, uint64_t first, uint64_t count, stru
 	return 0;
 }
 
+static int zero_page(const struct placement *p, unsigned int block, uint64_t page, struct err *e);
+
+/*
+ * A file that is there as a whole (prealloc=on): the operator wants that no page of the guest's can lack memory later. It
+ * stays whole: what the QEMU that waits has put there (firmware) is zeroed, and no hole is ever made.
+ */
+static bool is_whole(const struct ram_block *b)
+{
+	struct stat st;
+
+	return !b->hugetlb && !fstat(b->fd, &st) && (uint64_t)st.st_blocks * 512 >= b->pages * PAGE_BYTES;
+}
+
+static int open_whole(struct placement *p, unsigned int i, struct err *e)
+{
+	const struct zero_filter *filter = zero_filter_best();
+	const struct ram_block *b = &p->vm->blocks[i];
+	int r = 0;
+
+	p->whole[i] = true;
+	p->base[i] = mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	if (p->base[i] == MAP_FAILED) {
+		p->base[i] = NULL;
+		return err_set(e, GW_INTERNAL, errno, "cannot map the destination's RAM \"%s\": %s", b->name, strerror(errno));
+	}
+	for (uint64_t page = 0; page < b->pages && !r; page++)
+		if (!filter->is_zero(p->base[i] + page * PAGE_BYTES))
+			r = zero_page(p, i, page, e);
+	return r;
+}
+
 static int open_block(struct placement *p, unsigned int i, struct err *e)
 {
 	const struct ram_block *b = &p->vm->blocks[i];
-	int r = punch(b, 0, b->pages, e);
+	int r;
 
-	if (r)
-		return r;
 	p->pages[i] = b->pages;
 	p->placed[i] = calloc(b->pages / 64 + 1, sizeof(*p->placed[i]));
 	if (!p->placed[i])
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (is_whole(b))
+		return open_whole(p, i, e);
+	r = punch(b, 0, b->pages, e);
+	if (r)
+		return r;
 	if (!b->hugetlb) {
 		p->base[i] = huge_map(b, PROT_READ | PROT_WRITE);
 		if (!p->base[i])
@@ -132,7 +167,7 @@ static int zero_mapped(const struct placement *p, const struct wire_extent *x, s
 	while (!r && (page = bitmap_next_shared(p->placed[x->block], page, end)) < end) {
 		uint64_t huge = page - page % HUGE_PAGES;
 
-		if (!b->hugetlb && huge >= x->first && huge + HUGE_PAGES <= end)
+		if (!b->hugetlb && !p->whole[x->block] && huge >= x->first && huge + HUGE_PAGES <= end)
 			r = punch_huge(p, x->block, huge, e);
 		else if (take_placed(p, x->block, page))
 			r = zero_page(p, x->block, page, e);
