@@ -9,9 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 
 #include "txn/commit.h"
@@ -92,7 +90,6 @@ static enum commit_destination_action destination(const struct walk *k, union wo
 }
 
 #define SEEN_BITS 22
-
 /* A world that has not been here yet is walked through later. */
 static void reach(struct walk *k, union world w)
 {
@@ -338,7 +335,6 @@ static void never_both_never_neither_in_silence(void **state)
 
 	(void)state;
 	walk(&k);
-	print_message("%zu states of both ends, the network and QEMU\n", k.worlds);
 	assert_int_equal(k.violations, 0);
 	assert_true(k.worlds > 500);
 }

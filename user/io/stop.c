@@ -63,6 +63,13 @@ void stop_ignore(void)
 	state = STOP_TOO_LATE;
 }
 
+void stop_heed(void)
+{
+	int before = STOP_TOO_LATE;
+
+	atomic_compare_exchange_strong(&state, &before, STOP_NONE);
+}
+
 bool stop_commit(void)
 {
 	int before = STOP_NONE;

@@ -25,6 +25,8 @@ int stop_err(struct err *e);
 void stop_ignore(void);
 /* The same, unless somebody has asked before: then false. No request is lost between the two. */
 bool stop_commit(void);
+/* What is waited for now may be left: requests are heard again. */
+void stop_heed(void);
 
 /*
  * look: called by stop_requested(), in the thread that set it and no other. Who else may ask to stop is served there, as

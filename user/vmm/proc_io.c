@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,6 +49,42 @@ int proc_load_fdinfo(const char *proc, const char *number, struct proc_fdinfo *i
 	r = proc_read_fdinfo(f, info);
 	fclose(f);
 	return r && r != -ENOENT ? proc_failed(path, -r, e) : 0;
+}
+
+/* Of /proc/PID/task/TID/stat the field behind the name in brackets. 'X': it has ended meanwhile; '?': that cannot be told. */
+static char thread_state(const char *dir, const char *tid)
+{
+	char path[PATH_MAX], line[512], *at;
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s/stat", dir, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == ENOENT || errno == ESRCH ? 'X' : '?';
+	n = fread(line, 1, sizeof(line) - 1, f);
+	fclose(f);
+	line[n] = '\0';
+	at = strrchr(line, ')');
+	return at && at[1] == ' ' ? at[2] : '?';
+}
+
+bool proc_stopped(pid_t pid)
+{
+	struct dirent *de;
+	bool stopped;
+	char dir[64];
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "/proc/%d/task", (int)pid);
+	d = opendir(dir);
+	stopped = d;
+	while (d && stopped && (de = readdir(d)))
+		if (*de->d_name != '.')
+			stopped = strchr("TtZX", thread_state(dir, de->d_name));
+	if (d)
+		closedir(d);
+	return stopped;
 }
 
 /* One entry of /proc/PID/fd; "." and ".." are no links (EINVAL). */
