@@ -32,6 +32,7 @@ enum gw_exit {
 	GW_PEER_FAILED = 24,	/* the other godwit gave up; its own message says why */
 	GW_TIME_LIMIT = 25,	/* --timeout was over, and --on-timeout says cancel */
 	GW_NO_MIGRATION = 26,	/* cancel, set: there is none, or more than one, or it is too late */
+	GW_NOT_PUT_BACK = 27,	/* the migration failed, and the source VM does not yet run as before: the guardian is at it */
 	GW_EXITS
 };
 

@@ -17,6 +17,7 @@ static const struct command {
 	{ "report", cmd_report, "what a migration did, as text or as a picture" },
 	{ "cancel", cmd_cancel, "cancel a migration that runs from here" },
 	{ "set", cmd_set, "change the limits of one" },
+	{ "resolve", cmd_resolve, "a migration that ended in doubt: where does the guest run?" },
 	{ "rate", cmd_rate, "how fast does a guest write to its memory?" },
 	{ "list", cmd_list, "the sessions of godwit.ko" },
 	{ "watch", cmd_watch, "what happens to them" },

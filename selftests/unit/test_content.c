@@ -34,7 +34,7 @@ static struct content measure(const struct vm *vm, uint64_t sample_pages)
 
 	assert_int_equal(source_none(vm, &s, &e), 0);
 	assert_int_equal(content_measure(vm, s, sample_pages, &c, &e), 0);
-	s->ops->close(s);
+	s->ops->close(s, false);
 	return c;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The guardian of a sender that is killed: before the commit point it puts the source VM back, behind it it keeps its hands
- * off. The sender is a child of the test; the test inherits the guardian from it, and so sees how it ends.
+ * The guardian of a sender that is killed: before the commit point it undoes what the sender's journal has, behind it only
+ * settings; and it goes on until that is done, or QEMU is gone. The sender is a child of the test; the test inherits the guardian from it, and so sees how it ends.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -11,38 +11,49 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "migrate/guardian.h"
+#include "txn/guardian.h"
 #include "qmp_peer.h"
 
 #define PATIENCE_MS	10000u
 
-enum act { NOTHING, STANDS_DOWN, DISMISSES };
+enum act { NOTHING, STANDS_DOWN, STANDS_UP, DISMISSES, HANDS_OVER };
 
 /**
  * struct scene
  * @control: the sender's socket, as far as the guardian knows: a file
  * @guardian: its process
+ * @qemu: a process that lives as long as QEMU does
  * @said: what it writes to stderr
- * @state: the migration's in QEMU; @cancelled: it was asked to
- * @heard: all commands, in their order
+ * @state: the migration's in QEMU; @guest: the VM's
+ * @heard: all commands, in their order; one that is asked again and again stands there once
  */
 struct scene {
 	struct peer peer;
 	char control[96];
-	pid_t sender, guardian;
+	pid_t sender, guardian, qemu;
 	int said;
-	const char *state;
+	const char *state, *guest;
 	char heard[4096];
 };
+
+static void note_command(struct scene *s, const char *command, size_t len)
+{
+	size_t had = strlen(s->heard);
+
+	if (had > len && !strncmp(s->heard + had - len - 1, command, len))
+		return;
+	snprintf(s->heard + had, sizeof(s->heard) - had, "%.*s ", (int)len, command);
+}
 
 /* QEMU, whose guest stands still in the middle of a migration until it is told to go on. */
 static void source_vm(struct peer *p)
 {
 	struct scene *s = (struct scene *)((char *)p - offsetof(struct scene, peer));
-	char migration[64];
+	char migration[64], guest[64];
 
 	peer_negotiate(p);
 	while (peer_line(p)) {
@@ -51,13 +62,15 @@ static void source_vm(struct peer *p)
 		if (!command)
 			continue;
 		command += strlen("\"execute\":\"");
-		strncat(s->heard, command, strcspn(command, "\""));
-		strcat(s->heard, " ");
-		if (!strncmp(command, "migrate_cancel", 14))
+		note_command(s, command, strcspn(command, "\""));
+		if (!strncmp(command, "migrate_cancel", 14)) {
 			s->state = "cancelled";
+			s->guest = "running";	/* QEMU does that by itself */
+		}
 		snprintf(migration, sizeof(migration), "{\"status\": \"%s\"}", s->state);
+		snprintf(guest, sizeof(guest), "{\"status\": \"%s\"}", s->guest);
 		peer_reply(p, "return", !strncmp(command, "query-migrate\"", 14) ? migration :
-			   !strncmp(command, "query-status", 12) ? "{\"status\": \"paused\"}" :
+			   !strncmp(command, "query-status", 12) ? guest :
 			   !strncmp(command, "query-fdsets", 12) ? "[]" : "{}");
 	}
 }
@@ -65,24 +78,33 @@ static void source_vm(struct peer *p)
 /* Its own process: a migration that has begun, and its guardian. */
 static void sender(struct scene *s, enum act act, int ready)
 {
-	struct migration m = {
-		.was_running = true,
-		.stream = -1,
-		.old_caps = json_array(),
-		.old_params = json_pack("{s:i}", "max-bandwidth", 5),
-	};
 	struct guardian g = { .pipe = -1 };
+	struct journal j = { .pipe = -1 };
+	struct ward w = {
+		.qmp_path = s->peer.path, .pidfd = (int)syscall(SYS_pidfd_open, s->qemu, 0), .pid = s->qemu, .vm_fd = -1,
+		.control = s->control, .timeout_ms = 400,
+	};
 	struct err e = { 0 };
+	int r;
 
 	dup2(s->said, STDERR_FILENO);
-	if (guardian_start(&g, s->peer.path, s->control, 2000, &m, &e))
+	r = journal_open(&j, &e);
+	if (!r)
+		r = guardian_start(&g, &w, &j, &e);
+	if (!r)
+		r = journal_command(&j, "migrate-set-parameters", json_pack("{s:i}", "max-bandwidth", 5), true, &e);
+	if (!r)
+		r = journal_migrate(&j, true, &e);
+	if (r || write(ready, &g.pid, sizeof(g.pid)) != sizeof(g.pid))
 		_exit(1);
-	if (write(ready, &g.pid, sizeof(g.pid)) != sizeof(g.pid))
-		_exit(1);
-	if (act == STANDS_DOWN)
+	if (act == STANDS_DOWN || act == STANDS_UP)
 		guardian_stand_down(&g);
+	if (act == STANDS_UP)
+		guardian_stand_up(&g);
 	if (act == DISMISSES)
 		guardian_dismiss(&g);
+	if (act == HANDS_OVER && !guardian_take_over(&g, 20000))
+		_exit(1);
 	if (write(ready, "", 1) != 1)
 		_exit(1);
 	for (;;)
@@ -145,6 +167,15 @@ static void assert_nobody_came(struct scene *s)
 	assert_int_equal(poll(&pfd, 1, 0), 0);
 }
 
+static void end_qemu(struct scene *s)
+{
+	if (s->qemu > 0) {
+		kill(s->qemu, SIGKILL);
+		waitpid(s->qemu, NULL, 0);
+	}
+	s->qemu = 0;
+}
+
 static struct scene *scene(peer_script *script)
 {
 	struct scene *s = calloc(1, sizeof(*s));
@@ -152,6 +183,12 @@ static struct scene *scene(peer_script *script)
 
 	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	s->state = "pre-switchover";
+	s->guest = "finish-migrate";
+	s->qemu = fork();
+	if (!s->qemu) {
+		pause();
+		_exit(0);
+	}
 	s->said = memfd_create("stderr", MFD_CLOEXEC);
 	assert_int_equal(peer_start(&s->peer, script, NULL, 4), 0);
 	snprintf(s->control, sizeof(s->control), "%s/control", s->peer.dir);
@@ -163,14 +200,12 @@ static struct scene *scene(peer_script *script)
 
 static int with_qemu(void **state)
 {
-	*state = scene(source_vm);
-	return 0;
+	return !(*state = scene(source_vm));
 }
 
 static int with_nobody(void **state)
 {
-	*state = scene(NULL);
-	return 0;
+	return !(*state = scene(NULL));
 }
 
 static int teardown(void **state)
@@ -183,12 +218,22 @@ static int teardown(void **state)
 		kill(s->guardian, SIGKILL);
 		waitpid(s->guardian, NULL, 0);
 	}
+	end_qemu(s);
 	unlink(s->control);
 	peer_stop(&s->peer);
 	close(s->said);
 	free(s);
 	return 0;
 }
+
+static void what_it_heard(struct scene *s)
+{
+	pthread_join(s->peer.thread, NULL);
+	s->peer.script = NULL;
+	assert_string_equal(s->peer.missed, "");
+}
+
+#define ENDS_IT "query-migrate migrate_cancel query-migrate query-status "
 
 static void a_sender_that_dies_is_put_back(void **state)
 {
@@ -197,13 +242,33 @@ static void a_sender_that_dies_is_put_back(void **state)
 	start_sender(s, NOTHING);
 	kill_sender(s);
 	assert_guardian_ends(s);
-	pthread_join(s->peer.thread, NULL);
-	s->peer.script = NULL;
-	assert_string_equal(s->peer.missed, "");
-	assert_string_equal(s->heard, "query-migrate migrate_cancel query-migrate query-status cont "
-				      "migrate-set-capabilities migrate-set-parameters query-fdsets ");
-	assert_said(s, "the source VM runs as before");
+	what_it_heard(s);
+	assert_string_equal(s->heard, ENDS_IT "migrate-set-parameters ");
+	assert_said(s, "as it was before");
 	assert_int_equal(access(s->control, F_OK), -1);
+}
+
+/* The monitor is another client's for a while: it tries again. */
+static void a_monitor_that_is_taken_is_waited_for(void **state)
+{
+	struct scene *s = *state;
+
+	start_sender(s, NOTHING);
+	kill_sender(s);
+	peer_nap(1200);
+	assert_int_equal(waitpid(s->guardian, NULL, WNOHANG), 0);
+	assert_said(s, "trying on");
+	while (!strstr(s->heard, "migrate-set-parameters")) {
+		struct timeval silence = { .tv_usec = 300000 };
+
+		s->peer.fd = accept4(s->peer.listener, NULL, NULL, SOCK_CLOEXEC);
+		setsockopt(s->peer.fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
+		source_vm(&s->peer);
+		close(s->peer.fd);
+	}
+	assert_guardian_ends(s);
+	assert_said(s, "as it was before");
+	assert_non_null(strstr(s->heard, ENDS_IT "migrate-set-parameters "));
 }
 
 /* QEMU is gone as well: it says that it could do nothing. */
@@ -211,22 +276,47 @@ static void a_vm_that_is_gone_is_reported(void **state)
 {
 	struct scene *s = *state;
 
-	unlink(s->peer.path);
 	start_sender(s, NOTHING);
+	unlink(s->peer.path);
+	end_qemu(s);
 	kill_sender(s);
 	assert_guardian_ends(s);
-	assert_said(s, "could not be put back");
+	assert_said(s, "nothing to put back");
 	assert_int_equal(access(s->control, F_OK), -1);
 }
 
-static void behind_the_commit_point_it_keeps_its_hands_off(void **state)
+static void behind_the_commit_point_it_only_puts_settings_back(void **state)
 {
 	struct scene *s = *state;
 
 	start_sender(s, STANDS_DOWN);
 	kill_sender(s);
 	assert_guardian_ends(s);
-	assert_nobody_came(s);
+	what_it_heard(s);
+	assert_string_equal(s->heard, "migrate-set-parameters ");
+}
+
+/* The receiver has said that the guest does not run there, and then the sender died. */
+static void behind_its_proof_it_puts_all_back(void **state)
+{
+	struct scene *s = *state;
+
+	start_sender(s, STANDS_UP);
+	kill_sender(s);
+	assert_guardian_ends(s);
+	what_it_heard(s);
+	assert_string_equal(s->heard, ENDS_IT "migrate-set-parameters ");
+}
+
+static void a_sender_that_cannot_hands_over(void **state)
+{
+	struct scene *s = *state;
+
+	start_sender(s, HANDS_OVER);
+	s->guardian = 0;	/* the sender has waited for it */
+	what_it_heard(s);
+	assert_string_equal(s->heard, ENDS_IT "migrate-set-parameters ");
+	kill_sender(s);
 }
 
 /* The sender goes on; its guardian has gone before it does. */
@@ -256,17 +346,17 @@ static void signals_are_for_the_sender(void **state)
 		assert_return_code(kill(s->guardian, signals[i]), errno);
 	kill_sender(s);
 	assert_guardian_ends(s);
-	assert_said(s, "the source VM runs as before");
+	assert_said(s, "as it was before");
 }
 
-/* Besides the standard ones: a pipe, and others. */
-static void count_fds(pid_t pid, unsigned int *pipes, unsigned int *others)
+/* Besides the standard ones: a pipe, a pidfd, and others. */
+static void count_fds(pid_t pid, unsigned int *pipes, unsigned int *pidfds, unsigned int *others)
 {
 	char path[320], to[64];
 	struct dirent *d;
 	DIR *dir;
 
-	*pipes = *others = 0;
+	*pipes = *pidfds = *others = 0;
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	dir = opendir(path);
 	while (dir && (d = readdir(dir))) {
@@ -275,18 +365,19 @@ static void count_fds(pid_t pid, unsigned int *pipes, unsigned int *others)
 		if (*d->d_name == '.' || atoi(d->d_name) <= STDERR_FILENO)
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, d->d_name);
-		n = readlink(path, to, sizeof(to));
-		++*(n > 5 && !memcmp(to, "pipe:", 5) ? pipes : others);
+		n = readlink(path, to, sizeof(to) - 1);
+		to[n > 0 ? n : 0] = '\0';
+		++*(strstr(to, "pipe:") ? pipes : strstr(to, "pidfd") ? pidfds : others);
 	}
 	if (dir)
 		closedir(dir);
 }
 
 /* The sender has its listener, a file and two pipes by then. */
-static void it_holds_nothing_but_its_pipe(void **state)
+static void it_holds_its_pipe_and_its_pidfd(void **state)
 {
 	struct scene *s = *state;
-	unsigned int pipes, others, ms = 0;
+	unsigned int pipes, pidfds, others, ms = 0;
 	int more[2], low = dup(STDIN_FILENO);
 
 	assert_return_code(pipe2(more, O_CLOEXEC), errno);
@@ -295,10 +386,11 @@ static void it_holds_nothing_but_its_pipe(void **state)
 	close(more[1]);
 	close(low);
 	do {
-		count_fds(s->guardian, &pipes, &others);
+		count_fds(s->guardian, &pipes, &pidfds, &others);
 		peer_nap(10);
 	} while ((pipes > 1 || others) && (ms += 10) < PATIENCE_MS);
 	assert_int_equal(pipes, 1);
+	assert_int_equal(pidfds, 1);
 	assert_int_equal(others, 0);
 	kill_sender(s);
 	assert_guardian_ends(s);
@@ -306,11 +398,14 @@ static void it_holds_nothing_but_its_pipe(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_sender_that_dies_is_put_back, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(a_monitor_that_is_taken_is_waited_for, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(a_vm_that_is_gone_is_reported, with_nobody, teardown),
-	cmocka_unit_test_setup_teardown(behind_the_commit_point_it_keeps_its_hands_off, with_nobody, teardown),
+	cmocka_unit_test_setup_teardown(behind_the_commit_point_it_only_puts_settings_back, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(behind_its_proof_it_puts_all_back, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(a_sender_that_cannot_hands_over, with_qemu, teardown),
 	cmocka_unit_test_setup_teardown(one_that_is_dismissed_has_ended, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(signals_are_for_the_sender, with_qemu, teardown),
-	cmocka_unit_test_setup_teardown(it_holds_nothing_but_its_pipe, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(it_holds_its_pipe_and_its_pidfd, with_qemu, teardown),
 };
 
 int main(void)

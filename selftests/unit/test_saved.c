@@ -139,7 +139,7 @@ static void test_asked(void **state)
 	assert_int_equal(s.len, len + 1 + 4 + strlen("pc-q35-11.1") + 7);
 	assert_true(saved_before(q));
 	saved_forget(q);
-	saved_close(&s, q);
+	saved_close(&s);
 	peer_qemu_end(&p, q);
 	assert_string_equal(p.missed, "");
 	assert_int_equal(open_fds(), fds);
@@ -161,7 +161,7 @@ static void test_strange_machine(void **state)
 		assert_non_null(q);
 		assert_true(saved_open(&s, q, &e) < 0);
 		assert_int_equal(e.exit, GW_NOT_QEMU);
-		saved_close(&s, q);
+		saved_close(&s);
 		peer_qemu_end(&p, q);
 	}
 }

@@ -178,7 +178,7 @@ static int gives_up_on_a_connection(void)
 {
 	struct channel *ch;
 	struct err e = { 0 };
-	uint64_t begin = now_ns();
+	uint64_t begin = now_ns(), features;
 	char addr[32];
 	int r;
 
@@ -187,7 +187,7 @@ static int gives_up_on_a_connection(void)
 	stop_install();
 	signal(SIGALRM, on_alarm);
 	ualarm(200000, 0);
-	r = hello(addr, NULL, 20000, &ch, &e);
+	r = hello(addr, NULL, 20000, &ch, &features, &e);
 	return r == -EINTR && e.exit == GW_CANCELLED && !ch && now_ns() - begin < 5000000000ull;
 }
 

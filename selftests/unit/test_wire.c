@@ -58,7 +58,7 @@ static const struct {
 	uint32_t arg_min, arg_max;
 	uint32_t base, per, more, more_per;
 } spec[] = {
-	{ "HELLO", 1, 0, 5, 5, 0, 0, 0, 0 },
+	{ "HELLO", 1, 0, 6, 6, 16, 0, 0, 0 },
 	{ "BLOCKS", 2, 0, 1, 64, 0, 25, 0, 254 },
 	{ "READY", 3, 2, 1, 16, 16, 0, 0, 0 },
 	{ "PING", 4, 0, 0, ANY, 8, 0, 0, 0 },
@@ -71,7 +71,7 @@ static const struct {
 	{ "VERIFIED", 11, 0, 0, 64, 8, 16, 0, 0 },
 	{ "COMMIT", 12, 0, 0, 0, 0, 0, 0, 0 },
 	{ "DEVICE", 13, 0, 0, 0, 1, 0, (256 << 10) - 1, 0 },
-	{ "DEVICE_END", 14, 0, 0, 0, 0, 0, 0, 0 },
+	{ "DEVICE_END", 14, 4, 0, 0, 0, 0, 0, 0 },
 	{ "RESUMED", 15, 0, 0, 0, 8, 0, 0, 0 },
 	{ "ABORT", 16, 0, 1, 255, 0, 0, 1000, 0 },
 	{ "STREAMS", 17, 0, 1, 16, 0, 0, 0, 0 },
@@ -81,6 +81,9 @@ static const struct {
 	{ "PROBE", 21, 0, 0, 0, 1, 0, (256 << 10) - 1, 0 },
 	{ "PRIVATE_BLOCKS", 22, 0, 1, 64, 0, 25, 0, 254 },
 	{ "PRIVATE", 23, 0, 1, 512, 0, 16, 128 << 10, 0 },
+	{ "DONE", 24, 0, 0, 0, 0, 0, 0, 0 },
+	{ "ASK", 25, 0, 0, 0, 16, 0, 0, 0 },
+	{ "VERDICT", 26, 0, 0, 255, 8, 0, 0, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -60,7 +60,7 @@ static void check_module(const struct look *l, struct check *c)
 	} else if (source_kmod(l->vm, &source, &e)) {
 		check_refuse(c, name, &e);
 	} else {
-		source->ops->close(source);
+		source->ops->close(source, true);
 		check_add(c, name, CHECK_OK, "godwit.ko is loaded, and can watch this VM");
 	}
 }

@@ -13,6 +13,7 @@ int cmd_receive(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_cancel(int argc, char **argv);
 int cmd_set(int argc, char **argv);
+int cmd_resolve(int argc, char **argv);
 int cmd_rate(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_watch(int argc, char **argv);

@@ -200,7 +200,7 @@ static int measure(const struct estimate_args *a, struct curve *curve, struct es
 	if (!r)
 		r = content_measure(&f.vm, source, CONTENT_PAGES, &in->content, e);
 	if (source)
-		source->ops->close(source);
+		source->ops->close(source, true);
 	private_free(&f.private);
 	vm_close(&f.vm);
 	qmp_close(f.qmp);

@@ -98,7 +98,7 @@ static int measure(const struct rate_args *a, struct rate *out, struct err *e)
 	if (!r)
 		r = rate_measure(&vm, source, &a->o, out, e);
 	if (source)
-		source->ops->close(source);
+		source->ops->close(source, true);
 	vm_close(&vm);
 	qmp_close(qmp);
 	return r;

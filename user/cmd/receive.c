@@ -23,9 +23,11 @@ static const char usage[] =
 	"  --pid PID              the QEMU process, if another process made the socket\n"
 	"  --streams N            let the sender open at most N connections for RAM (16)\n"
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
-	"  --peer-timeout S       give up when the sender or QEMU is silent for S seconds (30)\n";
+	"  --peer-timeout S       give up when the sender or QEMU is silent for S seconds (30)\n"
+	"  --resolve-timeout S    when the connection breaks in the switchover, wait S seconds for the sender to ask how it\n"
+	"                         ended (60)\n";
 
-enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_STREAMS, OPT_IO, OPT_PEER_TIMEOUT, OPT_HELP };
+enum { OPT_QMP = 1, OPT_LISTEN, OPT_INSECURE, OPT_PID, OPT_STREAMS, OPT_IO, OPT_PEER_TIMEOUT, OPT_RESOLVE_TIMEOUT, OPT_HELP };
 
 static const struct option options[] = {
 	{ "qmp", required_argument, NULL, OPT_QMP },
@@ -35,6 +37,7 @@ static const struct option options[] = {
 	{ "streams", required_argument, NULL, OPT_STREAMS },
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
+	{ "resolve-timeout", required_argument, NULL, OPT_RESOLVE_TIMEOUT },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 }
 };
@@ -69,6 +72,9 @@ static int parse(struct receiver_options *o, bool *help, int argc, char **argv, 
 		case OPT_PEER_TIMEOUT:
 			r = cmd_peer_timeout(optarg, &o->timeout_ms, e);
 			break;
+		case OPT_RESOLVE_TIMEOUT:
+			r = cmd_number("--resolve-timeout", optarg, 0, 86400, &o->resolve_s, e);
+			break;
 		case OPT_HELP:
 			*help = true;
 			return 0;
@@ -99,7 +105,7 @@ static int choose_listener(struct receiver_options *o, char name[ACTIVATION_NAME
 
 int cmd_receive(int argc, char **argv)
 {
-	struct receiver_options o = { .timeout_ms = 30000, .streams = WIRE_STREAMS_MAX, .listen_fd = -1 };
+	struct receiver_options o = { .timeout_ms = 30000, .resolve_s = 60, .streams = WIRE_STREAMS_MAX, .listen_fd = -1 };
 	struct receiver_result res = { 0 };
 	char listens_at[ACTIVATION_NAME];
 	struct err e = { 0 };

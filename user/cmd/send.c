@@ -32,6 +32,8 @@ static const char usage[] =
 	"  --on-timeout cancel|pause  what to do then: give up, or stop the guest and finish, whatever downtime that\n"
 	"                         costs (cancel)\n"
 	"  --peer-timeout S       give up when the peer or QEMU is silent for S seconds (30)\n"
+	"  --resolve-timeout S    when the connection breaks in the switchover, ask the receiver for S seconds whether the\n"
+	"                         guest runs there (60)\n"
 	"  --streams N            connections for RAM, with a thread each (one for each CPU, at most 16)\n"
 	"  --bandwidth MIB        send at most MIB MiB/s until the switchover (0: no limit)\n"
 	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
@@ -47,7 +49,7 @@ static const char usage[] =
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_VERIFY, OPT_PAUSE,
+enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_RESOLVE_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_VERIFY, OPT_PAUSE,
 	OPT_CONTROL, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
@@ -58,6 +60,7 @@ static const struct option options[] = {
 	{ "timeout", required_argument, NULL, OPT_LIMIT },
 	{ "on-timeout", required_argument, NULL, OPT_LIMIT },
 	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
+	{ "resolve-timeout", required_argument, NULL, OPT_RESOLVE_TIMEOUT },
 	{ "streams", required_argument, NULL, OPT_STREAMS },
 	{ "bandwidth", required_argument, NULL, OPT_LIMIT },
 	{ "io", required_argument, NULL, OPT_IO },
@@ -97,6 +100,8 @@ static int parse_option(struct send_args *a, int opt, const char *name, struct e
 		return limits_set(&a->o.limits, name, optarg, e);
 	case OPT_PEER_TIMEOUT:
 		return cmd_peer_timeout(optarg, &a->o.timeout_ms, e);
+	case OPT_RESOLVE_TIMEOUT:
+		return cmd_number("--resolve-timeout", optarg, 0, 86400, &a->o.resolve_s, e);
 	case OPT_STREAMS:
 		return cmd_number("--streams", optarg, 1, WIRE_STREAMS_MAX, &a->o.streams, e);
 	case OPT_IO:
@@ -201,7 +206,7 @@ int cmd_send(int argc, char **argv)
 {
 	struct send_args a = {
 		.o = {
-			.limits = limits_default, .timeout_ms = 30000, .streams = default_streams(),
+			.limits = limits_default, .timeout_ms = 30000, .resolve_s = 60, .streams = default_streams(),
 			.zero_copy = ENGINE_ZC_AUTO,
 		},
 	};

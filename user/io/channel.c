@@ -43,6 +43,11 @@ int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms
 	return 0;
 }
 
+void channel_set_timeout(struct channel *ch, unsigned int timeout_ms)
+{
+	ch->timeout_ns = timeout_ms * 1000000ull;
+}
+
 void channel_free(struct channel *ch)
 {
 	if (!ch)
@@ -327,7 +332,7 @@ int channel_send(struct channel *ch, const struct wire_header *h, const void *bo
 	return channel_flush(ch, e);
 }
 
-void channel_abort(struct channel *ch, const struct err *why)
+bool channel_abort(struct channel *ch, const struct err *why)
 {
 	uint8_t buf[WIRE_HEADER + WIRE_TEXT_MAX];
 	size_t len = strnlen(why->text, WIRE_TEXT_MAX);
@@ -342,17 +347,22 @@ void channel_abort(struct channel *ch, const struct err *why)
 		if (engine_wait(ch, STOP_SLICE_NS, &ignored) || channel_reap(ch, &ignored))
 			break;
 	if (ch->broken || ch->queued)
-		return;
+		return false;
 	wire_put_header(buf, &h);
 	memcpy(buf + WIRE_HEADER, why->text, len);
 	if (sock_send(ch->fd, buf, WIRE_HEADER + len, deadline))
-		return;
+		return false;
 	/* Closing with unread data resets the connection, and the peer would never read the text. */
 	shutdown(ch->fd, SHUT_WR);
 	while (now_ns() < deadline) {
 		struct pollfd p = { .fd = ch->fd, .events = POLLIN };
 
-		if (poll(&p, 1, 100) > 0 && recv(ch->fd, drain, sizeof(drain), MSG_DONTWAIT) <= 0)
-			break;
+		if (poll(&p, 1, 100) > 0) {
+			ssize_t n = recv(ch->fd, drain, sizeof(drain), MSG_DONTWAIT);
+
+			if (n <= 0)
+				return n == 0;
+		}
 	}
+	return false;
 }

@@ -3,7 +3,7 @@
  * Frames over one TCP connection, by an engine (engine.h). A channel belongs to the thread that made it.
  *
  * Sending RAM is asynchronous: up to CHANNEL_FRAMES frames wait or are under way while the next is
- * prepared; all other frames go out after them, in order. Every wait ends at the channel's timeout
+ * prepared; all other frames go out after them, in order. Every wait for a whole header or body ends at the channel's timeout
  * (GW_TIMEOUT), when the peer closes (GW_LINK_LOST), on a signal (GW_CANCELLED), or when it is interrupted
  * (-ECANCELED, and *e is left alone: who interrupts knows why); after any error the channel only serves
  * channel_last_words(), channel_abort() and channel_free().
@@ -51,6 +51,8 @@ struct ram_frame {
 
 /* Takes fd over. timeout_ms: how long the peer may be silent when it should speak, or refuse to listen. */
 int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out, struct err *e);
+/* From the next wait on. */
+void channel_set_timeout(struct channel *ch, unsigned int timeout_ms);
 void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
 int channel_fd(const struct channel *ch);	/* for poll */
 uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */
@@ -87,6 +89,8 @@ int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *
 int channel_body(struct channel *ch, void *buf, size_t len, struct err *e);
 /* Scatters; iov is used up. */
 int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e);
+/* Was an error the peer's ABORT? */
+bool channel_aborted(const struct channel *ch);
 /* Has the peer said something, or closed? Does not wait. */
 bool channel_readable(const struct channel *ch);
 
@@ -95,7 +99,10 @@ bool channel_readable(const struct channel *ch);
  * frames are dropped.
  */
 void channel_last_words(struct channel *ch, unsigned int ms, struct err *e);
-/* Tells the peer why we give up, if that is possible, and lets it read that before the connection goes. */
-void channel_abort(struct channel *ch, const struct err *why);
+/*
+ * Tells the peer why we give up, if that is possible, and lets it read that before the connection goes. Return: the peer has
+ * closed its end afterwards, so it has read that if it lives.
+ */
+bool channel_abort(struct channel *ch, const struct err *why);
 
 #endif

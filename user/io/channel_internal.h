@@ -29,6 +29,7 @@ struct slot {
  * @slots: what is neither busy nor held by the engine is free
  * @sending: the engine has been given one, and its result was not taken yet
  * @broken: nothing more can be said to the peer
+ * @aborted: it has said ABORT
  * @until_ns: no wait goes on longer, whatever comes; 0: no such limit
  * @due: bytes of the last frame's body that have not been received
  * @torn: a wait ended in the middle of a header: what comes next makes no sense
@@ -43,7 +44,7 @@ struct channel {
 	unsigned int queued;
 	struct msghdr recv_msg;
 	uint32_t due;
-	bool sending, broken, torn;
+	bool sending, broken, aborted, torn;
 	uint64_t sent;
 };
 

@@ -19,7 +19,7 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY || h->arg == GW_VERSION ||
 	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
 		exit = (enum gw_exit)h->arg;
-	ch->broken = true;
+	ch->broken = ch->aborted = true;
 	return err_set(e, exit, ECONNABORTED, "the other host gave up: %s", text);
 }
 
@@ -75,9 +75,8 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 		if (en->received <= 0)
 			return channel_lost(ch, en->received ? (int)-en->received : ECONNRESET, e);
 		*got += (size_t)en->received;
+		/* No new deadline: a peer that sends a byte now and then would hold us for ever. */
 		channel_iov_advance(&ch->recv_msg, (size_t)en->received);
-		if (deadline)
-			deadline = channel_patience(ch);
 	}
 	return 0;
 }
@@ -140,6 +139,11 @@ int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *
 		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where %s was due", wire_type_name(h->type),
 			       wire_type_name(type));
 	return 0;
+}
+
+bool channel_aborted(const struct channel *ch)
+{
+	return ch->aborted;
 }
 
 bool channel_readable(const struct channel *ch)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "io/sock.h"
@@ -12,6 +13,8 @@
 #include "migrate/hello.h"
 #include "migrate/receiver_internal.h"
 #include "vmm/mtree.h"
+
+#define GREETING_MS	5000u
 
 static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
 {
@@ -156,15 +159,24 @@ static int open_door(struct receiver *r, struct err *e)
 	return 0;
 }
 
-/* Until somebody comes. */
-static int wait_for_anybody(struct receiver *r, struct err *e)
+/* One who connects and says nothing keeps others out meanwhile. */
+static unsigned int short_patience(const struct receiver *r)
+{
+	return r->o->timeout_ms < GREETING_MS ? r->o->timeout_ms : GREETING_MS;
+}
+
+/* Until somebody comes, or until then. */
+static int wait_for_anybody(struct receiver *r, uint64_t until_ns, struct err *e)
 {
 	int fd = -EAGAIN;
 
 	while (fd == -EAGAIN) {
-		struct pollfd p[] = { { .fd = r->lfd, .events = POLLIN }, { .fd = r->vm.pidfd, .events = POLLIN } };
+		/* A QEMU that ends when its guest has arrived, or was refused, is no reason not to say so. */
+		struct pollfd p[] = { { .fd = r->lfd, .events = POLLIN }, { .fd = until_ns ? -1 : r->vm.pidfd, .events = POLLIN } };
 
 		poll(p, 2, STOP_SLICE_NS / 1000000);
+		if (until_ns && now_ns() > until_ns)
+			return -ETIMEDOUT;
 		if (stop_requested())
 			fd = stop_err(e);
 		else if (p[1].revents)
@@ -175,7 +187,7 @@ static int wait_for_anybody(struct receiver *r, struct err *e)
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "accept: %s", strerror(-fd));
 	sock_tune(fd, r->o->timeout_ms);
-	return channel_new(fd, r->o->engine, r->o->timeout_ms, &r->ch, e);
+	return channel_new(fd, r->o->engine, short_patience(r), &r->ch, e);
 }
 
 /* Could what it saves of the device state be loaded here? If not, it knows another way, or gives up. */
@@ -201,40 +213,43 @@ static int hear_private(struct receiver *r, const struct wire_header *h, struct 
 	return ret;
 }
 
+static void hang_up_on(struct receiver *r, const struct err *why)
+{
+	channel_abort(r->ch, why);
+	channel_free(r->ch);
+	r->ch = NULL;
+	printf("godwit: who came was no sender: %s\n", why->text);
+	fflush(stdout);
+}
+
 static int exchange_hello(struct receiver *r, struct wire_header *h, struct err *e)
 {
-	/* Ours first: a sender of another version can then say what it thinks of it. */
-	int ret = receiver_send(r, WIRE_HELLO, WIRE_VERSION, e);
+	uint64_t features = 0;
+	int ret = hello_exchange(r->ch, &features, e);
 
-	if (!ret)
-		ret = channel_expect(r->ch, WIRE_HELLO, h, e);
+	r->verdicts = features & WIRE_VERDICTS;
 	return ret ? ret : channel_recv(r->ch, h, false, e);
 }
 
 /*
- * Until somebody comes who says HELLO as we do, and what else. Others, a scan of ports or a godwit of another version, have
- * changed nothing, and a guest may be on its way: they are hung up on.
+ * One who says HELLO as we do, and what else. Others, a scan of ports or a godwit of another version, have changed nothing,
+ * and a guest may be on its way: they are hung up on. What they say is theirs: an ABORT, "cancelled" even, ends nothing here.
  */
-static int greet(struct receiver *r, struct wire_header *h, struct err *e)
+int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns, struct err *e)
 {
 	for (;;) {
 		struct err why = { 0 };
-		int ret = wait_for_anybody(r, e);
+		int ret = wait_for_anybody(r, until_ns, e);
 
-		if (ret)
+		if (!ret)
+			ret = exchange_hello(r, h, &why);
+		else
 			return ret;
-		ret = exchange_hello(r, h, &why);
 		if (!ret)
 			return 0;
-		if (why.exit == GW_CANCELLED || why.exit == GW_INTERNAL) {
-			*e = why;
-			return ret;
-		}
-		channel_abort(r->ch, &why);
-		channel_free(r->ch);
-		r->ch = NULL;
-		printf("godwit: who came was no sender: %s\n", why.text);
-		fflush(stdout);
+		if (stop_requested())
+			return stop_err(e);
+		hang_up_on(r, &why);
 	}
 }
 
@@ -249,23 +264,42 @@ static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
 	}
-	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK)
+	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK && h->type != WIRE_ASK)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after HELLO", wire_type_name(h->type));
+	return ret;
+}
+
+/* Until somebody wants to migrate: *h is BLOCKS. Whoever only asks is answered. */
+static int wait_for_sender(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	int ret;
+
+	while (!(ret = receiver_greet(r, h, 0, e))) {
+		struct err why = { 0 };
+
+		if (hear_out(r, h, &why)) {
+			if (stop_requested())
+				return stop_err(e);
+			hang_up_on(r, &why);
+		} else if (h->type == WIRE_CHECK) {
+			answer_check(r, h);
+		} else if (h->type == WIRE_ASK) {
+			verdict_reply(r);
+		} else {
+			channel_set_timeout(r->ch, r->o->timeout_ms);
+			break;
+		}
+	}
 	return ret;
 }
 
 int admit_sender(struct receiver *r, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_CHECK };
+	struct wire_header h;
 	int ret = open_door(r, e);
 
-	while (!ret && h.type == WIRE_CHECK) {
-		ret = greet(r, &h, e);
-		if (!ret)
-			ret = hear_out(r, &h, e);
-		if (!ret && h.type == WIRE_CHECK)
-			answer_check(r, &h);
-	}
+	if (!ret)
+		ret = wait_for_sender(r, &h, e);
 	return ret ? ret : agree_on_ram(r, &h, e);
 }
 
@@ -275,8 +309,8 @@ int admit_streams(struct receiver *r, struct err *e)
 	int ret;
 
 	ret = place_open(&r->place, &r->vm, e);
-	if (!ret && r->saved)
-		ret = migration_expect_saved(&r->migration, e);
+	if (!ret)
+		ret = migration_plan(&r->migration, true, r->saved, 0, e);
 	if (!ret)
 		ret = migration_configure(&r->migration, e);
 	if (!ret)
@@ -286,10 +320,11 @@ int admit_streams(struct receiver *r, struct err *e)
 	ret = door_init(&d, r->lfd);
 	if (ret)
 		return err_set(e, GW_INTERNAL, -ret, "no random numbers: %s", strerror(-ret));
+	memcpy(r->token, d.secret, sizeof(r->token));
+	verdict_open(r);
 	ret = let_streams_in(r, &d, e);
 	door_close(&d);
-	/* Who comes later hears that nobody listens. */
-	close(r->lfd);
-	r->lfd = -1;
+	/* Who comes later hears that nobody listens; but a socket that was passed is somebody else's as well. */
+	r->mute = r->o->listen_fd < 0 && !shutdown(r->lfd, SHUT_RD);
 	return ret;
 }

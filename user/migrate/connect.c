@@ -77,6 +77,7 @@ static int join_streams(struct sender *s, struct err *e)
 	if (n > h.arg)
 		n = h.arg;
 	s->report->streams = n;
+	memcpy(s->token, secret, sizeof(s->token));
 	r = way_agreed(s, h.flags & WIRE_SAVED, e);
 	return r ? r : open_streams(s, secret, n, e);
 }
@@ -84,8 +85,10 @@ static int join_streams(struct sender *s, struct err *e)
 int connect_peer(struct sender *s, struct err *e)
 {
 	struct hello_pong pong;
-	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, e);
+	uint64_t features = 0;
+	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, &features, e);
 
+	s->verdicts = features & WIRE_VERDICTS;
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)

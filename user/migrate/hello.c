@@ -9,10 +9,35 @@
 
 #define PINGS	5
 
-int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out,
+int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_HELLO, .arg = WIRE_VERSION, .length = WIRE_HELLO_BODY };
+	uint8_t body[WIRE_HELLO_BODY];
+	uint64_t lacking;
+	int r;
+
+	/* This version needs none: each is left out with a peer that does not offer it. */
+	wire_put_u64(body, HELLO_FEATURES);
+	wire_put_u64(body + 8, 0);
+	r = channel_send(ch, &h, body, e);
+	if (!r)
+		r = channel_expect(ch, WIRE_HELLO, &h, e);
+	if (!r)
+		r = channel_body(ch, body, sizeof(body), e);
+	if (r)
+		return r;
+	lacking = wire_get_u64(body + 8) & ~HELLO_FEATURES;
+	if (lacking)
+		return err_set(e, GW_VERSION, EPROTONOSUPPORT,
+			       "the other side needs features that this godwit does not have (0x%llx): install its version here, too",
+			       (unsigned long long)lacking);
+	*agreed = wire_get_u64(body) & HELLO_FEATURES;
+	return 0;
+}
+
+int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out, uint64_t *agreed,
 	  struct err *e)
 {
-	struct wire_header h = { .type = WIRE_HELLO, .arg = WIRE_VERSION };
 	int fd = sock_tcp_connect(addr, deadline_ms(timeout_ms));
 	int r;
 
@@ -26,10 +51,7 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 			       strerror(-fd));
 	sock_tune(fd, timeout_ms);
 	r = channel_new(fd, engine, timeout_ms, out, e);
-	if (r)
-		return r;
-	r = channel_send(*out, &h, NULL, e);
-	return r ? r : channel_expect(*out, WIRE_HELLO, &h, e);
+	return r ? r : hello_exchange(*out, agreed, e);
 }
 
 int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e)

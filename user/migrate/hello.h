@@ -9,13 +9,24 @@
 #include "vmm/vm.h"
 
 /**
- * hello() - connect, and compare versions
+ * hello() - connect, and agree on version and features
  * @addr: the receiver's ADDR:PORT
+ * @agreed: see hello_exchange()
  * @out: the control connection; the caller frees it, also after an error
  * Errors: GW_USAGE, GW_UNREACHABLE, GW_VERSION, and those of a channel.
  */
-int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out,
+int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms, struct channel **out, uint64_t *agreed,
 	  struct err *e);
+
+/* What this godwit can, as WIRE_HELLO has it. */
+#define HELLO_FEATURES	WIRE_VERDICTS
+
+/**
+ * hello_exchange() - HELLO, in both directions at once
+ * @agreed: the features that both sides offer
+ * Errors: GW_VERSION: another protocol, or a side needs what the other does not offer.
+ */
+int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e);
 
 /**
  * struct hello_pong - what a PING has brought

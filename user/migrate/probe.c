@@ -10,10 +10,11 @@
 int probe_open(const struct probe_question *question, struct channel **out, struct probe_answer *answer, struct err *e)
 {
 	struct wire_header h;
+	uint64_t features;
 	uint8_t body[8];
 	int r;
 
-	r = hello(question->addr, question->engine, question->timeout_ms, out, e);
+	r = hello(question->addr, question->engine, question->timeout_ms, out, &features, e);
 	if (!r)
 		r = hello_blocks(*out, WIRE_CHECK, question->vm, question->private, e);
 	if (!r)

@@ -2,8 +2,8 @@
 /*
  * The destination: a loop over frames. What may come when is in wire.h.
  *
- * The destination QEMU waits with an empty guest. It runs it only when it has read the whole device state, so a
- * migration that breaks before that is ended by closing its stream: QEMU then gives up by itself.
+ * The destination QEMU waits with an empty guest. It gets the device state when all of it is here (load.h), so a migration
+ * that breaks before that is ended by closing its stream: QEMU then gives up by itself.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,17 +12,8 @@
 
 #include "io/sock.h"
 #include "io/stop.h"
+#include "migrate/load.h"
 #include "migrate/receiver_internal.h"
-
-static int refuse_device_state(struct receiver *r, struct err *e)
-{
-	struct err ignored = { 0 };
-
-	/* It must not run, whatever it has read. */
-	qmp_call(r->qmp, "quit", NULL, NULL, &ignored);
-	return err_set(e, GW_DEVICE_STATE, EINVAL,
-		       "the destination QEMU refused the device state: it must have the same machine type and devices as the source (its log says what it did not like)");
-}
 
 int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e)
 {
@@ -39,19 +30,6 @@ int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e
 
 	wire_put_u64(body, realtime_ns());
 	return ret ? ret : channel_send(r->ch, &pong, body, e);
-}
-
-static int on_device(struct receiver *r, const struct wire_header *h, struct err *e)
-{
-	static uint8_t buf[WIRE_DEVICE_MAX];
-	int ret = channel_body(r->ch, buf, h->length, e);
-
-	if (ret)
-		return ret;
-	if (sock_send(r->migration.stream, buf, h->length, deadline_ms(r->o->timeout_ms)))
-		return refuse_device_state(r, e);
-	r->state_came = r->committed;
-	return 0;
 }
 
 /* A PONG that nobody asked for. */
@@ -103,7 +81,7 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 	case WIRE_PING:
 		return receiver_pong(r, h, e);
 	case WIRE_DEVICE:
-		return on_device(r, h, e);
+		return load_frame(r, h, e);
 	case WIRE_PRIVATE:
 		if (!r->saved)
 			return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent PRIVATE, which was not agreed on");
@@ -117,59 +95,11 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 	case WIRE_DEVICE_END:
 		if (!r->committed)
 			return err_set(e, GW_BAD_PEER, EPROTO, "the sender ended the device state without COMMIT");
+		r->runs = h->flags & WIRE_RUNS;
 		return 1;
 	default:
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s out of turn", wire_type_name(h->type));
 	}
-}
-
-/* QEMU has everything. RESUME, or "completed" for a guest that was paused. */
-static int wait_running(struct receiver *r, uint64_t *resumed_ns, struct err *e)
-{
-	uint64_t deadline = deadline_ms(r->o->timeout_ms);
-	struct err gone = { 0 };
-	struct qmp_event ev;
-	int ret;
-
-	while ((ret = qmp_event(r->qmp, deadline, &ev, &gone)) > 0) {
-		const char *st = json_string_value(json_object_get(ev.data, "status"));
-
-		if (!strcmp(ev.name, "RESUME")) {
-			*resumed_ns = ev.realtime_ns;
-			return 0;
-		}
-		if (!strcmp(ev.name, "MIGRATION") && st && !strcmp(st, "completed")) {
-			r->res->paused = true;
-			*resumed_ns = ev.realtime_ns;
-			return 0;
-		}
-		if (!strcmp(ev.name, "MIGRATION") && st && !strcmp(st, "failed"))
-			return refuse_device_state(r, e);
-	}
-	if (ret < 0)
-		return refuse_device_state(r, e);
-	return err_set(e, GW_UNKNOWN, ETIMEDOUT, "the destination QEMU has all of the device state and says neither RESUME nor failed: look at both ends");
-}
-
-static int finish(struct receiver *r, struct err *e)
-{
-	struct wire_header h = { .type = WIRE_RESUMED, .length = 8 };
-	struct err lost = { 0 };
-	uint64_t resumed_ns = 0;
-	uint8_t body[8];
-	int ret;
-
-	/* The sender cannot take it back any more, so neither can we. */
-	stop_ignore();
-	r->handed_over = true;
-	migration_hang_up(&r->migration);
-	ret = wait_running(r, &resumed_ns, e);
-	if (ret)
-		return ret;
-	wire_put_u64(body, resumed_ns);
-	if (channel_send(r->ch, &h, body, &lost))
-		fprintf(stderr, "godwit: the guest runs here, but the sender could not be told: %s\n", lost.text);
-	return 0;
 }
 
 /* A stream has failed. When it just broke, the sender may have said more. */
@@ -186,18 +116,49 @@ static int stream_failed(struct receiver *r, struct err *e)
 	return -EIO;
 }
 
-/*
- * The connection broke behind COMMIT, or an operator ends the receiver there, and DEVICE_END did not come. Either QEMU lacks some of the device state and ends, or it
- * has had all it needs: the sender is behind its commit point then, and the guest runs here and nowhere else.
- */
-static int finish_without_end(struct receiver *r, struct err *e)
+/* The sender has heard it. */
+static bool hear_done(struct receiver *r)
 {
-	struct err why = { 0 };
-	int ret = finish(r, &why);
+	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	struct err ignored = { 0 };
+	struct wire_header h;
 
-	if (!ret || why.exit == GW_UNKNOWN)
-		*e = why;
-	return ret;
+	while (now_ns() < deadline && !channel_recv(r->ch, &h, false, &ignored)) {
+		uint8_t clock[8];
+
+		if (h.type == WIRE_DONE)
+			return true;
+		if (h.type != WIRE_PING || channel_body(r->ch, clock, sizeof(clock), &ignored))
+			return false;
+	}
+	return false;
+}
+
+/* All of the device state is here: the sender cannot take it back any more, so neither can we. */
+static int finish(struct receiver *r, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_RESUMED, .length = 8 };
+	struct err lost = { 0 };
+	uint8_t body[8];
+	int ret;
+
+	stop_ignore();
+	commit_destination(&r->commit, DESTINATION_GETS_END);
+	/* Before QEMU gets any of it: who finds "prepared" of a receiver that was killed knows that the guest runs nowhere here. */
+	verdict_write(r);
+	ret = load_run(r, e);
+	/* Before the verdict: as long as that is "sent", one who answers for a receiver that was killed does it. */
+	if (!ret)
+		migration_restore(&r->migration);
+	verdict_write(r);
+	if (ret)
+		return ret;
+	wire_put_u64(body, r->resumed_ns);
+	ret = channel_send(r->ch, &h, body, &lost);
+	if (ret && !r->verdicts)
+		fprintf(stderr, "godwit: the guest runs here, but the sender could not be told: %s\n", lost.text);
+	r->told = !ret && (!r->verdicts || hear_done(r));
+	return 0;
 }
 
 static int serve(struct receiver *r, struct err *e)
@@ -212,15 +173,34 @@ static int serve(struct receiver *r, struct err *e)
 	}
 	if (ret < 0 && r->lanes && atomic_load(lanes_failed(r->lanes)) && (!e->exit || e->exit == GW_LINK_LOST))
 		ret = stream_failed(r, e);
-	if (ret < 0 && r->state_came && (e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT || e->exit == GW_CANCELLED))
-		return finish_without_end(r, e);
 	return ret == 1 ? finish(r, e) : ret;
+}
+
+/* After a failure: what may be said of it. */
+static void give_up(struct receiver *r, int ret, const struct err *e)
+{
+	if (!ret || commit_destination(&r->commit, DESTINATION_GIVES_UP) != DESTINATION_SAYS_DEAD)
+		return;
+	if (r->committed)
+		verdict_write(r);
+	if (r->ch)
+		r->closed = channel_abort(r->ch, e);
+}
+
+/* A verdict that somebody may ask for later stays. */
+static void end_record(struct receiver *r)
+{
+	if (!r->committed || r->told)
+		record_remove(&r->record);
+	else
+		record_close(&r->record);
 }
 
 int receiver_run(const struct receiver_options *o, struct receiver_result *res, struct err *e)
 {
 	struct receiver r = {
 		.o = o, .res = res, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 },
+		.state = -1, .commit = COMMIT_PREPARED, .record = RECORD_NONE,
 	};
 	struct place_count count = { 0, 0 };
 	int ret;
@@ -242,14 +222,19 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	res->zero_pages = count.zero_pages;
 	/* First QEMU's stream, so that it gives up; then the sender may hear that it did. */
 	migration_hang_up(&r.migration);
-	if (ret && r.ch && e->exit != GW_UNKNOWN)
-		channel_abort(r.ch, e);
+	give_up(&r, ret, e);
 	channel_free(r.ch);
+	r.ch = NULL;
 	lanes_free(r.lanes);
+	if (r.commit == COMMIT_DEAD)
+		migration_restore(&r.migration);
+	if (r.verdicts && r.committed && !r.told && !r.closed)
+		verdict_linger(&r);
+	end_record(&r);
 	if (r.lfd >= 0)
 		close(r.lfd);
-	if (!ret || !r.handed_over)
-		migration_restore(&r.migration);
+	if (r.state >= 0)
+		close(r.state);
 	private_free(&r.private);
 	place_close(&r.place);
 	migration_free(&r.migration);

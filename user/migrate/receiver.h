@@ -18,6 +18,7 @@
  * @listen_fd: a socket that listens there already, from now on the receiver's; -1: none, it opens one
  * @insecure: listen on an address that others can reach, in the clear and without a password
  * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
+ * @resolve_s: how long to wait for a sender that may not know how the migration ended
  * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
  */
 struct receiver_options {
@@ -27,6 +28,7 @@ struct receiver_options {
 	int listen_fd;
 	bool insecure;
 	unsigned int timeout_ms;
+	unsigned int resolve_s;
 	unsigned int streams;
 	const struct engine_ops *engine;
 };

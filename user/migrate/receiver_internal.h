@@ -10,18 +10,23 @@
 #include "migrate/place.h"
 #include "migrate/receiver.h"
 #include "migrate/verify.h"
+#include "txn/commit.h"
+#include "txn/record.h"
 #include "vmm/migration.h"
 #include "vmm/vm.h"
 
 /**
  * struct receiver
- * @lfd: the listener, until all streams have joined; -1: none
+ * @lfd: the listener; -1: none. @mute: it refuses connections since all streams have joined
  * @private: QEMU's, numbered as the sender does
  * @saved: the device state that comes was saved, not migrated
  * @last: the last round is in place
- * @committed: no RAM is written any more
- * @state_came: some of the device state itself has been passed on, behind COMMIT
- * @handed_over: QEMU has been given all
+ * @committed: COMMIT has come: no RAM is written any more, and the device state is kept in @state, a memfd
+ * @runs: the guest ran at the source, and is to run here
+ * @commit: see txn/commit.h
+ * @resumed_ns: QEMU's RESUME, CLOCK_REALTIME
+ * @told: the sender knows how it ended. @closed: it has closed its end, so it does if it lives
+ * @verdicts: the sender may ask by @token, and @record answers, also when we are gone
  */
 struct receiver {
 	const struct receiver_options *o;
@@ -34,18 +39,28 @@ struct receiver {
 	struct channel *ch;
 	struct lanes *lanes;
 	int lfd;
+	bool mute;
 	struct private_ram private;
 	bool saved;
 	bool last;
 	bool committed;
-	bool state_came;
-	bool handed_over;
+	bool runs;
+	int state;
+	uint64_t state_bytes;
+	enum commit_state commit;
+	uint64_t resumed_ns;
+	bool verdicts;
+	uint8_t token[WIRE_SECRET];
+	struct record record;
+	bool told, closed;
 };
 
 /* A frame without a body. */
 int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e);
 int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e);
 
+/* Until somebody comes who says HELLO, and what else: *h. until_ns: 0, or when to give up (-ETIMEDOUT, *e is left alone). */
+int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns, struct err *e);
 /* Listens until a sender comes, and agrees with it on version and RAM. Who only asks is answered meanwhile. */
 int admit_sender(struct receiver *r, struct err *e);
 /* Compares the sender's RAM blocks, the body of BLOCKS or CHECK, with ours, and numbers ours like them. */
@@ -54,5 +69,13 @@ int agree_on_ram(struct receiver *r, const struct wire_header *h, struct err *e)
 void answer_check(struct receiver *r, const struct wire_header *check);
 /* Lets its streams in. */
 int admit_streams(struct receiver *r, struct err *e);
+
+/* The verdict on this migration, from now on; for whoever asks, also when we have been killed. */
+void verdict_open(struct receiver *r);
+void verdict_write(struct receiver *r);
+/* Serves ASK, whose header has come, to its end; r->ch is closed then. Return: it was about this migration. */
+bool verdict_reply(struct receiver *r);
+/* The sender may not know how it ended: waits for it to ask. */
+void verdict_linger(struct receiver *r);
 
 #endif

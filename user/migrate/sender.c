@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The order of things at the source, and what a failure leaves behind. */
+/* The order of things at the source. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,20 +221,27 @@ static int look(struct sender *s, struct err *e)
 	return r ? r : open_control(s, e);
 }
 
+static int start_guardian(struct sender *s, struct err *e)
+{
+	struct ward w = {
+		.qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd, .pid = s->vm.pid, .vm_fd = s->vm.vm_fd, .control = s->control.local.path, .timeout_ms = s->o->timeout_ms,
+	};
+	int r = journal_open(&s->journal, e);
+
+	return r ? r : guardian_start(&s->guardian, &w, &s->journal, e);
+}
+
 static int migrate(struct sender *s, struct err *e)
 {
 	int r;
 
-	r = guardian_start(&s->guardian, s->o->qmp_path, s->control.local.path, s->o->timeout_ms, &s->migration, e);
+	r = start_guardian(s, e);
 	if (!r)
 		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
 	if (!r && !s->o->pause)
 		r = hot_init(&s->hot, &s->vm, e);
 	if (!r)
 		r = connect_peer(s, e);
-	/* What is saved is not migrated. */
-	if (!r && s->way == &way_migrate)
-		r = migration_configure(&s->migration, e);
 	if (!r && s->way == &way_save)
 		r = devram_send(&s->devram, s->ch, &s->report->device_bytes, e);
 	if (!r && !s->o->pause)
@@ -242,43 +249,12 @@ static int migrate(struct sender *s, struct err *e)
 	return r ? r : switchover(s, e);
 }
 
-/*
- * After a failure. The peer is told first, so that it ends the destination QEMU; only then may the source run.
- * Once all of the device state is handed over, nobody but the destination knows: if it says that it failed it
- * never ran, and if it says nothing, neither side may be touched.
- */
-static void put_back(struct sender *s, struct err *e)
-{
-	bool told = e->exit == GW_DEVICE_STATE;	/* its own word: it does not run */
-	struct err back = { 0 };
-
-	if (s->stage == STAGE_HANDED_OVER && !told) {
-		struct err cause = *e;
-
-		e->exit = GW_OK;
-		err_set(e, GW_UNKNOWN, EREMOTEIO,
-			"after the device state was handed over: %.400s. The guest may run at the destination: look at both ends before you continue either; the source is paused",
-			cause.text);
-		/* Whoever looks finds QEMU as it was set: what ours leaves on would leave RAM out of a migration or a save. */
-		migration_restore(&s->migration);
-		return;
-	}
-	if (s->ch)
-		channel_abort(s->ch, e);
-	/* The connections end for good before the source runs: what the receiver did not get, it never will. */
-	channel_free(s->ch);
-	s->ch = NULL;
-	streams_free(s->streams);
-	s->streams = NULL;
-	if (s->qmp && s->migration.old_caps && e->exit != GW_VM_GONE && migration_rollback(&s->migration, &back))
-		fprintf(stderr, "godwit: the source VM could not be put back: %s\n", back.text);
-}
-
 int sender_run(const struct sender_options *o, struct report *report, struct err *e)
 {
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
-		.migration = { .stream = -1 }, .way = &way_migrate, .saved = SAVED_NONE, .guardian = { .pipe = -1 },
+		.migration = { .stream = -1 }, .way = &way_migrate, .saved = SAVED_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
+		.commit = COMMIT_PREPARED, .note = RECORD_NONE,
 		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
 		.control = { .addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace, .local = { .lfd = -1 } },
 	};
@@ -294,26 +270,30 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	report->total_ns = now_ns() - s.started_ns;
 	if (s.ch)
 		report->bytes = sender_bytes(&s);
+	if (s.guardian.pid > 0)
+		r = sender_settle(&s, r, e);
 	if (!r) {
 		report->phase = "done";
 		/* Not round_allocated(): walking 4 GiB took 16 ms that the operator waits for. */
 		report->untouched_pages = report->total_pages - vm_allocated_pages(&s.vm);
-		migration_restore(&s.migration);
-	} else if (s.guardian.pid > 0) {
-		put_back(&s, e);
+		switchover_times(&s);
 	}
+	/* In doubt it stays, for `godwit resolve`; and for the guardian, if that still has to do what is due. */
+	if (s.commit == COMMIT_IN_DOUBT || e->exit == GW_NOT_PUT_BACK)
+		record_close(&s.note);
+	else
+		record_remove(&s.note);
 	guardian_dismiss(&s.guardian);
 	stop_look(NULL, NULL);
 	control_close(&s.control, e);
-	/* Closing the dirty source ends the module's session; the log goes off in the background. */
+	/* Closing the dirty source ends the module's session; the log goes off in the background, unless the guest is still here. */
 	channel_free(s.ch);
 	streams_free(s.streams);
 	if (s.source)
-		s.source->ops->close(s.source);
+		s.source->ops->close(s.source, s.commit == COMMIT_DEAD);
 	hot_free(&s.hot);
-	/* A source that has moved, or of which nobody knows, does not move again by mistake. */
-	s.saved.moved = s.stage == STAGE_HANDED_OVER && (!r || e->exit == GW_UNKNOWN);
-	saved_close(&s.saved, s.qmp);
+	saved_close(&s.saved);
+	journal_close(&s.journal);
 	devram_free(&s.devram);
 	migration_free(&s.migration);
 	vm_close(&s.vm);

@@ -20,6 +20,7 @@
  * @limits: at the beginning; they can be changed while it runs
  * @control: where to listen for that; NULL: CONTROL_DIR/PID.sock
  * @timeout_ms: longest silence of the peer or of QEMU
+ * @resolve_s: how long to ask the receiver when the connection broke behind the commit point
  * @wish: how the device state travels
  * @verify: compare hashes of all RAM before the point of no return
  * @streams: connections for RAM; the receiver may allow fewer
@@ -35,6 +36,7 @@ struct sender_options {
 	struct limits limits;
 	const char *control;
 	unsigned int timeout_ms;
+	unsigned int resolve_s;
 	unsigned int streams;
 	const struct engine_ops *engine;
 	enum engine_zero_copy zero_copy;
@@ -47,8 +49,8 @@ struct sender_options {
 
 /**
  * sender_run() - migrate
- * Return: 0: the guest runs at the destination. Else -errno, *e says why; unless that is GW_UNKNOWN the source
- * VM is as it was before.
+ * Return: 0: the guest runs at the destination. Else -errno, *e says why; unless that is GW_UNKNOWN or GW_NOT_PUT_BACK the
+ * source VM is as it was before, but for what others did to it.
  */
 int sender_run(const struct sender_options *o, struct report *report, struct err *e);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The sender's state, shared by its parts: sender.c (order), connect.c, precopy.c (rounds), switchover.c (the blackout),
- * way_migrate.c and way_save.c (how QEMU stops, and gives its device state).
+ * settle.c (how it ends), way_migrate.c and way_save.c (how QEMU stops, and gives its device state).
  */
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
@@ -10,7 +10,7 @@
 #include "migrate/control.h"
 #include "migrate/converge.h"
 #include "migrate/devram.h"
-#include "migrate/guardian.h"
+#include "migrate/doubt.h"
 #include "migrate/hot.h"
 #include "migrate/limits.h"
 #include "migrate/pace.h"
@@ -19,38 +19,26 @@
 #include "migrate/sender.h"
 #include "migrate/streams.h"
 #include "source/source.h"
+#include "txn/commit.h"
+#include "txn/guardian.h"
+#include "txn/journal.h"
 #include "vmm/migration.h"
 #include "vmm/saved.h"
 #include "vmm/vm.h"
 #include "vmm/way.h"
 
-/*
- * How far it went decides what a failure means. BEFORE: some of the device state is still here, the destination
- * cannot run, the source is put back. HANDED_OVER: only the destination's own word tells who runs.
- */
-enum stage { STAGE_BEFORE, STAGE_HANDED_OVER };
-
 struct sender;
-
-/**
- * struct held - device state that has not gone out yet; while any of it is here, the destination cannot run
- * @bytes: of malloc(); @len of them
- */
-struct held {
-	uint8_t *bytes;
-	size_t len;
-};
 
 /**
  * struct device_way - how a QEMU stops, and gives its device state
  * @stand_still: the guest stops, nobody writes RAM any more; s->stop_realtime_ns says when, if it ran
  * @rest: before the last round: QEMU's private RAM at rest. NULL: it has been sent
- * @state: after COMMIT: all of the device state, or what is left of it
+ * @state: after COMMIT: sends all of the device state
  */
 struct device_way {
 	int (*stand_still)(struct sender *s, struct err *e);
 	int (*rest)(struct sender *s, struct err *e);
-	int (*state)(struct sender *s, struct held *held, struct err *e);
+	int (*state)(struct sender *s, struct err *e);
 };
 
 extern const struct device_way way_migrate, way_save;
@@ -61,6 +49,7 @@ struct sender {
 	struct qmp *qmp;
 	struct vm vm;
 	struct migration migration;
+	struct journal journal;
 	struct guardian guardian;
 	struct dirty_source *source;
 	struct hot hot;
@@ -76,9 +65,13 @@ struct sender {
 	struct devram devram;		/* with way_save only, as is: */
 	struct saved saved;
 	bool resumed;			/* QEMU's RESUME came since it stopped */
-	enum stage stage;
+	enum commit_state commit;
+	bool verdicts;			/* the receiver keeps one, under this token */
+	uint8_t token[WIRE_SECRET];
+	struct record note;		/* of the doubt, while there may be one */
 	uint64_t started_ns;		/* CLOCK_MONOTONIC */
-	uint64_t handed_over_realtime_ns; /* when the device state was complete */
+	uint64_t handed_over_realtime_ns; /* when the device state was complete; 0: it is not */
+	uint64_t resumed_realtime_ns;	/* the destination's RESUME, its clock */
 	uint64_t stop_realtime_ns;	/* QEMU's STOP, source clock; 0: none seen */
 	uint64_t rtt_ns;
 	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */
@@ -116,5 +109,12 @@ int sender_wait_qemu(struct sender *s, int stream, bool keep_alive, struct err *
 int precopy(struct sender *s, struct err *e);
 /* From the stop to RESUMED. */
 int switchover(struct sender *s, struct err *e);
+/*
+ * How a migration ends that was begun: r and *e say how far it went. The connections end, and what is recorded is undone, as
+ * far as that may be. Return: 0 if the guest has moved, also when r says otherwise.
+ */
+int sender_settle(struct sender *s, int r, struct err *e);
+/* What of the report is known when the guest runs at the destination. */
+void switchover_times(struct sender *s);
 
 #endif

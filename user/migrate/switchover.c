@@ -7,15 +7,14 @@
  *	last round, ACK      all RAM is in place at the destination
  *	verify               with --verify only
  *	COMMIT               the receiver writes no more RAM: loading device state does (pvclock)
- *	device state         QEMU writes it; we hold it back until it is complete
- *	commit point         the device state goes out: from here on only the destination may run
+ *	device state         QEMU writes it, the receiver keeps it
+ *	commit point         DEVICE_END goes out: from here on only the destination may run (txn/commit.h)
  *	RESUMED
  *
  * How QEMU is brought to stop, and to write, is a matter of struct device_way: way_migrate.c, way_save.c.
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "io/sock.h"
@@ -104,43 +103,92 @@ static int last_round(struct sender *s, struct err *e)
 	return r;
 }
 
+#define WAIT_TIMES	8u	/* twice as long as the receiver waits for its QEMU, see load.h */
+
+static void note_doubt(struct sender *s)
+{
+	struct doubt d = { .addr = s->o->addr };
+
+	memcpy(d.token, s->token, sizeof(d.token));
+	doubt_write(&s->note, s->vm.pid, &d, s->journal.records);
+}
+
+/* A guest that somebody has let run (cont) since it was stopped writes what nobody will ever see. */
+static int still_stopped(struct sender *s, struct err *e)
+{
+	int r = sender_events(s, NULL, 0, e);
+
+	if (!r && s->resumed)
+		r = err_set(e, GW_VM_STATE, EBUSY, "somebody has let the source VM run on in the switchover (cont): leave it alone and try again");
+	return r;
+}
+
+/*
+ * The commit point: requests to stop are refused from here on, and the guardian keeps its hands off the guest. The last look at
+ * the source comes behind all that takes time: QEMU says RESUME before it obeys a `cont`.
+ */
+static int commit(struct sender *s, struct err *e)
+{
+	int r;
+
+	if (!stop_commit())
+		return stop_err(e);
+	if (s->verdicts)
+		note_doubt(s);
+	guardian_stand_down(&s->guardian);
+	r = still_stopped(s, e);
+	if (r) {
+		guardian_stand_up(&s->guardian);
+		return r;
+	}
+	s->handed_over_realtime_ns = realtime_ns();
+	commit_source(&s->commit, SOURCE_SENDS_END);
+	return 0;
+}
+
 /* COMMIT, the device state, DEVICE_END. */
 static int hand_over(struct sender *s, struct err *e)
 {
-	struct wire_header commit = { .type = WIRE_COMMIT }, end = { .type = WIRE_DEVICE_END };
-	struct held held = { NULL, 0 };
+	struct wire_header before = { .type = WIRE_COMMIT }, end = { .type = WIRE_DEVICE_END };
 	int r;
 
-	r = channel_send(s->ch, &commit, NULL, e);
+	r = channel_send(s->ch, &before, NULL, e);
 	if (!r)
-		r = s->way->state(s, &held, e);
-	/* The commit point: requests to stop are refused from here on, and the guardian keeps its hands off. */
-	if (!r && !stop_commit())
-		r = stop_err(e);
-	if (!r) {
-		s->handed_over_realtime_ns = realtime_ns();
-		s->stage = STAGE_HANDED_OVER;
-		guardian_stand_down(&s->guardian);
-		r = sender_device(s, held.bytes, held.len, e);
-	}
-	free(held.bytes);
-	return r ? r : channel_send(s->ch, &end, NULL, e);
+		r = s->way->state(s, e);
+	if (!r)
+		r = commit(s, e);
+	if (r)
+		return r;
+	end.flags = s->migration.was_running ? WIRE_RUNS : 0;
+	return channel_send(s->ch, &end, NULL, e);
 }
 
-static int wait_resumed(struct sender *s, uint64_t *resume_realtime_ns, struct err *e)
+static int wait_resumed(struct sender *s, struct err *e)
 {
-	struct wire_header h;
+	struct wire_header h, done = { .type = WIRE_DONE };
+	uint64_t deadline = deadline_ms(WAIT_TIMES * s->o->timeout_ms);
+	struct err ignored = { 0 };
 	uint8_t body[8];
 	int r;
 
-	r = sender_recv(s, &h, e);
+	/* Signs of life hold us, but not for ever. */
+	while (!(r = channel_recv(s->ch, &h, false, e)) && h.type == WIRE_PONG && now_ns() < deadline) {
+		r = channel_body(s->ch, body, sizeof(body), e);
+		if (r)
+			break;
+	}
+	if (!r && h.type == WIRE_PONG)
+		r = err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other side lives, but does not say how the device state was taken");
 	if (!r && h.type != WIRE_RESUMED)
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where RESUMED was due", wire_type_name(h.type));
 	if (!r)
 		r = channel_body(s->ch, body, sizeof(body), e);
-	if (!r)
-		*resume_realtime_ns = wire_get_u64(body);
-	return r;
+	if (r)
+		return r;
+	s->resumed_realtime_ns = wire_get_u64(body);
+	if (s->verdicts)
+		channel_send(s->ch, &done, NULL, &ignored);
+	return 0;
 }
 
 static uint64_t positive(int64_t ns)
@@ -148,15 +196,42 @@ static uint64_t positive(int64_t ns)
 	return ns > 0 ? (uint64_t)ns : 0;
 }
 
+void switchover_times(struct sender *s)
+{
+	struct report *rep = s->report;
+	uint64_t resumed = s->resumed_realtime_ns;
+
+	rep->blackout.load_ns = positive((int64_t)(resumed - s->handed_over_realtime_ns) - s->clock_offset_ns);
+	rep->clock_error_ns = s->rtt_ns / 2;
+	if (s->stop_realtime_ns)
+		rep->downtime_ns = positive((int64_t)(resumed - s->stop_realtime_ns) - s->clock_offset_ns);
+}
+
+/*
+ * What was plugged, or opened, since the migration began and writes RAM where the module cannot see it: what it wrote was
+ * lost. A migration of QEMU's lets nothing be plugged any more; in save mode the guest stands still, and cannot use it.
+ */
+static int check_writers(struct sender *s, struct err *e)
+{
+	int r = vm_check_devices(s->qmp, s->vm.pid, e);
+
+	return r ? r : vm_check_direct_io(s->vm.pid, e);
+}
+
 int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
-	uint64_t resumed = 0, t;
+	uint64_t t;
 	int r;
 
 	rep->phase = "switchover";
 	sender_progress(s);
-	r = s->way->stand_still(s, e);
+	/* Nobody else's may be under way: we would stop its guest, and it takes no settings. */
+	r = migration_check_idle(s->qmp, e);
+	if (!r)
+		r = s->way->stand_still(s, e);
+	if (!r && !s->o->pause)
+		r = check_writers(s, e);
 	if (r)
 		return r;
 	if (s->stop_realtime_ns)
@@ -172,14 +247,8 @@ int switchover(struct sender *s, struct err *e)
 	t = realtime_ns();
 	rep->phase = "device state";
 	r = hand_over(s, e);
-	if (!r)
-		r = wait_resumed(s, &resumed, e);
-	if (r)
-		return r;
-	rep->blackout.save_ns = positive((int64_t)(s->handed_over_realtime_ns - t));
-	rep->blackout.load_ns = positive((int64_t)(resumed - s->handed_over_realtime_ns) - s->clock_offset_ns);
-	rep->clock_error_ns = s->rtt_ns / 2;
-	if (s->stop_realtime_ns)
-		rep->downtime_ns = positive((int64_t)(resumed - s->stop_realtime_ns) - s->clock_offset_ns);
-	return 0;
+	rep->guest_was_paused = !s->migration.was_running;
+	if (s->handed_over_realtime_ns)
+		rep->blackout.save_ns = positive((int64_t)(s->handed_over_realtime_ns - t));
+	return r ? r : wait_resumed(s, e);
 }

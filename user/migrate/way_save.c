@@ -18,14 +18,16 @@
 
 int way_agreed(struct sender *s, bool saved, struct err *e)
 {
+	int r;
+
 	if (saved && s->choice == WAY_MIGRATE)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the other side agrees to what was not offered");
 	if (!saved)
 		return s->choice == WAY_SAVE ? way_refused(s->o->wish, e) : 0;
 	s->way = &way_save;
 	s->report->saved = true;
-	s->migration.saved = true;
-	return saved_open(&s->saved, s->qmp, e);
+	r = journal_saved(&s->journal, e);
+	return r ? r : saved_open(&s->saved, s->qmp, e);
 }
 
 /* Until QEMU has answered what was begun. */
@@ -46,16 +48,14 @@ static int wait_answer(struct sender *s, const char *what, bool keep_alive, stru
 	return r;
 }
 
-/* Others may have stopped the guest meanwhile, or let it run, and that is how it shall arrive. */
-static int check_running(struct sender *s, struct err *e)
+/* Others may have stopped the guest meanwhile, or let it run. Whether one that stands still can be saved was asked at first. */
+static int same_as_before(struct sender *s, struct err *e)
 {
 	bool running;
 	int r = migration_running(s->qmp, &running, e);
 
 	if (r || running == s->migration.was_running)
 		return r;
-	/* And as they left it it stays. */
-	s->migration.was_running = running;
 	return err_set(e, GW_VM_STATE, EBUSY, "the source VM was %s meanwhile: try again", running ? "continued" : "stopped");
 }
 
@@ -64,18 +64,21 @@ static int stand_still(struct sender *s, struct err *e)
 	int r = devram_send(&s->devram, s->ch, &s->report->device_bytes, e);
 
 	if (!r)
-		r = check_running(s, e);
+		r = same_as_before(s, e);
 	/* What was heard until now is of before; from here on nobody else may let it run. */
 	if (!r)
 		r = sender_events(s, NULL, 0, e);
 	s->resumed = false;
-	if (r || !s->migration.was_running)
-		return r;
-	r = qmp_begin(s->qmp, "stop", NULL, e);
-	if (!r)
-		r = wait_answer(s, "stop", true, e);
+	s->stop_realtime_ns = 0;
+	if (!r && s->migration.was_running) {
+		r = journal_stop(&s->journal, e);
+		if (!r)
+			r = qmp_begin(s->qmp, "stop", NULL, e);
+		if (!r)
+			r = wait_answer(s, "stop", true, e);
+	}
 	/* QEMU's migration would ask for these itself: what came while RAM was sent. */
-	return r ? r : migration_check_blockers(s->qmp, e);
+	return r ? r : migration_check_idle(s->qmp, e);
 }
 
 static int rest(struct sender *s, struct err *e)
@@ -85,23 +88,15 @@ static int rest(struct sender *s, struct err *e)
 	return r ? r : devram_send(&s->devram, s->ch, &s->report->device_bytes, e);
 }
 
-static int state(struct sender *s, struct held *held, struct err *e)
+static int state(struct sender *s, struct err *e)
 {
 	int r = saved_begin(&s->saved, s->qmp, e);
 
 	if (!r)
 		r = wait_answer(s, "xen-save-devices-state", false, e);
-	/* QEMU's migration cannot be resumed from outside while it waits; this can. */
-	if (!r && s->resumed)
-		r = err_set(e, GW_VM_STATE, EBUSY, "somebody has let the source VM run on in the switchover (cont): leave it alone and try again");
 	if (!r)
 		r = saved_finish(&s->saved, s->migration.was_running, e);
-	if (r)
-		return r;
-	held->bytes = s->saved.state;
-	held->len = s->saved.len;
-	s->saved.state = NULL;
-	return 0;
+	return r ? r : sender_device(s, s->saved.state, s->saved.len, e);
 }
 
 const struct device_way way_save = { .stand_still = stand_still, .rest = rest, .state = state };

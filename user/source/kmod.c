@@ -49,9 +49,22 @@ static int kmod_next_data(struct dirty_source *s, unsigned int block, uint64_t f
 	return file_next_data(b->fd, first, end, exact, run_first, run_count, e);
 }
 
-static void kmod_close(struct dirty_source *s)
+/* Who attaches to a VM waits for a session that retires, and ends its pauses. */
+void source_kmod_hurry(int vm_fd)
+{
+	struct err ignored = { 0 };
+	int dev = vm_fd < 0 ? -1 : device_open(&ignored);
+
+	if (dev < 0)
+		return;
+	device_attach(dev, vm_fd, &ignored);
+	close(dev);
+}
+
+static void kmod_close(struct dirty_source *s, bool hurry)
 {
 	struct kmod_source *k = of(s);
+	int vm_fd = hurry ? s->vm->vm_fd : -1;
 
 	/* The mappings keep the session's file open: they go first. */
 	for (unsigned int i = 0; i < s->vm->nblocks; i++)
@@ -59,6 +72,7 @@ static void kmod_close(struct dirty_source *s)
 			munmap(s->map[i], k->map_bytes[i]);
 	close(k->dev);
 	free(k);
+	source_kmod_hurry(vm_fd);
 }
 
 static const struct dirty_ops kmod_ops = {
@@ -89,7 +103,7 @@ int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e)
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
 		r = device_add_ram(k->dev, vm->blocks[i].fd, vm->blocks[i].pages, &k->base.map[i], &k->map_bytes[i], e);
 	if (r) {
-		kmod_close(&k->base);
+		kmod_close(&k->base, false);
 		return r;
 	}
 	*out = &k->base;

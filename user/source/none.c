@@ -36,8 +36,9 @@ static int none_next_data(struct dirty_source *s, unsigned int block, uint64_t f
 	return file_next_data(s->vm->blocks[block].fd, first, end, exact, run_first, run_count, e);
 }
 
-static void none_close(struct dirty_source *s)
+static void none_close(struct dirty_source *s, bool hurry)
 {
+	(void)hurry;
 	for (unsigned int i = 0; i < s->vm->nblocks; i++)
 		free(s->map[i]);
 	free(s);
@@ -63,7 +64,7 @@ int source_none(const struct vm *vm, struct dirty_source **out, struct err *e)
 	for (unsigned int i = 0; i < vm->nblocks; i++) {
 		s->map[i] = calloc((vm->blocks[i].pages + 63) / 64, sizeof(uint64_t));
 		if (!s->map[i]) {
-			none_close(s);
+			none_close(s, false);
 			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 		}
 	}

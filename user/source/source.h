@@ -24,7 +24,7 @@ struct dirty_source;
  * @next_data: the first run of allocated pages in [first, end): 1 and *run, 0 when there is none, or -errno. Not @exact:
  *	it may be cut short, and hold holes, which read as zeros, between its first page and its last: so it costs what is
  *	looked at, and not what the file has
- * @close: end watching; the VM is as before soon after
+ * @close: end watching; the VM is as before soon after. hurry: before it returns, so that QEMU's own migration may begin
  */
 struct dirty_ops {
 	const char *name;
@@ -33,7 +33,7 @@ struct dirty_ops {
 	int (*clear)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e);
 	int (*next_data)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
 			 uint64_t *run_first, uint64_t *run_count, struct err *e);
-	void (*close)(struct dirty_source *s);
+	void (*close)(struct dirty_source *s, bool hurry);
 };
 
 /**
@@ -52,6 +52,12 @@ struct dirty_source {
 
 int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e);
 int source_none(const struct vm *vm, struct dirty_source **out, struct err *e);
+
+/*
+ * Waits until godwit.ko has switched off what a session of this VM had on, if there was one. A migration of QEMU's that began before
+ * would lose its dirty log to that, unnoticed.
+ */
+void source_kmod_hurry(int vm_fd);
 
 /* SEEK_DATA and SEEK_HOLE, for files that have them; the same on the whole range for those that do not. */
 int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *run_first, uint64_t *run_count, struct err *e);

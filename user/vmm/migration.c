@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/sock.h"
@@ -21,54 +20,66 @@ static bool wanted(const struct migration *m, const char *cap, bool incoming)
 	       (!incoming && !strcmp(cap, "pause-before-switchover"));
 }
 
-/* The member "status" of what a query answers; otherwise when it has none. */
-static int query_status(struct qmp *q, const char *query, const char *otherwise, char *buf, size_t len, struct err *e)
+int migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e)
 {
-	json_t *ret = NULL;
+	json_auto_t *ret = NULL;
 	const char *s;
-	int r = qmp_call(q, query, NULL, &ret, e);
+	int r = qmp_call(q, "query-status", NULL, &ret, e);
 
 	if (r)
 		return r;
 	s = json_string_value(json_object_get(ret, "status"));
-	snprintf(buf, len, "%s", s ? s : otherwise);
-	json_decref(ret);
+	snprintf(buf, len, "%s", s ? s : "?");
 	return 0;
 }
 
-static int status(struct qmp *q, char *buf, size_t len, struct err *e)
+static long long number_in(const json_t *j, const char *name)
 {
-	return query_status(q, "query-status", "?", buf, len, e);
+	const json_t *n = json_object_get(j, name);
+
+	return json_is_integer(n) ? json_integer_value(n) : -1;
 }
 
-/* "none" when there was no migration yet. */
-static int migrate_status(struct qmp *q, char *buf, size_t len, struct err *e)
+static void read_status(const json_t *info, struct migration_status *m)
 {
-	return query_status(q, "query-migrate", "none", buf, len, e);
+	const char *s = json_string_value(json_object_get(info, "status"));
+
+	snprintf(m->status, sizeof(m->status), "%s", s ? s : "none");
+	m->under_way = strcmp(m->status, "none") && strcmp(m->status, "completed") && strcmp(m->status, "failed") &&
+		       strcmp(m->status, "cancelled");
+	m->total_ms = number_in(info, "total-time");
+	m->downtime_ms = number_in(info, "downtime");
+	m->bytes = number_in(json_object_get(info, "ram"), "transferred");
+}
+
+int migration_query(struct qmp *q, struct migration_status *m, struct err *e)
+{
+	json_auto_t *info = NULL;
+	int r = qmp_call(q, "query-migrate", NULL, &info, e);
+
+	if (!r)
+		read_status(info, m);
+	return r;
 }
 
 int migration_running(struct qmp *q, bool *running, struct err *e)
 {
 	char s[64];
-	int r = status(q, s, sizeof(s), e);
+	int r = migration_vm_status(q, s, sizeof(s), e);
 
 	*running = !r && !strcmp(s, "running");
 	return r;
 }
 
-static bool under_way(const char *s)
-{
-	return strcmp(s, "none") && strcmp(s, "completed") && strcmp(s, "failed") && strcmp(s, "cancelled");
-}
-
 static int check_state(struct migration *m, bool incoming, struct err *e)
 {
-	char s[64], ms[64];
+	struct migration_status ms;
+	char s[64];
 	int r;
 
-	r = status(m->qmp, s, sizeof(s), e);
+	r = migration_vm_status(m->qmp, s, sizeof(s), e);
 	if (!r)
-		r = migrate_status(m->qmp, ms, sizeof(ms), e);
+		r = migration_query(m->qmp, &ms, e);
 	if (r)
 		return r;
 	m->was_running = !strcmp(s, "running");
@@ -76,15 +87,15 @@ static int check_state(struct migration *m, bool incoming, struct err *e)
 		if (strcmp(s, "inmigrate"))
 			return err_set(e, GW_VM_STATE, EINVAL,
 				       "the destination QEMU is \"%s\" and does not wait for a migration: start it with -incoming defer", s);
-		if (under_way(ms))
+		if (ms.under_way)
 			return err_set(e, GW_VM_STATE, EBUSY,
-				       "the destination QEMU is receiving a migration already (%s): use -incoming defer", ms);
+				       "the destination QEMU is receiving a migration already (%s): use -incoming defer", ms.status);
 		return 0;
 	}
 	if (strcmp(s, "running") && strcmp(s, "paused") && strcmp(s, "prelaunch"))
 		return err_set(e, GW_VM_STATE, EINVAL, "the source VM is \"%s\": only a running or paused one can be migrated", s);
-	if (under_way(ms))
-		return err_set(e, GW_VM_STATE, EBUSY, "the source VM is being migrated already (%s): wait, or cancel that", ms);
+	if (ms.under_way)
+		return err_set(e, GW_VM_STATE, EBUSY, "the source VM is being migrated already (%s): wait, or cancel that", ms.status);
 	return 0;
 }
 
@@ -95,6 +106,8 @@ static int plan_caps(struct migration *m, bool incoming, struct err *e)
 	size_t i;
 	int r = qmp_call(m->qmp, "query-migrate-capabilities", NULL, &caps, e);
 
+	json_decref(m->caps);
+	json_decref(m->old_caps);
 	m->caps = json_array();
 	m->old_caps = json_array();
 	json_array_foreach(caps, i, c) {
@@ -125,6 +138,8 @@ static int plan_params(struct migration *m, unsigned int downtime_limit_ms, stru
 
 	if (r)
 		return r;
+	json_decref(m->params);
+	json_decref(m->old_params);
 	m->params = json_pack("{s:I, s:i}", "max-bandwidth", (json_int_t)1 << 40, "downtime-limit", (int)downtime_limit_ms);
 	m->old_params = json_object();
 	json_object_set(m->old_params, "max-bandwidth", json_object_get(found, "max-bandwidth"));
@@ -149,33 +164,50 @@ int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned 
 	if (!r && !incoming && !m->was_running && saved_before(q))
 		r = err_set(e, GW_VM_STATE, EALREADY,
 			    "the source VM stands still since a migration, and may run at its destination: if it does not, let it run here (cont) and try again");
-	if (!r)
-		r = plan_caps(m, incoming, e);
-	if (!r && !incoming)
-		r = plan_params(m, downtime_limit_ms, e);
-	return r;
+	return r ? r : migration_plan(m, incoming, false, downtime_limit_ms, e);
+}
+
+int migration_plan(struct migration *m, bool incoming, bool saved, unsigned int downtime_limit_ms, struct err *e)
+{
+	int r;
+
+	m->saved = saved;
+	r = plan_caps(m, incoming, e);
+	return r || incoming ? r : plan_params(m, downtime_limit_ms, e);
+}
+
+static int check_blocked(json_t *info, struct err *e)
+{
+	const char *why = json_string_value(json_array_get(json_object_get(info, "blocked-reasons"), 0));
+	char shown[400];
+
+	if (!why)
+		return 0;
+	return err_set(e, GW_VM_STATE, EBUSY, "QEMU cannot migrate this VM: \"%s\": unplug that device (device_del), or start QEMU without",
+		       one_line(shown, sizeof(shown), why));
 }
 
 int migration_check_blockers(struct qmp *q, struct err *e)
 {
 	json_auto_t *info = NULL;
-	const char *why;
-	char shown[400];
 	int r = qmp_call(q, "query-migrate", NULL, &info, e);
 
-	why = json_string_value(json_array_get(json_object_get(info, "blocked-reasons"), 0));
-	if (r || !why)
-		return r;
-	return err_set(e, GW_VM_STATE, EBUSY, "QEMU cannot migrate this VM: \"%s\": unplug that device (device_del), or start QEMU without",
-		       one_line(shown, sizeof(shown), why));
+	return r ? r : check_blocked(info, e);
 }
 
-int migration_expect_saved(struct migration *m, struct err *e)
+int migration_check_idle(struct qmp *q, struct err *e)
 {
-	json_decref(m->caps);
-	json_decref(m->old_caps);
-	m->saved = true;
-	return plan_caps(m, true, e);
+	json_auto_t *info = NULL;
+	struct migration_status m;
+	int r = qmp_call(q, "query-migrate", NULL, &info, e);
+
+	if (r)
+		return r;
+	read_status(info, &m);
+	if (m.under_way)
+		return err_set(e, GW_VM_STATE, EBUSY, "somebody else migrates the source VM, or saves it to a file (%s): wait, or cancel that",
+			       m.status);
+	return check_blocked(info, e);
 }
 
 static int set_caps(struct migration *m, json_t *list, struct err *e)
@@ -244,45 +276,6 @@ void migration_restore(struct migration *m)
 		set_caps(m, m->old_caps, &ignored);
 	if (m->old_params)
 		qmp_call(m->qmp, "migrate-set-parameters", json_incref(m->old_params), NULL, &ignored);
-}
-
-static void nap(void)
-{
-	struct timespec ts = { .tv_nsec = 5000000 };
-
-	nanosleep(&ts, NULL);
-}
-
-int migration_rollback(struct migration *m, struct err *e)
-{
-	uint64_t deadline = deadline_ms(30000);
-	struct err ignored = { 0 };
-	char ms[64] = "", now[64] = "";
-	bool running;
-	int r;
-
-	/* First the socket: QEMU may hang in a write to it and then hears no command. */
-	migration_hang_up(m);
-	r = migrate_status(m->qmp, ms, sizeof(ms), e);
-	if (!r && under_way(ms))
-		qmp_call(m->qmp, "migrate_cancel", NULL, NULL, &ignored);
-	while (!r && under_way(ms) && now_ns() < deadline) {
-		nap();
-		r = migrate_status(m->qmp, ms, sizeof(ms), e);
-	}
-	if (!r)
-		r = status(m->qmp, now, sizeof(now), e);
-	running = !strcmp(now, "running");
-	/* QEMU resumes by itself after "failed" and "cancelled", unless it was told to stop; give it a moment before we help. */
-	for (int i = 0; !r && m->was_running && !running && strcmp(ms, "completed") && strcmp(now, "paused") && i < 200; i++) {
-		nap();
-		r = migration_running(m->qmp, &running, e);
-	}
-	if (!r && m->was_running && !running)
-		r = qmp_call(m->qmp, "cont", NULL, NULL, e);
-	if (!r)
-		migration_restore(m);
-	return r;
 }
 
 void migration_free(struct migration *m)

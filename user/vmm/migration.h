@@ -14,10 +14,10 @@
 
 /**
  * struct migration - one end's QEMU
- * @was_running: the guest ran when we came
+ * @was_running: the guest ran when we looked last
  * @saved: the device state is saved (saved.h), not migrated: no capability is needed for that
- * @caps, @params: what migration_configure() sets
- * @old_caps, @old_params: the same with the values that it found
+ * @caps, @params: what migration_configure() sets; NULL: nothing
+ * @old_caps, @old_params: the same with the values that were found
  * @stream: our end of the socket pair, non-blocking; -1 before and after
  */
 struct migration {
@@ -36,10 +36,17 @@ struct migration {
 int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned int downtime_limit_ms, struct err *e);
 /* QEMU's own reasons not to migrate this VM (devices, cache modes of disks): GW_VM_STATE. QEMU before 6.0 tells none. */
 int migration_check_blockers(struct qmp *q, struct err *e);
-/* Before migration_configure() of a destination: what comes is a device state that was saved. */
-int migration_expect_saved(struct migration *m, struct err *e);
-/* Sets capabilities and parameters. Undone by migration_restore(). */
+/* The same, and that no migration is under way: GW_VM_STATE. */
+int migration_check_idle(struct qmp *q, struct err *e);
+/*
+ * What to set, as QEMU is set now: others may have changed it. Before migration_configure(). saved: of a destination, what
+ * comes is a device state that was saved.
+ */
+int migration_plan(struct migration *m, bool incoming, bool saved, unsigned int downtime_limit_ms, struct err *e);
+/* Sets capabilities and parameters. QEMU refuses that while anybody's migration is under way. */
 int migration_configure(struct migration *m, struct err *e);
+/* A destination's, as they were. A source's are undone by the journal (txn/journal.h). */
+void migration_restore(struct migration *m);
 /* `migrate` or `migrate-incoming`, into a socket pair; m->stream is our end. */
 int migration_start(struct migration *m, bool incoming, struct err *e);
 /*
@@ -48,13 +55,6 @@ int migration_start(struct migration *m, bool incoming, struct err *e);
  */
 int migration_continue(struct migration *m, struct err *e);
 void migration_hang_up(struct migration *m);
-
-/*
- * Whatever state the source is in: its migration ends, it runs again if it ran before, its settings are as before.
- * Only while the destination cannot run.
- */
-int migration_rollback(struct migration *m, struct err *e);
-void migration_restore(struct migration *m);
 void migration_free(struct migration *m);
 
 /*
@@ -64,7 +64,23 @@ void migration_free(struct migration *m);
  */
 int migration_take_writes(struct qmp *q, struct err *e);
 
-/* query-status says "running". */
+/**
+ * struct migration_status - of query-migrate
+ * @status: "none": there was none yet
+ * @under_way: neither ended nor never begun
+ * @total_ms: since it began, or that it took; -1: QEMU does not say, as of the next two
+ * @downtime_ms, @bytes: of one that has completed
+ */
+struct migration_status {
+	char status[64];
+	bool under_way;
+	long long total_ms, downtime_ms, bytes;
+};
+
+int migration_query(struct qmp *q, struct migration_status *m, struct err *e);
+/* query-status: "running", "paused", "postmigrate", ... */
+int migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e);
+/* It says "running". */
 int migration_running(struct qmp *q, bool *running, struct err *e);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -94,25 +95,34 @@ static uint8_t *put_u32(uint8_t *p, uint32_t v)
 	return p + sizeof(v);
 }
 
-/* Its text, behind name, instance, version and length. NULL: there is none that says "running". */
-static uint8_t *find_global_state(uint8_t *p, size_t len)
+/* Its text, behind name, instance, version and length. NULL: it is not there, or not whole. */
+static const uint8_t *find_global_state(const uint8_t *p, size_t len)
 {
-	static const char running[] = "running";
 	const size_t before = sizeof(global_state) - 1 + 12;
-	uint8_t *at = memmem(p, len, global_state, sizeof(global_state) - 1);
+	const uint8_t *at = memmem(p, len, global_state, sizeof(global_state) - 1);
 
-	if (!at || (size_t)(p + len - at) < before + STATE_BYTES || get_u32(at + before - 4) != sizeof(running) ||
-	    memcmp(at + before, running, sizeof(running)))
+	if (!at || (size_t)(p + len - at) < before + STATE_BYTES)
 		return NULL;
 	return at + before;
+}
+
+int saved_says_running(const uint8_t *p, size_t len)
+{
+	static const char running[] = "running";
+	const uint8_t *text = find_global_state(p, len);
+
+	static_assert(SAVED_OVERLAP >= sizeof(global_state) - 1 + 12 + STATE_BYTES, "none lies between two parts");
+	if (!text)
+		return -1;
+	return get_u32(text - 4) == sizeof(running) && !memcmp(text, running, sizeof(running));
 }
 
 static bool set_paused(uint8_t *p, size_t len)
 {
 	static const char paused[sizeof("running")] = "paused";	/* what follows the text is not ours */
-	uint8_t *text = find_global_state(p, len);
+	uint8_t *text = (uint8_t *)find_global_state(p, len);
 
-	if (!text)
+	if (!text || saved_says_running(p, len) != 1)
 		return false;
 	memcpy(text, paused, sizeof(paused));
 	put_u32(text - 4, strlen(paused) + 1);
@@ -208,14 +218,10 @@ bool saved_before(struct qmp *q)
 	return each_set(q, NULL);
 }
 
-void saved_close(struct saved *s, struct qmp *q)
+void saved_close(struct saved *s)
 {
-	struct err ignored = { 0 };
-
 	if (s->file >= 0)
 		close(s->file);
-	if (s->fdset >= 0 && !s->moved)
-		qmp_call(q, "remove-fd", json_pack("{s:I}", "fdset-id", (json_int_t)s->fdset), NULL, &ignored);
 	free(s->state);
 	*s = SAVED_NONE;
 }

@@ -20,13 +20,11 @@
  * struct saved - the device state on its way
  * @file: where QEMU writes it; -1: not open
  * @fdset: QEMU's name for that
- * @moved: the state has gone out: QEMU keeps the set, as a mark for saved_before()
  * @machine: the machine type, as the stream names it
  * @state: what came, @len bytes of it
  */
 struct saved {
 	int file;
-	bool moved;
 	long long fdset;
 	char machine[64];
 	uint8_t *state;
@@ -44,8 +42,14 @@ int saved_begin(struct saved *s, struct qmp *q, struct err *e);
  * is not what this knows.
  */
 int saved_finish(struct saved *s, bool running, struct err *e);
-void saved_close(struct saved *s, struct qmp *q);
-/* QEMU keeps what it was given, also when the giver has gone: for whoever comes after. */
+/* QEMU keeps its set of descriptors until saved_forget(): the mark of a VM whose guest has moved, see saved_before(). */
+/*
+ * Of a part of a device state, QEMU's own stream or what saved_finish() makes: does the guest run where it is loaded? 1: yes, 0: no,
+ * -1: this part does not say. A part that overlaps the one before by SAVED_OVERLAP bytes misses nothing.
+ */
+#define SAVED_OVERLAP	160u
+int saved_says_running(const uint8_t *p, size_t len);
+void saved_close(struct saved *s);
 void saved_forget(struct qmp *q);
 /* Is there anything to forget? A VM that stands still with it has moved, or nobody knows. */
 bool saved_before(struct qmp *q);

@@ -37,7 +37,7 @@ struct frame_limits {
 #define VERSION_BYTES	8
 
 static const struct frame_limits limits[] = {
-	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION },
+	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION, .body_min = WIRE_HELLO_BODY, .body_max = WIRE_HELLO_BODY },
 	[WIRE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
 			  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
 	[WIRE_READY] = { .flags = WIRE_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
@@ -54,7 +54,7 @@ static const struct frame_limits limits[] = {
 			    .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
 	[WIRE_COMMIT] = { 0 },
 	[WIRE_DEVICE] = { .body_min = 1, .body_max = WIRE_DEVICE_MAX },
-	[WIRE_DEVICE_END] = { 0 },
+	[WIRE_DEVICE_END] = { .flags = WIRE_RUNS },
 	[WIRE_RESUMED] = { .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	/* Any exit status but 0: a newer peer may know more of them, and its text must not be lost. */
 	[WIRE_ABORT] = { .arg_min = 1, .arg_max = 255, .body_max = WIRE_TEXT_MAX },
@@ -68,6 +68,9 @@ static const struct frame_limits limits[] = {
 				  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
 	[WIRE_PRIVATE] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_PRIVATE_MAX,
 			   .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
+	[WIRE_DONE] = { 0 },
+	[WIRE_ASK] = { .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
+	[WIRE_VERDICT] = { .arg_max = 255, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 };
 static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
 
@@ -96,6 +99,9 @@ static const char *const type_names[] = {
 	[WIRE_PROBE] = "PROBE",
 	[WIRE_PRIVATE_BLOCKS] = "PRIVATE_BLOCKS",
 	[WIRE_PRIVATE] = "PRIVATE",
+	[WIRE_DONE] = "DONE",
+	[WIRE_ASK] = "ASK",
+	[WIRE_VERDICT] = "VERDICT",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wire protocol, version 5. This header is its specification.
+ * The wire protocol, version 6. This header is its specification.
  *
  * One TCP connection, the control connection, carries frames in both directions. One to WIRE_STREAMS_MAX more, the
  * streams, carry guest RAM from the sender to the receiver, and nothing else: the device state never queues
@@ -9,7 +9,7 @@
  * BLOCKS table) and page within the block; where a block lies in the guest travels only to be compared, host addresses never.
  *
  *	sender                                   receiver
- *	HELLO ---------------------------------> version and magic are compared first
+ *	HELLO ---------------------------------> version and magic are compared first, then the features, see below
  *	      <--------------------------------- HELLO
  *	PRIVATE_BLOCKS ------------------------> only if the device state could be saved, see below
  *	BLOCKS --------------------------------> names and sizes must match its own
@@ -27,8 +27,22 @@
  *	VERIFY, ... VERIFY_END ----------------> with --verify only
  *	      <--------------------------------- VERIFIED
  *	COMMIT --------------------------------> from here the receiver writes no RAM
- *	DEVICE, ... DEVICE_END ----------------> the device state
+ *	DEVICE, ... DEVICE_END ----------------> the device state; WIRE_RUNS: the guest is to run there
  *	      <--------------------------------- RESUMED the guest runs at the destination
+ *	DONE ----------------------------------> the sender knows that
+ *
+ * DEVICE_END is the point of no return (txn/commit.h). Until it has come, the receiver keeps the device state to itself, and
+ * an ABORT of either side ends the migration. Behind it the sender says nothing but DONE, and an ABORT of the
+ * receiver's means: it is proved that the guest does not run there.
+ *
+ * Features are bits that both ends know: what is optional is used when both offer it. An end that cannot do without one
+ * says so, and the other refuses it in words if it does not offer that. The version only grows when nothing else helps.
+ *
+ *	WIRE_VERDICTS	the receiver knows the migration by its token, which is READY's secret. If the connection
+ *			breaks, somebody may ask it, also when it was started again, with ASK in place of BLOCKS:
+ *
+ *	ASK -----------------------------------> how did that migration end?
+ *	      <--------------------------------- VERDICT an enum commit_state, or WIRE_NO_VERDICT: no such migration is known
  *
  * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
  * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
@@ -75,10 +89,11 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC	0x54575447u	/* "GTWT" */
-#define WIRE_VERSION	5
+#define WIRE_VERSION	6
 #define WIRE_PAGE	4096u
 
 #define WIRE_HEADER	24	/* bytes */
+#define WIRE_HELLO_BODY	16	/* bytes */
 #define WIRE_EXTENT	16	/* bytes */
 #define WIRE_EXTENTS_MAX 512	/* extents in one RAM frame */
 #define WIRE_RAM_MAX	(1u << 20)	/* page bytes in one RAM frame */
@@ -95,7 +110,7 @@
 #define WIRE_PRIVATE_MAX (128u << 10)	/* page bytes in one PRIVATE frame */
 
 enum wire_type {
-	WIRE_HELLO = 1,		/* arg = version; no body */
+	WIRE_HELLO = 1,		/* arg = version; body: 8 bytes of features offered, 8 bytes of features needed */
 	WIRE_BLOCKS,		/* arg = count; body: count block records */
 	WIRE_READY,		/* arg = streams, at most, flags may hold WIRE_SAVED; body: WIRE_SECRET random bytes */
 	WIRE_PING,		/* arg = serial; body: 8 bytes sender's CLOCK_REALTIME, ns */
@@ -108,7 +123,7 @@ enum wire_type {
 	WIRE_VERIFIED,		/* arg = listed; body: 8 bytes count of differing pages, then `arg` extents of 1 page */
 	WIRE_COMMIT,		/* no body */
 	WIRE_DEVICE,		/* body: bytes of QEMU's migration stream */
-	WIRE_DEVICE_END,	/* no body: QEMU closed its end */
+	WIRE_DEVICE_END,	/* flags may hold WIRE_RUNS; no body */
 	WIRE_RESUMED,		/* body: 8 bytes CLOCK_REALTIME of the destination's RESUME, ns */
 	WIRE_ABORT,		/* arg = enum gw_exit; body: text, no NUL */
 	WIRE_STREAMS,		/* arg = count, at most what READY allowed, both ways; no body */
@@ -118,11 +133,18 @@ enum wire_type {
 	WIRE_PROBE,		/* body: any bytes */
 	WIRE_PRIVATE_BLOCKS,	/* as BLOCKS */
 	WIRE_PRIVATE,		/* as RAM, of the blocks in PRIVATE_BLOCKS; on the control connection */
+	WIRE_DONE,		/* no body */
+	WIRE_ASK,		/* body: the token */
+	WIRE_VERDICT,		/* arg = enum commit_state, or WIRE_NO_VERDICT; body: as RESUMED's, 0 unless it runs */
 	WIRE_TYPES
 };
 
 #define WIRE_ROUND_LAST	(1u << 0)
-#define WIRE_SAVED (1u << 1)
+#define WIRE_SAVED	(1u << 1)
+#define WIRE_RUNS	(1u << 2)
+
+#define WIRE_VERDICTS	(1ull << 0)	/* a feature, see above */
+#define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
 
@@ -137,7 +159,7 @@ enum wire_kind {
  * struct wire_header - the first 24 bytes of each frame
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
- * @flags: WIRE_ROUND_LAST, WIRE_SAVED, else 0
+ * @flags: WIRE_ROUND_LAST, WIRE_SAVED, WIRE_RUNS, else 0
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What is undone of a source, and what is somebody else's; and the files that outlive a program that is killed. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "io/sock.h"
+#include "qmp_peer.h"
+#include "txn/journal.h"
+#include "txn/record.h"
+
+/**
+ * struct vm - QEMU as its answers show it; it changes as the real one does
+ * @total: query-migrate's total-time; -1: none. @downtime: likewise
+ * @heard: commands that change something
+ */
+struct vm {
+	struct peer peer;
+	const char *migration, *guest;
+	int total, downtime;
+	char heard[1024];
+};
+
+static void answer(struct vm *vm, const char *command)
+{
+	char text[160];
+
+	if (!strcmp(command, "query-migrate")) {
+		snprintf(text, sizeof(text), vm->total < 0 ? "{\"status\": \"%s\"}" :
+			 "{\"status\": \"%s\", \"total-time\": %d, \"downtime\": %d, \"ram\": {\"transferred\": 100}}", vm->migration,
+			 vm->total, vm->downtime);
+		peer_reply(&vm->peer, "return", text);
+		return;
+	}
+	if (!strcmp(command, "query-status")) {
+		snprintf(text, sizeof(text), "{\"status\": \"%s\"}", vm->guest);
+		peer_reply(&vm->peer, "return", text);
+		return;
+	}
+	strcat(vm->heard, command);
+	strcat(vm->heard, " ");
+	if (!strcmp(command, "migrate_cancel")) {
+		vm->migration = "cancelled";
+		vm->guest = "running";
+	}
+	if (!strcmp(command, "cont"))
+		vm->guest = "running";
+	peer_reply(&vm->peer, "return", !strcmp(command, "query-fdsets") ? "[]" : "{}");
+}
+
+static void script(struct peer *p)
+{
+	struct vm *vm = (struct vm *)((char *)p - offsetof(struct vm, peer));
+
+	peer_negotiate(p);
+	while (peer_line(p)) {
+		json_auto_t *j = json_loads(p->line, 0, NULL);
+		const char *command = json_string_value(json_object_get(j, "execute"));
+
+		if (command)
+			answer(vm, command);
+	}
+}
+
+enum did { MIGRATED = 1, ACCEPTED = 2, REFUSED = 4, CONTINUED = 8, COMPLETED = 16, STOPPED = 32, SET = 64 };
+
+#define AGE_S	60u	/* since it began */
+
+static void age(struct journal *j)
+{
+	for (size_t i = 0; i < json_array_size(j->records); i++) {
+		json_t *record = json_array_get(j->records, i);
+
+		if (json_object_get(record, "began"))
+			json_object_set_new(record, "began", json_integer((json_int_t)(now_ns() - AGE_S * 1000000000ull)));
+		if (json_object_get(record, "at"))	/* QEMU took five seconds to answer */
+			json_object_set_new(record, "at", json_integer((json_int_t)(now_ns() - (AGE_S - 5) * 1000000000ull)));
+	}
+}
+
+/*
+ * What a journal of these makes of a VM in this state: the commands that change something. later: what has become of the VM
+ * since; NULL: nothing.
+ */
+static const char *undone(struct vm *vm, unsigned int did, enum undo_what what, const struct vm *later)
+{
+	struct journal j = { .pipe = -1 };
+	struct err e = { 0 };
+	struct qmp *q;
+
+	assert_int_equal(peer_start(&vm->peer, script, NULL, 1), 0);
+	assert_int_equal(qmp_open(vm->peer.path, 2000, &q, &e), 0);
+	assert_int_equal(journal_open(&j, &e), 0);
+	if (did & SET)
+		assert_int_equal(journal_command(&j, "migrate-set-parameters", json_object(), true, &e), 0);
+	if (did & MIGRATED)
+		assert_int_equal(journal_migrate(&j, true, &e), 0);
+	if (did & ACCEPTED)
+		assert_int_equal(journal_accepted(&j, &e), 0);
+	if (did & REFUSED)
+		journal_refused(&j);
+	if (did & CONTINUED)
+		assert_int_equal(journal_continue(&j, &e), 0);
+	if (did & COMPLETED)
+		assert_int_equal(journal_completed(&j, q, true, &e), 0);
+	if (did & STOPPED)
+		assert_int_equal(journal_stop(&j, &e), 0);
+	age(&j);
+	if (later) {
+		vm->migration = later->migration;
+		vm->guest = later->guest;
+		vm->total = later->total;
+		vm->downtime = later->downtime;
+	}
+	assert_int_equal(journal_undo(&j, q, what, &e), 0);
+	assert_int_equal(json_array_size(j.records), 0);
+	journal_close(&j);
+	qmp_close(q);
+	peer_stop(&vm->peer);
+	return vm->heard;
+}
+
+#define VM(m, g, t, d) ((struct vm) { .migration = m, .guest = g, .total = t, .downtime = d })
+
+static void ours_is_cancelled(void **state)
+{
+	struct vm vm = VM("pre-switchover", "finish-migrate", 60000, -1);
+
+	(void)state;
+	assert_string_equal(undone(&vm, SET | MIGRATED | ACCEPTED, UNDO_ALL, NULL), "migrate_cancel migrate-set-parameters ");
+	/* QEMU was slow to begin. */
+	vm = VM("pre-switchover", "finish-migrate", 56000, -1);
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "migrate_cancel ");
+	/* Of one that was not answered, nobody knows how slow. */
+	vm = VM("active", "running", 20000, -1);
+	assert_string_equal(undone(&vm, MIGRATED, UNDO_ALL, NULL), "migrate_cancel ");
+}
+
+static void somebody_elses_is_not(void **state)
+{
+	struct vm vm = VM("active", "running", 20000, -1);
+
+	(void)state;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "");
+	/* It was there when ours was refused. */
+	vm = VM("active", "running", 60100, -1);
+	assert_string_equal(undone(&vm, MIGRATED | REFUSED, UNDO_ALL, NULL), "");
+	vm = VM("active", "running", 90000, -1);
+	assert_string_equal(undone(&vm, MIGRATED, UNDO_ALL, NULL), "");
+}
+
+static void a_guest_that_was_moved_elsewhere_stays(void **state)
+{
+	const struct vm moved = VM("completed", "postmigrate", 20000, 70);
+	struct vm vm = moved;
+
+	(void)state;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "");
+	vm = moved;
+	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+	vm = moved;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
+	/* Ours had completed before, and was forgotten: an operator let the guest run, and moved it. */
+	vm = VM("completed", "postmigrate", 300, 70);
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_ALL, &moved), "");
+}
+
+static void one_that_we_moved_comes_back(void **state)
+{
+	struct vm vm = VM("completed", "postmigrate", 300, 70);
+
+	(void)state;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_ALL, NULL), "cont ");
+}
+
+static void a_guest_that_was_stopped_by_others_stays(void **state)
+{
+	struct vm vm = VM("cancelled", "paused", -1, -1);
+
+	(void)state;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
+	/* Stopped while QEMU's migration ran: then that does not let it run. */
+	vm = VM("cancelled", "postmigrate", -1, -1);
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "");
+	vm = VM("none", "paused", -1, -1);
+	assert_string_equal(undone(&vm, SET, UNDO_ALL, NULL), "migrate-set-parameters ");
+}
+
+static void one_that_we_stopped_runs(void **state)
+{
+	struct vm vm = VM("none", "paused", -1, -1);
+
+	(void)state;
+	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "cont ");
+	vm = VM("none", "running", -1, -1);
+	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+}
+
+static void behind_the_commit_point_only_settings(void **state)
+{
+	struct vm vm = VM("completed", "postmigrate", 300, 70);
+
+	(void)state;
+	assert_string_equal(undone(&vm, SET | MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_SETTINGS, NULL),
+			    "migrate-set-parameters ");
+}
+
+static char dir[32];
+
+static int make_dir(void **state)
+{
+	(void)state;
+	strcpy(dir, "/tmp/godwit-test-XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	char command[64];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command);
+}
+
+static const char *state_in(const char *name, bool *held)
+{
+	static char said[64];
+	json_auto_t *j = record_read(dir, name, held);
+	const char *s = json_string_value(json_object_get(j, "state"));
+
+	snprintf(said, sizeof(said), "%s", s ? s : "none");
+	return said;
+}
+
+static void a_record_outlives_its_writer(void **state)
+{
+	struct record r, other;
+	bool held = false;
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (!pid) {
+		if (record_open(&r, dir, "x") || record_write(&r, json_pack("{s:s}", "state", "prepared")))
+			_exit(1);
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_string_equal(state_in("x", &held), "prepared");
+	assert_false(held);
+
+	assert_int_equal(record_open(&r, dir, "x"), 0);
+	assert_int_equal(record_write(&r, json_pack("{s:s}", "state", "a much longer one than before")), 0);
+	assert_int_equal(record_write(&r, json_pack("{s:s}", "state", "short")), 0);
+	assert_string_equal(state_in("x", &held), "short");
+	assert_true(held);
+	assert_int_equal(record_open(&other, dir, "x"), -EBUSY);
+	record_close(&r);
+	assert_string_equal(state_in("x", &held), "short");
+	assert_false(held);
+	assert_int_equal(record_open(&r, dir, "x"), 0);
+	record_remove(&r);
+	assert_string_equal(state_in("x", &held), "none");
+}
+
+static void strange_records_are_none(void **state)
+{
+	static const char *const texts[] = { "", "{", "[]", "{\"state\": 5}", "\xff\xff" };
+	struct record r = RECORD_NONE;
+	char path[64];
+	bool held;
+
+	(void)state;
+	assert_int_equal(record_write(&r, json_object()), -EBADF);
+	snprintf(path, sizeof(path), "%s/x", dir);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+		assert_int_equal(write(fd, texts[i], strlen(texts[i])), strlen(texts[i]));
+		close(fd);
+		assert_string_equal(state_in("x", &held), "none");
+	}
+	unlink(path);
+	assert_int_equal(symlink("/etc/hostname", path), 0);
+	assert_true(record_open(&r, dir, "x") < 0);
+}
+
+static void names_tell_processes_apart(void **state)
+{
+	char a[RECORD_NAME], b[RECORD_NAME];
+	const uint8_t token[] = { 0, 1, 0xfe, 0xff };
+
+	(void)state;
+	assert_int_equal(record_name_doubt(a, getpid()), 0);
+	assert_int_equal(record_name_doubt(b, getppid()), 0);
+	assert_string_not_equal(a, b);
+	assert_true(record_name_doubt(a, 0) < 0);
+	record_name_verdict(a, token, sizeof(token));
+	assert_string_equal(a, "verdict-0001feff");
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(ours_is_cancelled),
+	cmocka_unit_test(somebody_elses_is_not),
+	cmocka_unit_test(a_guest_that_was_moved_elsewhere_stays),
+	cmocka_unit_test(one_that_we_moved_comes_back),
+	cmocka_unit_test(a_guest_that_was_stopped_by_others_stays),
+	cmocka_unit_test(one_that_we_stopped_runs),
+	cmocka_unit_test(behind_the_commit_point_only_settings),
+	cmocka_unit_test_setup_teardown(a_record_outlives_its_writer, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(strange_records_are_none, make_dir, remove_dir),
+	cmocka_unit_test(names_tell_processes_apart),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

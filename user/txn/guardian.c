@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/sock.h"
+#include "io/stop.h"
+#include "source/source.h"
+#include "txn/guardian.h"
+#include "txn/record.h"
+
+/* What the sender may say besides records; a pipe that closes without DISMISS means that it died, or cannot go on. */
+#define STAND_DOWN	"sent\n"
+#define STAND_UP	"dead\n"
+#define DISMISS		"dismiss\n"
+
+#define AGAIN_MS	500	/* between two tries */
+
+/* Sorted; -1: one less. */
+static void keep_only(const int *fds, unsigned int n)
+{
+	int from = STDERR_FILENO + 1;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (fds[i] > from)
+			syscall(SYS_close_range, from, fds[i] - 1, 0);
+		if (fds[i] >= from)
+			from = fds[i] + 1;
+	}
+	syscall(SYS_close_range, from, ~0U, 0);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* All that the sender says, into the journal. false: it said DISMISS. */
+static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
+{
+	FILE *f = fdopen(fd, "re");
+	bool dismissed = false;
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
+
+	*what = UNDO_ALL;
+	while (f && (n = getline(&line, &cap, f)) > 0) {
+		if (!strcmp(line, STAND_DOWN))
+			*what = UNDO_SETTINGS;
+		else if (!strcmp(line, STAND_UP))
+			*what = UNDO_ALL;
+		else if (!strcmp(line, DISMISS))
+			dismissed = true;
+		else if (line[n - 1] == '\n')	/* else it died over it, before it did what it says */
+			journal_load(j, line);
+	}
+	free(line);
+	return !dismissed;
+}
+
+static bool gone(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static void wait_again(void)
+{
+	struct timespec ts = { .tv_nsec = AGAIN_MS * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+static void forget_doubt(const struct ward *w)
+{
+	char name[RECORD_NAME];
+
+	if (!record_name_doubt(name, w->pid))
+		record_unlink(RECORD_DIR, name);
+}
+
+/* Another client may hold the monitor, for long: nobody else will do this, so there is no last try while QEMU lives. */
+static void undo(const struct ward *w, struct journal *j, enum undo_what what)
+{
+	bool told = false;
+
+	if (what == UNDO_SETTINGS)
+		fprintf(stderr, "godwit: the sender died when the destination could run already: \"godwit resolve\" finds out where the guest runs\n");
+	for (;;) {
+		struct qmp *q = NULL;
+		struct err e = { 0 };
+		int r = qmp_open(w->qmp_path, w->timeout_ms, &q, &e);
+
+		if (!r)
+			r = journal_undo(j, q, what, &e);
+		qmp_close(q);
+		if (!r && what == UNDO_ALL) {
+			forget_doubt(w);
+			fprintf(stderr, "godwit: without its sender: the source VM is as it was before\n");
+		}
+		if (!r)
+			return;
+		if (gone(w->pidfd)) {
+			fprintf(stderr, "godwit: the source QEMU has gone: there is nothing to put back\n");
+			return;
+		}
+		if (!told)
+			fprintf(stderr, "godwit: without its sender: the source VM could not be put back yet: %s; trying on\n", e.text);
+		told = true;
+		wait_again();
+	}
+}
+
+static void be_guardian(int pipe, const struct ward *w)
+{
+	int keep[] = { pipe, w->pidfd, w->vm_fd };
+	struct journal j = { .pipe = -1 };
+	struct err e = { 0 };
+	enum undo_what what;
+
+	/* Out of the terminal's process group: Ctrl-C is for the sender. So is the control socket, which is closed here. */
+	setsid();
+	stop_look(NULL, NULL);
+	stop_ignore();
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	prctl(PR_SET_NAME, "godwit-guardian");
+	/* Also the QMP connection: QEMU serves the next client when the last copy is closed. */
+	qsort(keep, sizeof(keep) / sizeof(keep[0]), sizeof(keep[0]), by_number);
+	keep_only(keep, sizeof(keep) / sizeof(keep[0]));
+	if (journal_open(&j, &e))
+		_exit(1);
+	if (listen_to_sender(pipe, &j, &what)) {
+		if (*w->control)
+			unlink(w->control);
+		undo(w, &j, what);
+		source_kmod_hurry(w->vm_fd);
+	}
+	_exit(0);
+}
+
+int guardian_start(struct guardian *g, const struct ward *w, struct journal *j, struct err *e)
+{
+	int pipefd[2];
+
+	if (pipe2(pipefd, O_CLOEXEC) < 0)
+		return err_set(e, GW_INTERNAL, errno, "pipe: %s", strerror(errno));
+	g->pid = fork();
+	if (g->pid < 0) {
+		close(pipefd[0]);
+		close(pipefd[1]);
+		return err_set(e, GW_INTERNAL, errno, "fork: %s", strerror(errno));
+	}
+	if (g->pid == 0)
+		be_guardian(pipefd[0], w);
+	close(pipefd[0]);
+	g->pipe = j->pipe = pipefd[1];
+	return 0;
+}
+
+static void say(const struct guardian *g, const char *what)
+{
+	if (g->pipe < 0)
+		return;
+	while (write(g->pipe, what, strlen(what)) < 0 && errno == EINTR)
+		;
+}
+
+void guardian_stand_down(struct guardian *g)
+{
+	say(g, STAND_DOWN);
+}
+
+void guardian_stand_up(struct guardian *g)
+{
+	say(g, STAND_UP);
+}
+
+static void hang_up(struct guardian *g)
+{
+	if (g->pipe >= 0)
+		close(g->pipe);
+	g->pipe = -1;
+}
+
+void guardian_dismiss(struct guardian *g)
+{
+	say(g, DISMISS);
+	hang_up(g);
+	if (g->pid > 0)
+		while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	g->pid = 0;
+}
+
+bool guardian_take_over(struct guardian *g, unsigned int ms)
+{
+	uint64_t deadline = deadline_ms(ms);
+	struct timespec ts = { .tv_nsec = 10000000 };
+	pid_t pid;
+
+	hang_up(g);
+	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
+		nanosleep(&ts, NULL);
+	g->pid = 0;
+	return pid != 0;
+}

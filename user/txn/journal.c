@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/sock.h"
+#include "txn/journal.h"
+#include "vmm/migration.h"
+#include "vmm/saved.h"
+
+#define NAP_NS		5000000
+#define CANCEL_MS	30000	/* QEMU may have to give up a write first */
+#define RESUME_MS	1000	/* after "failed" and "cancelled" QEMU lets the guest run by itself */
+#define SLACK_NS	200000000ull	/* QEMU counts from CLOCK_REALTIME, and in ms */
+#define UNANSWERED_NS	60000000000ull
+#define SOON_NS		10000000000ull
+
+int journal_open(struct journal *j, struct err *e)
+{
+	j->records = json_array();
+	return j->records ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+}
+
+void journal_close(struct journal *j)
+{
+	json_decref(j->records);
+	j->records = NULL;
+}
+
+#define REFUSED	"refused\n"
+
+/* Less than PIPE_BUF is written whole or not at all; more may be cut by a kill, and what is cut was not done yet. */
+static int write_all(int pipe, const char *line, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = write(pipe, line + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int tell(const struct journal *j, json_t *record, struct err *e)
+{
+	char *line = json_dumps(record, JSON_COMPACT);
+	size_t len;
+	int r;
+
+	if (!line)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	len = strlen(line);
+	line[len++] = '\n';	/* in place of the NUL */
+	r = write_all(j->pipe, line, len);
+	free(line);
+	return r ? err_set(e, GW_INTERNAL, -r, "the guardian has gone (%s): without it a killed sender leaves the guest as it stands",
+			   strerror(-r)) : 0;
+}
+
+static int add(struct journal *j, json_t *record, struct err *e)
+{
+	if (!record || json_array_append(j->records, record)) {
+		json_decref(record);
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	json_decref(record);
+	return j->pipe < 0 ? 0 : tell(j, record, e);
+}
+
+int journal_command(struct journal *j, const char *execute, json_t *args, bool setting, struct err *e)
+{
+	return add(j, json_pack("{s:s, s:s, s:o, s:b}", "undo", "command", "execute", execute, "arguments", args, "setting", setting), e);
+}
+
+int journal_migrate(struct journal *j, bool running, struct err *e)
+{
+	return add(j, json_pack("{s:s, s:b, s:I}", "undo", "migrate", "running", running, "began", (json_int_t)now_ns()), e);
+}
+
+int journal_accepted(struct journal *j, struct err *e)
+{
+	return add(j, json_pack("{s:s, s:I}", "more", "accepted", "at", (json_int_t)now_ns()), e);
+}
+
+static void forget_last(struct journal *j)
+{
+	if (json_array_size(j->records))
+		json_array_remove(j->records, json_array_size(j->records) - 1);
+}
+
+void journal_refused(struct journal *j)
+{
+	forget_last(j);
+	if (j->pipe >= 0)
+		write_all(j->pipe, REFUSED, strlen(REFUSED));
+}
+
+int journal_continue(struct journal *j, struct err *e)
+{
+	return add(j, json_pack("{s:s}", "more", "continue"), e);
+}
+
+/* What one migration has said of itself at its end; another one of some 100 KiB in as many ms and bytes is not to be feared. */
+static json_t *identity(const struct migration_status *m)
+{
+	return json_pack("{s:I, s:I, s:I}", "total-ms", (json_int_t)m->total_ms, "downtime-ms", (json_int_t)m->downtime_ms,
+			 "bytes", (json_int_t)m->bytes);
+}
+
+int journal_completed(struct journal *j, struct qmp *q, bool running, struct err *e)
+{
+	struct migration_status m;
+	int r = migration_query(q, &m, e);
+
+	return r ? r : add(j, json_pack("{s:s, s:o, s:b}", "more", "completed", "identity", identity(&m), "running", running), e);
+}
+
+int journal_stop(struct journal *j, struct err *e)
+{
+	return add(j, json_pack("{s:s}", "undo", "stop"), e);
+}
+
+int journal_saved(struct journal *j, struct err *e)
+{
+	return add(j, json_pack("{s:s}", "undo", "saved"), e);
+}
+
+int journal_load(struct journal *j, const char *line)
+{
+	json_t *record;
+
+	if (!strcmp(line, REFUSED)) {
+		forget_last(j);
+		return 0;
+	}
+	record = json_loads(line, 0, NULL);
+	return record ? json_array_append_new(j->records, record) : -1;
+}
+
+static void nap(void)
+{
+	struct timespec ts = { .tv_nsec = NAP_NS };
+
+	nanosleep(&ts, NULL);
+}
+
+/* The record behind number i that says more of it, or NULL. */
+static const json_t *more(const struct journal *j, size_t i, const char *what)
+{
+	const json_t *record;
+
+	while ((record = json_array_get(j->records, ++i))) {
+		const char *says = json_string_value(json_object_get(record, "more"));
+
+		if (!says)
+			return NULL;
+		if (!strcmp(says, what))
+			return record;
+	}
+	return NULL;
+}
+
+static uint64_t when(const json_t *record, const char *what)
+{
+	return (uint64_t)json_integer_value(json_object_get(record, what));
+}
+
+/* Ours began between its record and QEMU's answer; of one that was not answered, a QEMU that hangs may have let us wait. */
+static bool is_ours(const struct journal *j, size_t i, const struct migration_status *m)
+{
+	const json_t *accepted = more(j, i, "accepted");
+	uint64_t began = when(json_array_get(j->records, i), "began");
+	uint64_t latest = accepted ? when(accepted, "at") : began + UNANSWERED_NS;
+	uint64_t start = now_ns() - (uint64_t)m->total_ms * 1000000;
+
+	return m->total_ms < 0 || (start + SLACK_NS >= began && start <= latest + SLACK_NS);
+}
+
+static int end_migration(struct qmp *q, const struct journal *j, size_t i, struct migration_status *m, struct err *e)
+{
+	uint64_t deadline = deadline_ms(CANCEL_MS);
+	struct err ignored = { 0 };
+	int r = migration_query(q, m, e);
+
+	if (r || !m->under_way || !is_ours(j, i, m))
+		return r;
+	qmp_call(q, "migrate_cancel", NULL, NULL, &ignored);
+	while (!r && m->under_way && now_ns() < deadline) {
+		nap();
+		r = migration_query(q, m, e);
+	}
+	if (!r && m->under_way)
+		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU does not end its migration (status \"%s\")", m->status);
+	return r;
+}
+
+/*
+ * A migration has completed, and the guest stands still since. If it is ours, the guest runs again; if somebody else has
+ * moved it elsewhere meanwhile, it must not.
+ */
+static int undo_completed(struct qmp *q, const struct journal *j, size_t i, const struct migration_status *m, struct err *e)
+{
+	const json_t *completed = more(j, i, "completed"), *record = json_array_get(j->records, i);
+	json_auto_t *now = identity(m);
+
+	if (completed)
+		return json_equal(json_object_get(completed, "identity"), now) && json_is_true(json_object_get(completed, "running"))
+			? qmp_call(q, "cont", NULL, NULL, e) : 0;
+	/* We died before we heard of it; nobody else's is through so soon. */
+	if (more(j, i, "continue") && now_ns() - when(record, "began") < SOON_NS && json_is_true(json_object_get(record, "running")))
+		return qmp_call(q, "cont", NULL, NULL, e);
+	fprintf(stderr, "godwit: the guest stands still since a migration that may be somebody else's: let it run here (cont) if it runs nowhere else\n");
+	return 0;
+}
+
+/*
+ * QEMU lets the guest run by itself when its migration fails or is cancelled, unless it stood still before ("postmigrate",
+ * "paused"): that was somebody's will.
+ */
+static int undo_migrate(struct qmp *q, const struct journal *j, size_t i, struct err *e)
+{
+	uint64_t deadline = deadline_ms(RESUME_MS);
+	struct migration_status m;
+	char now[64];
+	int r = end_migration(q, j, i, &m, e);
+
+	if (r || m.under_way)
+		return r;
+	while (!(r = migration_vm_status(q, now, sizeof(now), e)) && !strcmp(now, "finish-migrate") && now_ns() < deadline)
+		nap();
+	if (!r && !strcmp(now, "postmigrate") && !strcmp(m.status, "completed"))
+		return undo_completed(q, j, i, &m, e);
+	if (!r && !strcmp(now, "finish-migrate"))
+		r = err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU has ended its migration (\"%s\") and does not let the guest run", m.status);
+	return r;
+}
+
+/* Not after somebody else's migration: that guest is "postmigrate", and runs elsewhere. */
+static int undo_stop(struct qmp *q, struct err *e)
+{
+	uint64_t deadline = deadline_ms(CANCEL_MS);
+	char now[64];
+	int r;
+
+	/* While it saves its devices it is "save-vm", and answers afterwards. */
+	while (!(r = migration_vm_status(q, now, sizeof(now), e)) && !strcmp(now, "save-vm") && now_ns() < deadline)
+		nap();
+	if (!r && !strcmp(now, "save-vm"))
+		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU still saves its devices");
+	return r || strcmp(now, "paused") ? r : qmp_call(q, "cont", NULL, NULL, e);
+}
+
+/* What QEMU refuses now it may take when somebody's migration has ended; else it never will, and that is told. */
+static int undo_command(struct qmp *q, const json_t *record, struct err *e)
+{
+	const char *execute = json_string_value(json_object_get(record, "execute"));
+	struct migration_status m;
+	struct err why = { 0 };
+	int r = qmp_call(q, execute, json_deep_copy(json_object_get(record, "arguments")), NULL, &why);
+
+	if (r && why.exit == GW_QMP && !migration_query(q, &m, e) && !m.under_way) {
+		fprintf(stderr, "godwit: QEMU does not take back its setting by %s: %s\n", execute, why.text);
+		return 0;
+	}
+	return r ? err_set(e, why.exit, -r, "%s", why.text) : 0;
+}
+
+static int undo_one(struct qmp *q, const struct journal *j, size_t i, struct err *e)
+{
+	const json_t *record = json_array_get(j->records, i);
+	const char *undo = json_string_value(json_object_get(record, "undo"));
+
+	if (!strcmp(undo, "migrate"))
+		return undo_migrate(q, j, i, e);
+	if (!strcmp(undo, "stop"))
+		return undo_stop(q, e);
+	if (!strcmp(undo, "saved")) {
+		saved_forget(q);
+		return 0;
+	}
+	return undo_command(q, record, e);
+}
+
+int journal_undo(struct journal *j, struct qmp *q, enum undo_what what, struct err *e)
+{
+	for (size_t i = json_array_size(j->records); i-- > 0;) {
+		const json_t *record = json_array_get(j->records, i);
+		int r = 0;
+
+		if (!json_object_get(record, "undo"))
+			continue;	/* it says more of the one before */
+		if (what == UNDO_ALL || json_is_true(json_object_get(record, "setting")))
+			r = undo_one(q, j, i, e);
+		if (r)
+			return r;
+		while (json_array_size(j->records) > i)
+			forget_last(j);
+	}
+	return 0;
+}

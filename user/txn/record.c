@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "txn/record.h"
+
+const char *record_dir(void)
+{
+	const char *dir = getenv("RUNTIME_DIRECTORY");
+
+	return dir && *dir == '/' ? dir : RECORD_DIR;
+}
+
+int record_open(struct record *r, const char *dir, const char *name)
+{
+	r->fd = -1;
+	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	if ((size_t)snprintf(r->path, sizeof(r->path), "%s/%s", dir, name) >= sizeof(r->path))
+		return -ENAMETOOLONG;
+	r->fd = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (r->fd < 0)
+		return -errno;
+	if (!flock(r->fd, LOCK_EX | LOCK_NB))
+		return 0;
+	close(r->fd);
+	r->fd = -1;
+	return -EBUSY;
+}
+
+int record_write(struct record *r, json_t *j)
+{
+	char line[RECORD_MAX];
+	size_t len = j ? json_dumpb(j, line, sizeof(line) - 1, JSON_COMPACT) : 0;
+
+	json_decref(j);
+	if (!len || len > sizeof(line) - 1)
+		return -EMSGSIZE;
+	memset(line + len, ' ', sizeof(line) - len);
+	line[sizeof(line) - 1] = '\n';
+	if (r->fd < 0)
+		return -EBADF;
+	return pwrite(r->fd, line, sizeof(line), 0) == (ssize_t)sizeof(line) ? 0 : -EIO;
+}
+
+void record_close(struct record *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+}
+
+void record_remove(struct record *r)
+{
+	if (r->fd >= 0)
+		unlink(r->path);
+	record_close(r);
+}
+
+json_t *record_read(const char *dir, const char *name, bool *held)
+{
+	char path[256], line[RECORD_MAX];
+	json_t *j = NULL;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return NULL;
+	*held = flock(fd, LOCK_SH | LOCK_NB) < 0;
+	n = pread(fd, line, sizeof(line), 0);
+	if (n > 0)
+		j = json_loadb(line, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
+	close(fd);
+	return j;
+}
+
+void record_unlink(const char *dir, const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	unlink(path);
+}
+
+void record_name_verdict(char *name, const uint8_t *token, size_t len)
+{
+	int n = snprintf(name, RECORD_NAME, "verdict-");
+
+	for (size_t i = 0; i < len; i++)
+		n += snprintf(name + n, RECORD_NAME - (size_t)n, "%02x", token[i]);
+}
+
+/* A PID comes again, its beginning (field 22 of /proc/PID/stat, behind the name in brackets) does not. */
+int record_name_doubt(char *name, pid_t vmm)
+{
+	char path[32], line[1024], *at;
+	unsigned long long began;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)vmm);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	line[n > 0 ? n : 0] = '\0';
+	at = strrchr(line, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	if (!at || sscanf(at, " %llu", &began) != 1)
+		return -EPROTO;
+	snprintf(name, RECORD_NAME, "doubt-%d-%llu", (int)vmm, began);
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What must outlive a program that is killed at the commit point: a line of JSON in a file below /run/godwit, which its
+ * writer holds locked as long as it lives. Two kinds: the receiver's verdict on a migration, by its token, and the sender's
+ * doubt, by its VM. A host that goes down takes both along, and its guests.
+ */
+#ifndef GODWIT_RECORD_H
+#define GODWIT_RECORD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "txn/commit.h"
+
+#define RECORD_DIR	"/run/godwit"
+#define RECORD_NAME	80u
+#define RECORD_MAX	4096u	/* bytes of a file: written at once, so a reader finds the old line or the new one */
+
+/**
+ * struct record - one that is ours
+ * @fd: -1: it could not be made, and what is written to it is lost
+ */
+struct record {
+	int fd;
+	char path[256];
+};
+
+#define RECORD_NONE ((struct record) { .fd = -1 })
+
+/* Where a service manager says (RUNTIME_DIRECTORY), or RECORD_DIR. */
+const char *record_dir(void);
+/* Makes and locks it. 0 or -errno; -EBUSY: another program holds it. */
+int record_open(struct record *r, const char *dir, const char *name);
+/* j: stolen. 0 or -errno. */
+int record_write(struct record *r, json_t *j);
+void record_close(struct record *r);	/* the file stays */
+void record_remove(struct record *r);	/* it goes */
+/* What it says, a new reference, or NULL: there is none that makes sense. held: its writer lives. */
+json_t *record_read(const char *dir, const char *name, bool *held);
+void record_unlink(const char *dir, const char *name);
+
+/* "verdict-" and the token in hex; "doubt-", the VMM's PID and when it began. len of name: RECORD_NAME. */
+void record_name_verdict(char *name, const uint8_t *token, size_t len);
+int record_name_doubt(char *name, pid_t vmm);
+
+#endif
