@@ -120,6 +120,14 @@ def pair(src):
 
 
 @pytest.fixture
+def saving(directory, flash, qemu):
+    """A VM with a display and with firmware of its own."""
+    more = {'extra': flash, 'vga': 'std', 'qemu': qemu}
+    src = sources.healthy(directory, **more)
+    return src, godwit.destination(src)
+
+
+@pytest.fixture
 def waiting(pair):
     """A sender that has connected and waits for the word of a receiver that is stopped."""
     src, dst = pair

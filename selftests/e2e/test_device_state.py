@@ -10,7 +10,6 @@ import godwit
 import lab
 import pytest
 import relay
-import sources
 import wire
 from ours import proved
 
@@ -23,14 +22,6 @@ pytestmark = pytest.mark.usefixtures('module')
 def told(vm):
     """Does this QEMU say where its RAM is?"""
     return vm.qmp('query-version')['qemu']['major'] >= 8
-
-
-@pytest.fixture
-def saving(directory, flash, qemu):
-    """A VM with a display and with firmware of its own."""
-    more = {'extra': flash, 'vga': 'std', 'qemu': qemu}
-    src = sources.healthy(directory, **more)
-    return src, godwit.destination(src)
 
 
 def private_blocks(vm):
@@ -166,9 +157,10 @@ def test_display(saving, way):
 
 def test_link_lost_behind_the_commit_point(saving):
     src, dst = saving
-    between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), wire.DEVICE)
+    between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), wire.DEVICE_END)
     try:
-        run = godwit.Run(src, dst, *SAVE, verify=False, to=between.address)
+        run = godwit.Run(src, dst, *SAVE, '--resolve-timeout', '1', verify=False, to=between.address,
+                         receive_options=['--resolve-timeout', '1'])
         assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
         assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
     finally:

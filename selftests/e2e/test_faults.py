@@ -75,25 +75,39 @@ def test_signal_while_the_link_is_down(pair):
     godwit.unharmed(pair[0])
 
 
-@pytest.mark.parametrize('cut', [wire.DEVICE, wire.RESUMED], ids=['before-it-arrives', 'before-the-answer'])
+@pytest.mark.parametrize('cut', [wire.DEVICE_END, wire.RESUMED], ids=['before-it-arrives', 'before-the-answer'])
 def test_link_lost_behind_the_commit_point(pair, cut):
-    """The sender cannot know whether the guest runs there. It runs once, or nowhere until somebody has looked."""
+    """Nobody answers a sender that asks. The guest runs once, or nowhere until somebody has looked."""
     src, dst = pair
     between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), cut)
     try:
-        run = godwit.Run(src, dst, verify=False, to=between.address)
+        run = godwit.Run(src, dst, '--resolve-timeout', '1', verify=False, to=between.address,
+                         receive_options=['--resolve-timeout', '1'])
         assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
         there = run.receive.wait()
     finally:
         between.stop()
     assert 'look at both ends' in run.send.said
     proved(src.query_status() == 'postmigrate', 'the source does not stay where it stopped')
-    if cut == wire.DEVICE:
+    if cut == wire.DEVICE_END:
         assert there == godwit.EXIT['link-lost'], run.receive.said
         dst.process.wait(30)	# what has come must never run
         proved(not dst.has_run(), 'the destination ran')
     else:
         godwit.proof(src, dst)
+
+
+def test_link_lost_in_the_device_state(pair):
+    """It is on its way, but the word to use it is not: the source runs on."""
+    src, dst = pair
+    between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), wire.DEVICE)
+    try:
+        run = godwit.Run(src, dst, verify=False, to=between.address, receive_options=['--resolve-timeout', '1'])
+        assert run.send.wait() == godwit.EXIT['link-lost'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    godwit.unharmed(src)
 
 
 def test_source_qemu_killed(pair):

@@ -11,7 +11,7 @@ import time
 import godwit
 import lab
 import pytest
-from wire import ACK, BLOCKS, COMMIT, DEVICE_END, HEADER, HELLO, JOIN, RAM, READY, ROUND, STREAMS, VERSION, frame
+from wire import ABORT, ACK, BLOCKS, COMMIT, DEVICE_END, HEADER, JOIN, PING, RAM, READY, ROUND, STREAMS, VERSION, frame, hello
 
 SECRET = bytes(range(16))
 APPEND = 'start=16 size=16 touch=8 rate=50'
@@ -63,16 +63,17 @@ class FakeReceiver(threading.Thread):
 
 
 @pytest.mark.parametrize('answers,status,then_close', [
-    ([frame(HELLO, 99)], 'version', True),
+    ([hello(99)], 'version', True),
+    ([hello(needs=1 << 40)], 'version', True),
     ([b'HTTP/1.1 400 Bad Request\r\n\r\n' + b' ' * 64], 'version', True),
-    ([frame(HELLO, VERSION), frame(77)], 'bad-peer', True),
-    ([frame(HELLO, VERSION), frame(ACK, 1)], 'bad-peer', True),
-    ([frame(HELLO, VERSION)], 'link-lost', True),
-    ([frame(HELLO, VERSION)], 'timeout', False),
-    ([frame(HELLO, VERSION), frame(READY, 17, SECRET)], 'bad-peer', True),
-    ([frame(HELLO, VERSION), frame(READY, 4, SECRET), frame(STREAMS, 5)], 'bad-peer', True),
-    ([frame(HELLO, VERSION), frame(READY, 4, SECRET)], 'timeout', False),
-], ids=['version', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
+    ([hello(), frame(77)], 'bad-peer', True),
+    ([hello(), frame(ACK, 1)], 'bad-peer', True),
+    ([hello()], 'link-lost', True),
+    ([hello()], 'timeout', False),
+    ([hello(), frame(READY, 17, SECRET)], 'bad-peer', True),
+    ([hello(), frame(READY, 4, SECRET), frame(STREAMS, 5)], 'bad-peer', True),
+    ([hello(), frame(READY, 4, SECRET)], 'timeout', False),
+], ids=['version', 'needs-more', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
 def test_strange_receiver(src, answers, status, then_close):
     fake = FakeReceiver(answers, then_close)
     p = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '2', f'{lab.ADDRESS["src"]}:4434')
@@ -110,12 +111,12 @@ def strange_sender(directory, speak, strangers=()):
             stranger.sendall(said)
     with socket.create_connection(('127.0.0.1', 4435)) as control:
         control.settimeout(30)
-        control.sendall(frame(HELLO, VERSION) + frame(BLOCKS, 1, block(b'ram0', 128)))
-        answer = receive_exactly(control, 64)	# HELLO and READY
-        assert answer[28:30] == struct.pack('<H', READY), receive.wait() and receive.said
+        control.sendall(hello() + frame(BLOCKS, 1, block(b'ram0', 128)))
+        answer = receive_exactly(control, 80)	# HELLO and READY
+        assert answer[44:46] == struct.pack('<H', READY), receive.wait() and receive.said
         streams = []
         try:
-            speak(control, streams, answer[48:])
+            speak(control, streams, answer[64:])
             status = receive.wait()
         finally:
             for stream in streams:
@@ -182,7 +183,8 @@ def test_streams_that_do_not_come(directory):
 
 def test_strangers_before_the_sender(directory):
     """A scan of ports, a browser, a godwit of another version: the receiver goes on waiting for the guest."""
-    strangers = [b'', b'GET / HTTP/1.1\r\n\r\n' + bytes(64), frame(HELLO, VERSION + 1), frame(HELLO, VERSION), frame(HELLO, VERSION) + b'\xff' * 64]
+    strangers = [b'', b'GET / HTTP/1.1\r\n\r\n' + bytes(64), hello(VERSION + 1), hello(), hello() + b'\xff' * 64, hello(needs=1 << 63),
+                 frame(ABORT, 22), hello() + frame(ABORT, 22), hello() + frame(PING, 1, bytes(8)), hello() + frame(COMMIT)]
     status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
     refused((status, said), 'bad-peer', 'COMMIT')
     assert said.count('was no sender') == len(strangers), said

@@ -91,6 +91,7 @@ class Qemu:
         self.name, self.side, self.incoming = name, side, incoming
         self.sender = None	# the last godwit that was to move it
         self.destinations = []	# where it was to go
+        self.kind = None	# what sources.py made it for
         self.healthy = False	# it may serve the next test: nothing was done to it since it was found unharmed
         self.put_back = False	# a migration of a test before stopped it and let it run again
         self._stopped = self._resumed = False

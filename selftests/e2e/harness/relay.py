@@ -6,37 +6,49 @@ import socket
 import threading
 
 import lab
-from wire import COMMIT, HEADER
+from wire import COMMIT, HEADER, MAGIC
 
 
 class Relay:
-    """cut: the type of the frame that goes nowhere: with it all connections end, whatever is under way on the others."""
+    """
+    cut: the type of the frame that goes nowhere: with it all connections end, whatever is under way on the others. at_cut: is
+    called first. lasting: those that come afterwards are passed on.
+    """
 
-    def __init__(self, to, cut):
-        self.to, self.cut = to, cut
+    def __init__(self, to, cut, lasting=False, at_cut=lambda: None):
+        self.to, self.cut, self.lasting, self.at_cut = to, cut, lasting, at_cut
         self.sockets = []
         self.committed = False
         self.stopped = threading.Event()
-        self.address = '10.77.0.1:4434'
+        self.address = f'{lab.ADDRESS["src"]}:4434'
+        self.control = True	# the next connection is the first
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
     def _run(self):
         # The sender's own network: a thread may live in another one than its process.
         lab.enter('src')()
-        with socket.create_server(('10.77.0.1', 4434)) as server:
+        with socket.create_server((lab.ADDRESS['src'], 4434)) as server:
             server.settimeout(0.1)
             while not self.stopped.is_set():
                 with contextlib.suppress(TimeoutError):
                     self._pair(server.accept()[0])
+        self._hang_up()
+
+    def _hang_up(self):
         for s in self.sockets:
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
             s.close()
+        self.sockets.clear()
 
     def _pair(self, near):
-        far = socket.create_connection(self.to)
-        control = not self.sockets
+        try:
+            far = socket.create_connection(self.to)
+        except ConnectionRefusedError:
+            near.close()
+            return
+        control, self.control = self.control, False
         self.sockets += [near, far]
         near.setblocking(True)
         for a, b in ((near, far), (far, near)):
@@ -61,9 +73,14 @@ class Relay:
                 # Before it QEMU's private RAM comes in DEVICE frames, with the guest running.
                 self.committed |= kind == COMMIT
                 if self.committed and kind == self.cut:
+                    self.at_cut()
+                    if self.lasting:
+                        self._hang_up()
+                        return
                     break
                 b.sendall(head + self._receive(a, length))
-        self.stopped.set()
+        if not self.lasting:
+            self.stopped.set()
 
     def _bytes(self, a, b):
         with contextlib.suppress(OSError, ValueError):
@@ -77,3 +94,17 @@ class Relay:
     def stop(self):
         self.stopped.set()
         self.thread.join()
+
+
+class Watching(Relay):
+    """Cuts nothing. seen(type): is called when a frame of the control connection comes by, before it is passed on."""
+
+    def __init__(self, to, seen):
+        self.seen = seen
+        super().__init__(to, None)
+
+    def _receive(self, a, n):
+        data = super()._receive(a, n)
+        if len(data) == HEADER.size and HEADER.unpack(data)[0] == MAGIC:
+            self.seen(HEADER.unpack(data)[1])
+        return data

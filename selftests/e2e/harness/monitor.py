@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Between godwit and QEMU's monitor: passes all on, descriptors too, until a test has other plans."""
+import contextlib
+import os
+import socket
+import threading
+import time
+
+
+class Monitor:
+    """
+    hook('to' or 'from', bytes): is called with what goes to QEMU, or comes from it, before it is passed on; DROP: godwit loses
+    its monitor, and QEMU does not notice.
+    """
+    DROP = object()
+
+    def __init__(self, vm, hook):
+        self.path, self.vm, self.hook = f'{vm.run}/between', vm, hook
+        self.server = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self.server.bind(self.path)
+        self.server.listen(4)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.server.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self.vm.main_qmp)
+                for a, b, direction in ((near, far, 'to'), (far, near, 'from')):
+                    threading.Thread(target=self._pump, args=(a, b, near, direction), daemon=True).start()
+
+    def _pump(self, a, b, near, direction):
+        with contextlib.suppress(OSError):
+            while True:
+                data, fds, _, _ = socket.recv_fds(a, 65536, 4)
+                if not data:
+                    break
+                if self.hook(direction, data) is self.DROP:
+                    near.shutdown(socket.SHUT_RDWR)
+                    while True:
+                        time.sleep(1)
+                if fds:
+                    socket.send_fds(b, [data], fds)
+                    for fd in fds:
+                        os.close(fd)
+                else:
+                    b.sendall(data)
+        with contextlib.suppress(OSError):
+            b.shutdown(socket.SHUT_RDWR)
+
+    def options(self):
+        return ['--qmp', self.path, '--pid', str(self.vm.pid)]

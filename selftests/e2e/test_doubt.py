@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+The commit point, where the connection, a program or QEMU fails: the guest runs once, and whoever is in doubt asks until it
+knows. Two QEMUs without KVM and --pause show that as well as a lab, but for what an operator does during rounds.
+"""
+import contextlib
+import signal
+import socket
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from ours import Crashed, proved
+
+APPEND = 'start=16 size=16 touch=8 rate=50'
+TO = (lab.ADDRESS['dst'], godwit.PORT)
+AT = f'{TO[0]}:{TO[1]}'
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture
+def src(directory):
+    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
+    godwit.note(vm)
+    return vm
+
+
+@pytest.fixture
+def pair(src):
+    return src, godwit.destination(src)
+
+
+def migrate(pair, between=None, patience=20, receive_options=()):
+    return godwit.Run(*pair, '--pause', '--resolve-timeout', str(patience), to=between and between.address,
+                      receive_options=['--resolve-timeout', str(patience), *receive_options])
+
+
+def resolve(src, *options):
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '2', *options)
+    return p.wait(), p.said
+
+
+def arrived(src, dst):
+    godwit.proof(src, dst)
+
+
+def another(src, name):
+    """A receiver for another QEMU at the same address."""
+    dst = godwit.destination(src, name)
+    return dst, godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', AT, '--insecure').wait_for('listening')
+
+
+def test_the_end_is_lost(pair):
+    """The receiver never got DEVICE_END, and says that the guest will not run there: the source runs on."""
+    between = relay.Relay(TO, wire.DEVICE_END, lasting=True)
+    try:
+        run = migrate(pair, between)
+        assert run.send.wait() == godwit.EXIT['link-lost'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    assert 'in doubt' in run.send.said and 'dead' in run.receive.said
+    godwit.unharmed(pair[0])
+
+
+def test_the_answer_is_lost(pair):
+    """RESUMED never came; the sender asks, hears that the guest runs, and has succeeded."""
+    between = relay.Relay(TO, wire.RESUMED, lasting=True)
+    try:
+        run = migrate(pair, between)
+        report = run.wait()
+    finally:
+        between.stop()
+    assert 'in doubt' in run.send.said and 'runs' in run.receive.said
+    assert report['downtime'] > 0
+    arrived(*pair)
+
+
+def test_nobody_answers(pair):
+    """The sender gives up in doubt. Later it can be asked: of the receiver that waits."""
+    between = relay.Relay(TO, wire.RESUMED)
+    src, dst = pair
+    try:
+        run = godwit.Run(*pair, '--pause', '--resolve-timeout', '1', to=between.address)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+    finally:
+        between.stop()
+    assert 'godwit resolve' in run.send.said
+    status, said = resolve(src)
+    assert status == godwit.EXIT['unknown'] and 'Nothing was changed' in said, said
+    status, said = resolve(src, '--to', AT)
+    assert status == 0 and 'runs at the destination' in said, said
+    assert run.receive.wait() == 0, run.receive.said
+    arrived(src, dst)
+    assert resolve(src)[0] == godwit.EXIT['no-migration']
+
+
+def test_another_receiver_answers(pair):
+    """The first one has gone, and left its verdict: the source runs on by `godwit resolve`."""
+    src, _ = pair
+    between = relay.Relay(TO, wire.DEVICE_END)
+    try:
+        run = migrate(pair, between, patience=1)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
+    dst, receive = another(src, 'dst2')
+    status, said = resolve(src, '--to', AT)
+    assert status == 0 and 'runs on here' in said, said
+    godwit.unharmed(src)
+    # And whose migration was told of still serves its own.
+    send = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', AT)
+    assert send.wait() == 0, send.said
+    assert receive.wait() == 0, receive.said
+    arrived(src, dst)
+
+
+@contextlib.contextmanager
+def receiver_killed(pair, at):
+    """A migration whose receiver was killed when this frame passed by; another one has been started since."""
+    killed = threading.Event()
+    run = None
+
+    def kill():
+        run.receive.kill().wait()
+        killed.set()
+    between = relay.Relay(TO, at, lasting=True, at_cut=kill)
+    try:
+        run = migrate(pair, between, patience=60)
+        assert killed.wait(60), run.send.said
+        if at == wire.DEVICE_END:
+            pair[1].process.wait(30)	# its stream has ended
+        dst, receive = another(pair[0], 'dst2')
+        yield run
+    finally:
+        between.stop()
+    receive.kill().wait()
+    dst.kill()
+
+
+def test_receiver_killed_before_the_end(pair):
+    """It had not given QEMU anything: one that is started later says that the guest does not run there."""
+    with receiver_killed(pair, wire.DEVICE_END) as run:
+        assert run.send.wait() == godwit.EXIT['link-lost'], run.send.said
+    godwit.unharmed(pair[0])
+
+
+def test_receiver_killed_behind_it(pair):
+    """The guest runs there, and the receiver that could say so is dead: another one looks at QEMU."""
+    with receiver_killed(pair, wire.RESUMED) as run:
+        assert run.send.wait() == 0, run.send.said
+    arrived(*pair)
+
+
+def test_destination_hangs(pair):
+    """Its QEMU is stopped when it has everything: it is ended before the source runs, and never runs when it goes on."""
+    src, dst = pair
+    between = relay.Watching(TO, lambda kind: kind == wire.COMMIT and dst.process.send_signal(signal.SIGSTOP))
+    try:
+        run = migrate(pair, between, receive_options=['--peer-timeout', '1'])
+        assert run.send.wait() == godwit.EXIT['device-state'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['device-state'] and 'was ended' in run.receive.said, run.receive.said
+    finally:
+        between.stop()
+    proved(dst.process.wait(10) == -signal.SIGKILL, 'the destination lives')
+    with pytest.raises(Crashed):
+        dst.kill()
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('paused', [False, True], ids=['running', 'paused'])
+def test_destination_with_S(src, paused):
+    """As libvirt starts every QEMU: a guest that ran is let run, one that was paused is not."""
+    dst = godwit.destination(src, extra=['-S'])
+    if paused:
+        src.qmp('stop')
+    migrate((src, dst)).wait()
+    if paused:
+        proved(dst.query_status() == 'paused' and not dst.counters, 'the guest runs')
+        dst.qmp('cont')
+        dst.wait_ticks(1).check()
+    else:
+        arrived(src, dst)
+
+
+def test_monitor_is_taken(pair):
+    """The sender is dead and another client has QEMU's monitor: the guardian waits, and then lets the guest run."""
+    src, _ = pair
+    waits = threading.Event()
+    run = None
+
+    def kill():
+        waits.wait(30)
+        run.send.kill().wait()
+    between = relay.Relay(TO, wire.COMMIT, at_cut=kill)
+    with socket.socket(socket.AF_UNIX) as other:
+        try:
+            run = migrate(pair, between, receive_options=['--peer-timeout', '1'])
+            run.wait_status('pre-switchover')
+            other.connect(src.main_qmp)	# is served when the sender has gone
+            waits.set()
+            run.send.wait()
+        finally:
+            between.stop()
+        other.settimeout(10)
+        assert b'QMP' in other.recv(4096)
+        time.sleep(3)
+        proved(src.query_status() == 'finish-migrate', f'the source is {src.query_status()}')
+    assert run.receive.wait() != 0
+    godwit.unharmed(src)

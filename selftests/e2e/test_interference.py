@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What an operator, a manager or a broken monitor does in the very moments of the switchover: the guest runs once."""
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from monitor import Monitor
+from ours import proved
+
+APPEND = 'start=16 size=16 touch=8 rate=50'
+TO = (lab.ADDRESS['dst'], godwit.PORT)
+AT = f'{TO[0]}:{TO[1]}'
+pytestmark = pytest.mark.native
+
+
+def source(directory, **more):
+    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND, **more).wait_ticks(1)
+    godwit.note(vm)
+    return vm
+
+
+@pytest.fixture
+def pair(directory):
+    src = source(directory)
+    return src, godwit.destination(src)
+
+
+def receive(dst, *options):
+    return godwit.Process('dst', 'receive', *(options or ('--qmp', dst.main_qmp)), '--listen', AT, '--insecure',
+                          '--peer-timeout', '2', '--resolve-timeout', '1').wait_for('listening')
+
+
+def send(src, *options, to=AT):
+    src.destinations.clear()
+    return godwit.Process('src', 'send', *(options or ('--qmp', src.main_qmp)), '--pause', '--peer-timeout', '2', '--resolve-timeout', '1',
+                          to)
+
+
+def stands_still(vm, seconds=1.5):
+    before = vm.ticks
+    time.sleep(seconds)
+    return vm.ticks == before
+
+
+def test_monitor_breaks_as_the_guest_runs(pair):
+    """The receiver hears nothing more: that is no proof of anything, the destination is left alone, and the source stands still."""
+    src, dst = pair
+    between = Monitor(dst, lambda direction, data: direction == 'from' and b'"RESUME"' in data and Monitor.DROP)
+    there, here = receive(dst, *between.options()), send(src)
+    assert here.wait() == godwit.EXIT['unknown'], here.said
+    assert there.wait() == godwit.EXIT['unknown'], there.said
+    dst.wait_ticks(2).check()
+    proved(src.query_status() == 'postmigrate' and stands_still(src), 'both run')
+
+
+def test_cancelled_in_the_last_moment(directory):
+    """By another client, while QEMU writes the device state: its stream then has an end, too, and the guest runs on."""
+    src = source(directory, cpus=20)
+    dst = godwit.destination(src)
+    waits = threading.Event()
+    here = None
+
+    def hold(direction, data):
+        if direction == 'to' and b'"migrate-continue"' in data:
+            here.kill(signal.SIGSTOP)
+            waits.set()
+    between = Monitor(src, hold)
+    there = receive(dst)
+    here = send(src, *between.options())
+    assert waits.wait(60), here.said
+    time.sleep(1)
+    src.hang_up()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.connect(f'{src.run}/test.qmp')
+        other.sendall(b'{"execute": "qmp_capabilities"}\n{"execute": "migrate_cancel"}\n')	# is answered when QEMU's lock is free
+        time.sleep(0.5)
+        here.kill(signal.SIGCONT)
+        status = here.wait()
+    there.wait()
+    if status == 0:	# QEMU had completed before it heard of that
+        godwit.proof(src, dst)
+    else:
+        godwit.unharmed(src)
+        proved(not dst.has_run(), 'the destination ran')
+
+
+def test_continued_before_the_end(pair, directory):
+    """Somebody says `cont` when QEMU is done and DEVICE_END has not left: what the guest writes here now would be lost."""
+    src, dst = pair
+    slow = f'{directory}/slow'
+    with open(f'{slow}.c', 'w', encoding='ascii') as f:	# the note of the doubt is locked just before that
+        f.write('#include <unistd.h>\n#include <sys/syscall.h>\n'
+                'int flock(int fd, int op) { sleep(3); return syscall(SYS_flock, fd, op); }\n')
+    subprocess.run(['cc', '-shared', '-fPIC', '-o', f'{slow}.so', f'{slow}.c'], check=True)
+    there = receive(dst)
+    os.environ['LD_PRELOAD'] = f'{slow}.so'
+    try:
+        here = send(src)
+    finally:
+        del os.environ['LD_PRELOAD']
+    while src.query_status() != 'postmigrate':
+        assert here.poll() is None, here.said
+        time.sleep(0.02)
+    src.qmp('cont')
+    assert here.wait() == godwit.EXIT['vm-state'] and 'cont' in here.said, here.said
+    there.wait()
+    godwit.unharmed(src)
+    proved(not dst.has_run(), 'the destination ran')
+
+
+def test_refused_while_the_source_hangs(directory):
+    """Behind the commit point the destination says no, and the source's QEMU does not listen: the guardian lets it run later."""
+    src = source(directory, devices=['-device', 'virtio-rng-pci'])
+    dst = godwit.destination(src)	# without that device
+    between = relay.Watching(TO, lambda kind: kind == wire.DEVICE_END and src.process.send_signal(signal.SIGSTOP))
+    try:
+        there, here = receive(dst), send(src, to=between.address)
+        assert here.wait() == godwit.EXIT['not-put-back'], here.said
+        there.wait()
+    finally:
+        between.stop()
+        src.process.send_signal(signal.SIGCONT)
+    assert 'guardian' in here.said
+    godwit.unharmed(src)
+    status = godwit.Process('src', 'resolve', '--qmp', src.main_qmp).wait()
+    assert status == godwit.EXIT['no-migration']
+
+
+@pytest.mark.parametrize('how', ['cancelled', 'killed'])
+def test_qemu_is_slow_to_begin(pair, how):
+    """Seconds pass between our record of `migrate` and its beginning: it is ours all the same."""
+    src, dst = pair
+    there = receive(dst)
+
+    def slow(direction, data):
+        if direction == 'to' and b'"getfd"' in data:
+            there.kill(signal.SIGSTOP)	# so that it gets no further
+            time.sleep(4)
+    between = Monitor(src, slow)
+    here = godwit.Process('src', 'send', *between.options(), '--pause', AT)
+    while src.qmp('query-migrate').get('status') != 'pre-switchover':
+        assert here.poll() is None, here.said
+        time.sleep(0.02)
+    here.kill(signal.SIGKILL if how == 'killed' else signal.SIGINT).wait()
+    there.kill(signal.SIGCONT).wait()
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('how', ['arrives', 'cancelled'])
+def test_stopped_while_private_ram_is_sent(directory, flash, how):
+    """By an operator, when QEMU's migration runs already: it stays stopped, there or here."""
+    src = source(directory, extra=flash)
+    dst = godwit.destination(src)
+    stopped = threading.Event()
+    here = None
+
+    def seen(kind):
+        if kind == wire.DEVICE and not stopped.is_set():
+            time.sleep(1)
+            src.qmp('stop')
+            stopped.set()
+        if kind == wire.ROUND and how == 'cancelled':
+            time.sleep(1)
+            here.kill(signal.SIGINT)
+            time.sleep(1)
+    between = relay.Watching(TO, seen)
+    try:
+        there = receive(dst)
+        here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', between.address)
+        status = here.wait()
+        there.wait()
+    finally:
+        between.stop()
+    assert stopped.is_set()
+    if how == 'cancelled':
+        assert status == godwit.EXIT['cancelled'], here.said
+        proved(src.query_status() in ('paused', 'postmigrate') and stands_still(src), 'it runs here')
+    else:
+        assert status == 0, here.said
+        proved(dst.query_status() == 'paused' and not dst.counters, 'it runs there')
+
+
+def test_who_waits_can_be_stopped(pair):
+    """`resolve` while it asks, and a receiver that waits to be asked."""
+    src, dst = pair
+    between = relay.Relay(TO, wire.RESUMED)
+    try:
+        there = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', AT, '--insecure', '--peer-timeout',
+                               '2').wait_for('listening')
+        here = send(src, to=between.address)
+        assert here.wait() == godwit.EXIT['unknown'], here.said
+    finally:
+        between.stop()
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
+    time.sleep(1)
+    assert p.kill(signal.SIGINT).wait(5) == godwit.EXIT['unknown'], p.said
+    there.wait_for('waiting')
+    assert there.kill(signal.SIGTERM).wait(5) == 0, there.said
+    godwit.proof(src, dst)
+
+
+def test_signs_of_life_for_ever(pair):
+    """A receiver that says PONG and nothing else: the sender is in doubt after a while."""
+    src, dst = pair
+
+    class Pongs(relay.Relay):
+        """RESUMED never comes."""
+
+        def _frames(self, a, b):
+            try:
+                while head := self._receive(a, wire.HEADER.size):
+                    _, kind, _, _, length, _ = wire.HEADER.unpack(head)
+                    body = self._receive(a, length)
+                    while kind == wire.RESUMED and not self.stopped.is_set():
+                        b.sendall(wire.frame(wire.PONG, 0, bytes(8)))
+                        time.sleep(0.2)
+                    b.sendall(head + body)
+            except (OSError, ValueError):
+                pass
+    between = Pongs(TO, None)
+    try:
+        there = receive(dst)
+        here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '1', '--resolve-timeout', '1',
+                              between.address)
+        assert here.wait(60) == godwit.EXIT['unknown'] and 'lives' in here.said, here.said
+    finally:
+        between.stop()
+    assert there.wait() == 0, there.said
+    godwit.proof(src, dst)

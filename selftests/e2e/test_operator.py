@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What an operator, or a manager, does to the source while RAM is sent is theirs: a migration that ends leaves it as it is."""
+import signal
+import time
+
+import godwit
+import lab
+import proofs
+import pytest
+from ours import proved
+
+pytestmark = pytest.mark.usefixtures('module')
+ELSEWHERE = 'exec:cat >/dev/null'
+
+
+def give_up(run, how):
+    run.send.kill(signal.SIGKILL if how == 'killed' else signal.SIGINT)
+    status = run.send.wait()
+    assert status == (-signal.SIGKILL if how == 'killed' else godwit.EXIT['cancelled']), run.send.said
+    run.receive.wait()
+
+
+@pytest.mark.parametrize('how', ['cancelled', 'killed'])
+def test_guest_is_suspended(pair, how):
+    """It stays so, and is the operator's to let run."""
+    src, dst = pair
+    run = godwit.start_in('round', pair)
+    src.qmp('stop')
+    give_up(run, how)
+    godwit.wait_unlogged(src)
+    proved(src.query_status() == 'paused', f'the source is {src.query_status()}')
+    src.qmp('cont')
+    godwit.unharmed(src)
+
+
+def test_a_suspended_guest_arrives_so(pair):
+    src, dst = pair
+    run = godwit.start_in('round', pair)
+    src.qmp('stop')
+    lab.link('clear')
+    report = run.wait()
+    assert report['guest-was-paused']
+    proved(dst.query_status() == 'paused' and not dst.counters, 'the guest runs')
+    godwit.same_ram(src, dst)
+    dst.qmp('cont')
+    dst.wait_ticks(2).check()
+
+
+@pytest.mark.parametrize('how', ['cancelled', 'killed'])
+def test_guest_is_migrated_elsewhere(pair, how):
+    """By QEMU itself: the guest runs there now, so here it must not."""
+    src, dst = pair
+    run = godwit.start_in('round', pair)
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 40)
+    src.qmp('migrate', uri=ELSEWHERE)
+    run.wait_status('completed')
+    ticks = src.ticks
+    give_up(run, how)
+    godwit.unload()	# its session has ended; QEMU leaves its own log on until the guest runs
+    proved(src.query_status() == 'postmigrate' and src.ticks == ticks, f'the source is {src.query_status()}')
+
+
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_a_migration_is_under_way(saving, mode):
+    """At the switchover: ours is refused, the other one goes on."""
+    src, dst = saving
+    lab.link('rate', 60)
+    run = godwit.Run(src, dst, '--device-state', mode)
+    run.send.wait_round(1)
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 12)
+    src.qmp('migrate', uri=ELSEWHERE)
+    lab.link('clear')
+    run.wait('vm-state')
+    assert 'somebody else' in run.send.said, run.send.said
+    proved(src.qmp('query-migrate')['status'] == 'active', src.qmp('query-migrate'))
+    src.qmp('migrate_cancel')
+    src.qmp('migrate-set-parameters', max_bandwidth=src.settings_before[1]['max-bandwidth'])
+    godwit.unharmed(src)
+
+
+def test_settings_while_rounds_run(pair):
+    """Whoever migrates or saves this VM meanwhile must find QEMU as it was set: with other capabilities RAM would be left out."""
+    src, _ = pair
+    run = godwit.start_in('later', pair)
+    proofs.settings_kept(src, timeout=0)
+    give_up(run, 'cancelled')
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('how', ['cancelled', 'killed'])
+def test_qemu_migrates_right_afterwards(pair, how):
+    """
+    Its own dirty log must not be switched off by a session that still retires: it would send what the guest has overwritten.
+    """
+    src, _ = pair
+    elsewhere = godwit.destination(src, 'dst2')
+    run = godwit.start_in('later', pair)
+    lab.link('rate', 200)
+    run.send.kill(signal.SIGKILL if how == 'killed' else signal.SIGINT).wait()
+    while src.query_status() != 'running' or src.qmp('query-migrate').get('status') in ('active', 'cancelling'):
+        time.sleep(0.01)
+    lab.qemu_migrate(src, elsewhere)
+    godwit.check_moved(src, elsewhere.wait_ticks(3))
