@@ -86,8 +86,8 @@ int cmd_resolve(int argc, char **argv)
 	if (engine_choose(NULL, &o.doubt.engine, &e) || resolve_run(&o, &verdict, &e))
 		return cmd_fail(&e);
 	if (verdict == COMMIT_RUNS)
-		printf("godwit: the guest runs at the destination; here it stays stopped\n");
+		printf("godwit: the guest is at the destination; here it stays stopped\n");
 	else
-		printf("godwit: the guest does not run at the destination, and never will; it runs on here\n");
+		printf("godwit: the guest is not at the destination, and never will be; here all is as it was before\n");
 	return 0;
 }

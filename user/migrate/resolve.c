@@ -21,7 +21,7 @@ static int moved(struct qmp *q, const char *addr, struct err *e)
 	int r = migration_running(q, &running, e);
 
 	if (!r && running)
-		r = err_set(e, GW_VM_STATE, EEXIST, "the guest runs here AND at %s: stop one of them now, the other is the one to keep", addr);
+		r = err_set(e, GW_VM_STATE, EEXIST, "the guest runs here AND at %s, as somebody has continued it here (cont): stop it here now, the other one is the guest that has moved", addr);
 	return r;
 }
 

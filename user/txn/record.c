@@ -12,9 +12,13 @@
 
 const char *record_dir(void)
 {
+	static char first[128];	/* of several, with colons between them */
 	const char *dir = getenv("RUNTIME_DIRECTORY");
 
-	return dir && *dir == '/' ? dir : RECORD_DIR;
+	if (!dir || *dir != '/')
+		return RECORD_DIR;
+	snprintf(first, sizeof(first), "%.*s", (int)strcspn(dir, ":"), dir);
+	return first;
 }
 
 int record_open(struct record *r, const char *dir, const char *name)
