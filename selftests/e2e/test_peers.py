@@ -209,3 +209,23 @@ def test_strangers_at_the_door(directory):
             stranger.close()
         control.sendall(frame(DEVICE_END))
     refused(strange_sender(directory, speak), 'bad-peer', 'COMMIT')
+
+
+@pytest.mark.parametrize('io', ['uring', 'poll'])
+def test_a_stranger_that_trickles(directory, io):
+    """A byte now and then is no frame: the receiver waits for a whole one no longer than for any other."""
+    dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
+    dst.query_status()
+    receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435', '--io', io,
+                             '--peer-timeout', '2').wait_for('listening')
+    begin = time.monotonic()
+    with socket.create_connection(('127.0.0.1', 4435)) as stranger:
+        try:
+            for byte in hello():
+                stranger.sendall(bytes([byte]))
+                time.sleep(0.5)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert time.monotonic() - begin < 10
+    receive.wait_for('no sender')
+    assert receive.poll() is None
