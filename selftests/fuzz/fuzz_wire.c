@@ -138,8 +138,12 @@ static void check_header(const struct wire_header *h)
 {
 	CHECK(h->type >= 1 && h->type < WIRE_TYPES && strcmp(wire_type_name(h->type), "?"));
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
-	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVED));
+	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVED) ||
+	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS));
 	switch (h->type) {
+	case WIRE_HELLO:
+		CHECK(h->arg == WIRE_VERSION && h->length == WIRE_HELLO_BODY);
+		break;
 	case WIRE_BLOCKS:
 	case WIRE_PRIVATE_BLOCKS:
 	case WIRE_CHECK:
@@ -185,6 +189,12 @@ static void check_header(const struct wire_header *h)
 		break;
 	case WIRE_JOIN:
 		CHECK(h->arg < WIRE_STREAMS_MAX && h->length == WIRE_SECRET);
+		break;
+	case WIRE_ASK:
+		CHECK(!h->arg && h->length == WIRE_SECRET);
+		break;
+	case WIRE_VERDICT:
+		CHECK(h->arg <= WIRE_NO_VERDICT && h->length == 8);
 		break;
 	default:
 		CHECK(h->length == 0);

@@ -83,7 +83,10 @@ json_t *record_read(const char *dir, const char *name, bool *held)
 	if (n > 0)
 		j = json_loadb(line, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
 	close(fd);
-	return j;
+	if (json_is_object(j))
+		return j;
+	json_decref(j);
+	return NULL;
 }
 
 void record_unlink(const char *dir, const char *name)
