@@ -51,6 +51,7 @@ static void add_vcpu(struct vm *vm, unsigned int n)
 	require(v->fd >= 0, "KVM_CREATE_VCPU");
 	v->run = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, v->fd, 0);
 	require(v->run != MAP_FAILED, "mmap of a vCPU");
+	v->low = vm->low;
 	v->ctl = (struct guest_ctl *)(vm->low + CTL_GPA + n * PAGE);
 	v->ctl->table = TABLE_GPA;
 	set_registers(vm, n);
@@ -132,9 +133,17 @@ void vm_table_add(struct vm *vm, uint64_t gpa, uint64_t npages)
 }
 
 /*
- * Our guests never leave 32 bits, and nobody but them and KVM touches their registers: a 64-bit code segment in there, or a
- * VMCB that the CPU refuses, is what an emulated CPU was seen to do to its host.
+ * Our guests never leave 32 bits nor their few bytes of code, which jump nowhere else; and nobody but them and KVM touches their
+ * registers. A 64-bit code segment in there, a VMCB that the CPU refuses, an EIP outside of code that is as it was: that is what an
+ * emulated CPU was seen to do to its guest.
  */
+static bool left_its_code(const struct vcpu *v, uint64_t eip)
+{
+	const size_t len = (size_t)(guest_code_end - guest_code);
+
+	return (eip < CODE_GPA || eip > CODE_GPA + len) && !memcmp(v->low + CODE_GPA, guest_code, len);
+}
+
 static void strange_exit(struct vcpu *v)
 {
 	struct kvm_sregs sregs = { 0 };
@@ -150,6 +159,8 @@ static void strange_exit(struct vcpu *v)
 		fprintf(stderr, "# no slot at %llx\n", v->run->mmio.phys_addr);
 	if (v->run->exit_reason == KVM_EXIT_FAIL_ENTRY || sregs.cs.l)
 		emulator_failed("the VMCB is not the guest's");
+	if (left_its_code(v, regs.rip))
+		emulator_failed("EIP is %llx, and the guest's code is as it was", regs.rip);
 	require(false, "the guest's exit");
 }
 

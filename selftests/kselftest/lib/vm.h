@@ -30,6 +30,7 @@ extern const uint8_t guest_code[], guest_code_end[];
 struct vcpu {
 	int fd;
 	struct kvm_run *run;
+	const uint8_t *low;	/* of its VM */
 	struct guest_ctl *ctl;
 	pthread_t thread;
 };
