@@ -5,6 +5,7 @@
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
@@ -221,6 +222,31 @@ static long ioctl_next_data(struct godwit_session *s, void __user *uarg)
 	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
 }
 
+static long ioctl_mappers(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_mappers a;
+	u32 *pids;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags || a.reserved || a.room > GODWIT_MAPPERS_MAX)
+		return -EINVAL;
+	pids = kvmalloc_array(a.room, sizeof(*pids), GFP_KERNEL_ACCOUNT);
+	if (!pids)
+		return -ENOMEM;
+	r = mutex_lock_killable(&s->lock);
+	if (!r) {
+		r = godwit_mappers(s, &a, pids);
+		mutex_unlock(&s->lock);
+	}
+	if (!r && (copy_to_user(u64_to_user_ptr(a.pids), pids, min(a.count, a.room) * sizeof(*pids)) ||
+		   copy_to_user(uarg, &a, sizeof(a))))
+		r = -EFAULT;
+	kvfree(pids);
+	return r;
+}
+
 static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct godwit_session *s = file->private_data;
@@ -242,6 +268,8 @@ static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return ioctl_clear(s, uarg);
 	case GODWIT_NEXT_DATA:
 		return ioctl_next_data(s, uarg);
+	case GODWIT_MAPPERS:
+		return ioctl_mappers(s, uarg);
 	default:
 		return -ENOTTY;
 	}

@@ -314,12 +314,26 @@ struct godwit_span {
 	u64 seen;
 };
 
+/**
+ * struct godwit_mapper - an mm that maps RAM files
+ * @mm: kept by its watch
+ * @seen: a process has it
+ */
+struct godwit_mapper {
+	struct mm_struct *mm;
+	bool seen;
+};
+
 int godwit_watch_vm(struct godwit_session *s);
 bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
 int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
 void godwit_watch_in_flight(struct godwit_session *s);
 void godwit_watch_prune(struct godwit_session *s);
+unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers, unsigned int max);
 void godwit_watch_free(struct godwit_session *s);
+
+/* mappers.c */
+int godwit_mappers(struct godwit_session *s, struct godwit_mappers *arg, u32 *pids);
 
 /* block.c */
 int godwit_block_track(struct godwit_session *s, u32 *owner);

@@ -293,6 +293,27 @@ void godwit_watch_prune(struct godwit_session *s)
 		kfree(span);
 }
 
+/* Whose mm is on its way out stores nothing any more, and is left out. Returns how many there are; max are stored. */
+unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers, unsigned int max)
+{
+	unsigned int n = 0;
+	struct watch *w;
+
+	list_for_each_entry(w, &s->watches, node) {
+		bool maps;
+
+		spin_lock(&w->lock);
+		maps = !list_empty(&w->spans);
+		spin_unlock(&w->lock);
+		if (!maps || !atomic_read(&w->mm->mm_users))
+			continue;
+		if (n < max)
+			mappers[n] = (struct godwit_mapper) { .mm = w->mm };
+		n++;
+	}
+	return n;
+}
+
 void godwit_watch_free(struct godwit_session *s)
 {
 	struct godwit_span *span, *next_span;

@@ -60,6 +60,7 @@ static const struct {
 } calls[] = {
 	{ GODWIT_ATTACH, 0xc018b701 }, { GODWIT_ADD_RAM, 0xc028b702 }, { GODWIT_START, 0xc008b703 },
 	{ GODWIT_HARVEST, 0xc040b704 }, { GODWIT_CLEAR, 0x4018b705 }, { GODWIT_NEXT_DATA, 0xc018b706 },
+	{ GODWIT_MAPPERS, 0xc018b707 },
 };
 
 TEST_F(ioctl, numbers)

@@ -9,6 +9,7 @@
  *	START    dirty logging goes on, the writer ledger goes on
  *	HARVEST  "what was written?", ORed into the dirty bitmap
  *	CLEAR    "I am about to read what is marked in this range: tell me of writes from now on"
+ *	MAPPERS	 "who else can write it?", to look at what the ledger does not see
  *	close()  dirty logging goes off again, in the background
  *
  * The dirty bitmap of every RAM file is mapped from the session's own file descriptor,
@@ -38,7 +39,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GODWIT_ABI_VERSION	3
+#define GODWIT_ABI_VERSION	4
 #define GODWIT_PAGE_SHIFT	12	/* a page is 4 KiB here, whatever maps it */
 
 /* A row of the writer ledger: a class of writers and how it is seen. */
@@ -193,6 +194,33 @@ struct godwit_range {
 	__u64 npages;
 };
 
+/**
+ * struct godwit_mappers - GODWIT_MAPPERS
+ * @pids:	in: address of an array of __u32
+ * @room:	in: how many of them it has, GODWIT_MAPPERS_MAX at most
+ * @count:	out: how many there are: the first @room of them are in the array
+ * @flags:	in: 0
+ * @reserved:	in: 0
+ *
+ * Which processes map a RAM file of the session such that their stores reach the file, the VMM among
+ * them, as the last HARVEST (or START) has seen mappings: each process once, in no order to rely on.
+ * Numbers are those of the caller's pid namespace. 0 stands for a process that this namespace does not
+ * see, or for mappings that live though no process has them: a device holds them, or their process is
+ * just being made or just exits. Processes that have exited are left out. The call goes through all
+ * processes of the host once; nothing is kept out, and nothing changes.
+ *
+ * Errors: ENODATA (not started), EINVAL also for too much room, ENOMEM.
+ */
+struct godwit_mappers {
+	__u64 pids;
+	__u32 room;
+	__u32 count;
+	__u32 flags;
+	__u32 reserved;
+};
+
+#define GODWIT_MAPPERS_MAX	65536
+
 #define GODWIT_IOC_MAGIC	0xB7
 #define GODWIT_ATTACH		_IOWR(GODWIT_IOC_MAGIC, 0x01, struct godwit_attach)
 #define GODWIT_ADD_RAM		_IOWR(GODWIT_IOC_MAGIC, 0x02, struct godwit_add_ram)
@@ -200,6 +228,7 @@ struct godwit_range {
 #define GODWIT_HARVEST		_IOWR(GODWIT_IOC_MAGIC, 0x04, struct godwit_harvest)
 #define GODWIT_CLEAR		_IOW(GODWIT_IOC_MAGIC, 0x05, struct godwit_range)
 #define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
+#define GODWIT_MAPPERS		_IOWR(GODWIT_IOC_MAGIC, 0x07, struct godwit_mappers)
 
 /*
  * Generic netlink: who is at work. Reading and listening need CAP_SYS_ADMIN in the initial user

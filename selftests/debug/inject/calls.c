@@ -76,6 +76,14 @@ static int next_data(struct rig *r)
 	return ioctl(r->s.fd, GODWIT_NEXT_DATA, &a) && errno != EOPNOTSUPP ? -errno : 0;
 }
 
+static int mappers(struct rig *r)
+{
+	uint32_t pids[4];
+	struct godwit_mappers a = { .pids = (uintptr_t)pids, .room = 4 };
+
+	return ioctl(r->s.fd, GODWIT_MAPPERS, &a) ? -errno : 0;
+}
+
 static int get_session(struct rig *r)
 {
 	(void)r;
@@ -119,6 +127,7 @@ const struct call calls[] = {
 	{ "CLEAR", IN_CALLER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "CLEAR", IN_WORKER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "NEXT_DATA", IN_CALLER, STARTED, STARTED, .run = next_data },
+	{ "MAPPERS", IN_CALLER, STARTED, STARTED, .run = mappers, .allocates = true },
 	{ "netlink get", IN_CALLER, STARTED, STARTED, look_up, get_session, .allocates = true },
 	{ "netlink dump", IN_CALLER, STARTED, STARTED, .run = dump_sessions, .allocates = true },
 	{ "sysfs", IN_CALLER, STARTED, STARTED, look_up, read_counter, .allocates = true },
