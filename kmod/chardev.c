@@ -201,7 +201,9 @@ static long ioctl_clear(struct godwit_session *s, void __user *uarg)
 	return godwit_session_run(s, godwit_job_clear, &a, sizeof(a));
 }
 
-static long ioctl_next_data(struct godwit_session *s, void __user *uarg)
+/* NEXT_DATA, NEXT_PINNED */
+static long ioctl_next(struct godwit_session *s, void __user *uarg,
+		       int (*next)(struct godwit_ram *ram, struct godwit_range *range))
 {
 	struct godwit_range a;
 	struct godwit_ram *ram;
@@ -215,7 +217,7 @@ static long ioctl_next_data(struct godwit_session *s, void __user *uarg)
 	r = mutex_lock_killable(&s->lock);
 	if (r)
 		return r;
-	r = ram->file ? godwit_ram_next_data(ram, &a) : -EOWNERDEAD;
+	r = ram->file ? next(ram, &a) : -EOWNERDEAD;
 	mutex_unlock(&s->lock);
 	if (r)
 		return r;
@@ -267,9 +269,11 @@ static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case GODWIT_CLEAR:
 		return ioctl_clear(s, uarg);
 	case GODWIT_NEXT_DATA:
-		return ioctl_next_data(s, uarg);
+		return ioctl_next(s, uarg, godwit_ram_next_data);
 	case GODWIT_MAPPERS:
 		return ioctl_mappers(s, uarg);
+	case GODWIT_NEXT_PINNED:
+		return ioctl_next(s, uarg, godwit_ram_next_pinned);
 	default:
 		return -ENOTTY;
 	}

@@ -10,6 +10,11 @@
 #include <linux/version.h>
 #include <net/genetlink.h>
 
+/* 6.9 has folio batches in writeback.h, whatever their own header is called. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 9, 0)
+#include <linux/pagevec.h>
+#endif
+
 /* 6.8 made the number of KVM address spaces a property of the VM. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 #define kvm_arch_nr_memslot_as_ids(kvm)	KVM_ADDRESS_SPACE_NUM

@@ -240,6 +240,7 @@ void godwit_ram_drop_file(struct godwit_ram *ram);
 u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages);
 u64 godwit_ram_mark_changed(struct godwit_ram *ram, u64 first, u64 npages);
 int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range);
+int godwit_ram_next_pinned(struct godwit_ram *ram, struct godwit_range *range);
 
 /* kvm_ioctl.c */
 bool godwit_is_kvm_vm(struct file *file);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A RAM file, and the two bitmaps that are kept of it: 2 bits a page. */
 #include <linux/magic.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
+#include <linux/writeback.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -114,6 +116,49 @@ int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range)
 			break;
 		cond_resched();
 	}
+	range->first_page = max(first, range->first_page);
+	range->npages = min(stop, end) - range->first_page;
+	return 0;
+}
+
+/* Grows a run of pages [first, stop) by a folio that is pinned. False: the run ends before this one. */
+static bool add_pinned(struct folio *folio, u64 *first, u64 *stop)
+{
+	u64 at = godwit_page_pgoff(folio, &folio->page);
+
+	if (!folio_maybe_dma_pinned(folio))
+		return *first == *stop;
+	if (*first == *stop)
+		*first = at;
+	else if (*stop != at)
+		return false;
+	*stop = at + folio_nr_pages(folio);
+	return true;
+}
+
+/*
+ * The page cache once more. A folio of one page has no count of its pins: each adds 1024 to its
+ * reference count, so one that a thousand processes map looks the same.
+ */
+int godwit_ram_next_pinned(struct godwit_ram *ram, struct godwit_range *range)
+{
+	unsigned int index_shift = godwit_hugetlb_index_shift(ram->page_shift), i;
+	u64 end = range->first_page + range->npages, first = 0, stop = 0;
+	pgoff_t index = range->first_page >> index_shift;
+	struct folio_batch batch;
+	bool more = range->npages;
+
+	folio_batch_init(&batch);
+	while (more && filemap_get_folios(ram->mapping, &index, (end - 1) >> index_shift, &batch)) {
+		for (i = 0; more && i < folio_batch_count(&batch); i++)
+			more = add_pinned(batch.folios[i], &first, &stop);
+		folio_batch_release(&batch);
+		cond_resched();
+		if (fatal_signal_pending(current))
+			return -EINTR;
+	}
+	if (first == stop)
+		return -ENXIO;
 	range->first_page = max(first, range->first_page);
 	range->npages = min(stop, end) - range->first_page;
 	return 0;

@@ -60,7 +60,7 @@ static const struct {
 } calls[] = {
 	{ GODWIT_ATTACH, 0xc018b701 }, { GODWIT_ADD_RAM, 0xc028b702 }, { GODWIT_START, 0xc008b703 },
 	{ GODWIT_HARVEST, 0xc040b704 }, { GODWIT_CLEAR, 0x4018b705 }, { GODWIT_NEXT_DATA, 0xc018b706 },
-	{ GODWIT_MAPPERS, 0xc018b707 },
+	{ GODWIT_MAPPERS, 0xc018b707 }, { GODWIT_NEXT_PINNED, 0xc018b708 },
 };
 
 TEST_F(ioctl, numbers)
@@ -130,6 +130,7 @@ TEST_F(ioctl, unknown_flags)
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_START, &start));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_CLEAR, &range));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_NEXT_DATA, &range));
+		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_NEXT_PINNED, &range));
 		EXPECT_EQ(-EINVAL, call(self->s.fd, GODWIT_HARVEST, &harvest));
 	}
 }

@@ -171,11 +171,11 @@ struct godwit_harvest {
 };
 
 /**
- * struct godwit_range - GODWIT_CLEAR, GODWIT_NEXT_DATA
+ * struct godwit_range - GODWIT_CLEAR, GODWIT_NEXT_DATA, GODWIT_NEXT_PINNED
  * @ram:	in: number of the RAM file
  * @flags:	in: 0
- * @first_page:	in: start of the range, 4 KiB pages; NEXT_DATA: out: start of the data
- * @npages:	in: length of the range, 4 KiB pages; NEXT_DATA: out: length of the data
+ * @first_page:	in: start of the range, 4 KiB pages; NEXT_*: out: start of what was found
+ * @npages:	in: length of the range, 4 KiB pages; NEXT_*: out: length of what was found
  *
  * GODWIT_CLEAR has KVM's dirty log forget and re-arm those pages of the range whose bit is set in the dirty bitmap. The
  * bitmap is not touched: the caller is about to take the bits and to read the pages. Pages whose bit is not set stay as
@@ -184,6 +184,12 @@ struct godwit_harvest {
  * GODWIT_NEXT_DATA finds the first run of allocated pages in the range, without touching
  * them, on hugetlbfs, where lseek(SEEK_DATA) knows no holes. Errors: ENXIO (there is none),
  * EOPNOTSUPP (tmpfs: lseek does it).
+ *
+ * GODWIT_NEXT_PINNED finds the first run of pages in the range that are pinned for DMA now: a device may
+ * write them, and no row of the ledger sees that. Pins stay for as long as a device has the memory (VFIO,
+ * registered buffers), or for one direct I/O: a page that is still pinned when it is looked at again and
+ * again has one that stays. A page that has a thousand references for other reasons is told as well. It
+ * looks at all pages that are there, as long as they are not pinned. Errors: ENXIO (there is none).
  *
  * Errors: ENODATA (CLEAR before START).
  */
@@ -229,6 +235,7 @@ struct godwit_mappers {
 #define GODWIT_CLEAR		_IOW(GODWIT_IOC_MAGIC, 0x05, struct godwit_range)
 #define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
 #define GODWIT_MAPPERS		_IOWR(GODWIT_IOC_MAGIC, 0x07, struct godwit_mappers)
+#define GODWIT_NEXT_PINNED	_IOWR(GODWIT_IOC_MAGIC, 0x08, struct godwit_range)
 
 /*
  * Generic netlink: who is at work. Reading and listening need CAP_SYS_ADMIN in the initial user

@@ -84,6 +84,13 @@ static int mappers(struct rig *r)
 	return ioctl(r->s.fd, GODWIT_MAPPERS, &a) ? -errno : 0;
 }
 
+static int next_pinned(struct rig *r)
+{
+	struct godwit_range a = { .npages = r->s.ram[0].npages };
+
+	return ioctl(r->s.fd, GODWIT_NEXT_PINNED, &a) && errno != ENXIO ? -errno : 0;
+}
+
 static int get_session(struct rig *r)
 {
 	(void)r;
@@ -127,6 +134,7 @@ const struct call calls[] = {
 	{ "CLEAR", IN_CALLER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "CLEAR", IN_WORKER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "NEXT_DATA", IN_CALLER, STARTED, STARTED, .run = next_data },
+	{ "NEXT_PINNED", IN_CALLER, STARTED, STARTED, .run = next_pinned },
 	{ "MAPPERS", IN_CALLER, STARTED, STARTED, .run = mappers, .allocates = true },
 	{ "netlink get", IN_CALLER, STARTED, STARTED, look_up, get_session, .allocates = true },
 	{ "netlink dump", IN_CALLER, STARTED, STARTED, .run = dump_sessions, .allocates = true },
