@@ -25,7 +25,7 @@ static inline const char *fake_path(const struct fake_proc *f, const char *name,
 
 static inline int fake_new(struct fake_proc *f)
 {
-	static const char *const dirs[] = { "fd", "fdinfo", "map_files", "root", "root/mem", "root/dir", "cwd" };
+	static const char *const dirs[] = { "fd", "fdinfo", "map_files", "root", "root/mem", "root/dir", "cwd", "task" };
 	char path[512];
 
 	strcpy(f->dir, "/dev/shm/godwit-test-XXXXXX");
@@ -104,6 +104,22 @@ static inline void fake_fd(const struct fake_proc *f, int number, const char *li
 	snprintf(name, sizeof(name), "fdinfo/%d", number);
 	if (info)
 		fake_write(f, name, info);
+}
+
+/* A thread in this state, traced by that process (0: by none). Its files have to be made as well, where they matter. */
+static inline void fake_thread(const struct fake_proc *f, int tid, char state, int tracer)
+{
+	char name[64], text[128], path[512];
+
+	snprintf(name, sizeof(name), "task/%d", tid);
+	if (mkdir(fake_path(f, name, path), 0700) < 0)
+		abort();
+	snprintf(name, sizeof(name), "task/%d/stat", tid);
+	snprintf(text, sizeof(text), "%d (a) b) %c 1 2 3\n", tid, state);
+	fake_write(f, name, text);
+	snprintf(name, sizeof(name), "task/%d/status", tid);
+	snprintf(text, sizeof(text), "Name:\ta) b\nTracerPid:\t%d\nUid:\t0\n", tracer);
+	fake_write(f, name, text);
 }
 
 #endif

@@ -22,7 +22,7 @@ static void test_device_names(void **state)
 {
 	static const char *const pin[] = {
 		"/dev/vfio/12", "/dev/vfio/vfio", "/dev/vfio/devices/vfio0", "anon_inode:[vfio-device]", "/dev/vhost-vdpa-0",
-		"/dev/infiniband/uverbs0", "/dev/iommu", "/var/lib/c/dev/vfio/3", "/dev/vfio/12 (deleted)",
+		"/dev/infiniband/uverbs0", "/dev/iommu", "/var/lib/c/dev/vfio/3", "/dev/vfio/12 (deleted)", "/dev/vhost-scsi", "/dev/uio0",
 	};
 	static const char *const fine[] = {
 		"/dev/kvm", "anon_inode:kvm-vm", "anon_inode:[eventfd]", "socket:[12]", "/dev/vhost-net", "/dev/net/tun", "/dev/shm/x",
@@ -31,10 +31,13 @@ static void test_device_names(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pin); i++)
-		assert_non_null(device_that_pins(pin[i]));
+		assert_non_null(device_that_writes(pin[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(fine); i++)
-		assert_null(device_that_pins(fine[i]));
-	assert_string_equal(device_that_pins("/dev/vhost-vdpa-0"), "a vDPA device");
+		assert_null(device_that_writes(fine[i]));
+	assert_string_equal(device_that_writes("/dev/vhost-vdpa-0")->what, "a vDPA device");
+	assert_null(device_that_writes("/dev/vfio/12")->way_out);
+	assert_non_null(strstr(device_that_writes("/dev/uio3")->way_out, "vfio-pci"));
+	assert_non_null(device_that_writes("/dev/vhost-scsi")->way_out);
 }
 
 static void test_file_systems(void **state)
@@ -90,6 +93,8 @@ static int check_files(const char *proc, struct err *e)
 {
 	int r = devices_check_pins(proc, e);
 
+	if (!r)
+		r = devices_check_tracer(proc, "QEMU", e);
 	return r ? r : devices_check_direct(proc, e);
 }
 
@@ -135,6 +140,22 @@ static void test_files(void **state)
 	fake_new(&f);
 	fake_fd(&f, 7, "anon_inode:[io_uring]", "flags:\t02\nUserBufs:\t1\n");
 	expect_files(&f, -EBUSY, GW_PINNED, "fixed buffers");
+
+	fake_new(&f);
+	fake_fd(&f, 9, "/dev/vhost-scsi", PLAIN);
+	expect_files(&f, -EBUSY, GW_PINNED, "vhost-scsi (/dev/vhost-scsi) writes guest RAM where nobody can see it: unplug it first (device_del)");
+
+	/* A debugger that has one thread of many. */
+	fake_new(&f);
+	fake_thread(&f, 2, 'S', 0);
+	fake_thread(&f, 3, 't', 77);
+	expect_files(&f, -EBUSY, GW_PINNED, "process 77 (?) traces QEMU, and may write guest RAM where nobody can see it: detach it");
+
+	fake_new(&f);
+	fake_thread(&f, 2, 'S', 0);
+	unlink(fake_path(&f, "task/2/status", path));
+	fake_write(&f, "task/2/status", "Name:\tx\nTracerPid:\t-1\n");
+	expect_files(&f, -EPROTO, GW_INTERNAL, "task/2/status");
 
 	fake_new(&f);
 	fake_fd(&f, 7, "/dev/null", "hello\n");

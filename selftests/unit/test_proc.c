@@ -174,12 +174,38 @@ static void test_fdinfo(void **state)
 		assert_int_equal(read_fdinfo(bad[i], &info), -EPROTO);
 }
 
+static int read_tracer(const char *text, pid_t *tracer)
+{
+	FILE *f = fmemopen((void *)text, strlen(text), "r");
+	int r = proc_read_tracer(f, tracer);
+
+	fclose(f);
+	return r;
+}
+
+static void test_tracer(void **state)
+{
+	static const char *const bad[] = {
+		"Name:\tx\n", "TracerPid:\n", "TracerPid:\t-1\n", "TracerPid:\t1 2\n", "TracerPid:\t4294967296\n", "XTracerPid:\t1\n",
+	};
+	pid_t tracer = 5;
+
+	(void)state;
+	assert_int_equal(read_tracer("Name:\tTracerPid:\nPid:\t8\nTracerPid:\t0\nUid:\t0\n", &tracer), 0);
+	assert_int_equal(tracer, 0);
+	assert_int_equal(read_tracer("Name:\tx\nTracerPid:\t4711\n", &tracer), 0);
+	assert_int_equal(tracer, 4711);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(read_tracer(bad[i], &tracer), -EPROTO);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_good_map),
 	cmocka_unit_test(test_bad_maps),
 	cmocka_unit_test(test_maps),
 	cmocka_unit_test(test_real_maps),
 	cmocka_unit_test(test_fdinfo),
+	cmocka_unit_test(test_tracer),
 };
 
 int main(void)

@@ -115,14 +115,35 @@ int device_clear(int dev, unsigned int ram, uint64_t first, uint64_t count, stru
 	return ioctl(dev, GODWIT_CLEAR, &r) < 0 ? failed("clear", e) : 0;
 }
 
+static int next(int dev, unsigned long call, const char *what, struct godwit_range *r, uint64_t *run_first, uint64_t *run_count,
+		struct err *e)
+{
+	if (ioctl(dev, call, r) < 0)
+		return errno == ENXIO ? 0 : failed(what, e);
+	*run_first = r->first_page;
+	*run_count = r->npages;
+	return 1;
+}
+
 int device_next_data(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
 		     uint64_t *run_count, struct err *e)
 {
 	struct godwit_range r = { .ram = ram, .first_page = first, .npages = end - first };
 
-	if (ioctl(dev, GODWIT_NEXT_DATA, &r) < 0)
-		return errno == ENXIO ? 0 : failed("next data", e);
-	*run_first = r.first_page;
-	*run_count = r.npages;
-	return 1;
+	return next(dev, GODWIT_NEXT_DATA, "next data", &r, run_first, run_count, e);
+}
+
+int device_next_pinned(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
+		       uint64_t *run_count, struct err *e)
+{
+	struct godwit_range r = { .ram = ram, .first_page = first, .npages = end - first };
+
+	return next(dev, GODWIT_NEXT_PINNED, "next pinned", &r, run_first, run_count, e);
+}
+
+int device_mappers(int dev, uint32_t *pids, unsigned int room, struct err *e)
+{
+	struct godwit_mappers m = { .pids = (uintptr_t)pids, .room = room };
+
+	return ioctl(dev, GODWIT_MAPPERS, &m) < 0 ? failed("mappers", e) : (int)m.count;
 }

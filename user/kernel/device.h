@@ -21,5 +21,10 @@ int device_clear(int dev, unsigned int ram, uint64_t first, uint64_t count, stru
 /* hugetlbfs only: 1 and the run, 0: none, -errno. */
 int device_next_data(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
 		     uint64_t *run_count, struct err *e);
+/* The same for pages that are pinned, on any file system. */
+int device_next_pinned(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
+		       uint64_t *run_count, struct err *e);
+/* How many processes map the RAM, of which the first room are in pids; or -errno. */
+int device_mappers(int dev, uint32_t *pids, unsigned int room, struct err *e);
 
 #endif

@@ -41,6 +41,8 @@ static int harvest(struct sender *s, struct measured *m, uint64_t *pending, stru
 	int r = s->source->ops->harvest(s->source, e);
 
 	m->harvest_ns = now_ns() - begin;
+	if (!r && s->source->changed)
+		r = source_check_mappers(s->source, "/proc", e);
 	if (!r)
 		r = round_pending(&s->vm, s->source, pending, e);
 	return r ? r : turns_measure(&m->turns, s->qmp, e);
@@ -84,6 +86,8 @@ int precopy(struct sender *s, struct err *e)
 
 	rep->phase = "pre-copy";
 	r = s->source->ops->start(s->source, e);
+	if (!r)
+		r = source_check_mappers(s->source, "/proc", e);
 	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {
 		r = one_round(s, &m, &c.round_ns, e);
 		c.before = c.pending;

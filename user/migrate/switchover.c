@@ -89,6 +89,9 @@ static int last_round(struct sender *s, struct err *e)
 		r = s->source->ops->harvest(s->source, e);
 	rep->blackout.harvest_ns = now_ns() - t;
 	t = now_ns();
+	/* It has found who maps RAM now. What a process opened since the look before, and wrote by, was lost. */
+	if (!r)
+		r = source_check_mappers(s->source, "/proc", e);
 	if (!r && s->way->rest)
 		r = s->way->rest(s, e);
 	if (!r)

@@ -30,6 +30,7 @@ static int kmod_harvest(struct dirty_source *s, struct err *e)
 	int r = device_harvest(of(s)->dev, &h, e);
 
 	/* What a failed one has found it does not say. A mapping that changed may have been punched before it was watched. */
+	s->changed |= r || h.pages[GODWIT_ROW_CHANGE];
 	s->unmapped |= r || h.pages[GODWIT_ROW_UNMAP] || h.pages[GODWIT_ROW_CHANGE];
 	return r;
 }
@@ -47,6 +48,17 @@ static int kmod_next_data(struct dirty_source *s, unsigned int block, uint64_t f
 	if (b->hugetlb)
 		return device_next_data(of(s)->dev, block, first, end, run_first, run_count, e);
 	return file_next_data(b->fd, first, end, exact, run_first, run_count, e);
+}
+
+static int kmod_mappers(struct dirty_source *s, uint32_t *pids, unsigned int room, struct err *e)
+{
+	return device_mappers(of(s)->dev, pids, room, e);
+}
+
+static int kmod_next_pinned(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, uint64_t *run_first,
+			    uint64_t *run_count, struct err *e)
+{
+	return device_next_pinned(of(s)->dev, block, first, end, run_first, run_count, e);
 }
 
 /* Who attaches to a VM waits for a session that retires, and ends its pauses. */
@@ -81,6 +93,8 @@ static const struct dirty_ops kmod_ops = {
 	.harvest = kmod_harvest,
 	.clear = kmod_clear,
 	.next_data = kmod_next_data,
+	.mappers = kmod_mappers,
+	.next_pinned = kmod_next_pinned,
 	.close = kmod_close,
 };
 

@@ -24,6 +24,9 @@ struct dirty_source;
  * @next_data: the first run of allocated pages in [first, end): 1 and *run, 0 when there is none, or -errno. Not @exact:
  *	it may be cut short, and hold holes, which read as zeros, between its first page and its last: so it costs what is
  *	looked at, and not what the file has
+ * @mappers: which processes map the RAM and can store to it, the VMM among them, as of the last harvest or start; 0 for one
+ *	that cannot be seen: how many, of which the first room are in pids[], or -errno. NULL: nobody knows
+ * @next_pinned: as @next_data, the first run of pages that are pinned for DMA; NULL with @mappers
  * @close: end watching; the VM is as before soon after. hurry: before it returns, so that QEMU's own migration may begin
  */
 struct dirty_ops {
@@ -33,6 +36,9 @@ struct dirty_ops {
 	int (*clear)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t count, struct err *e);
 	int (*next_data)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
 			 uint64_t *run_first, uint64_t *run_count, struct err *e);
+	int (*mappers)(struct dirty_source *s, uint32_t *pids, unsigned int room, struct err *e);
+	int (*next_pinned)(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, uint64_t *run_first,
+			   uint64_t *run_count, struct err *e);
 	void (*close)(struct dirty_source *s, bool hurry);
 };
 
@@ -41,12 +47,14 @@ struct dirty_ops {
  * @ops: its functions
  * @vm: whose RAM
  * @map: for each block, one bit a page; set by harvest, cleared by whoever takes a page over
+ * @changed: memslots or mappings were seen to change since the mappers were looked at
  * @unmapped: pages were unmapped since the start: some may have become holes since they were sent
  */
 struct dirty_source {
 	const struct dirty_ops *ops;
 	const struct vm *vm;
 	uint64_t *map[WIRE_BLOCKS_MAX];
+	bool changed;
 	bool unmapped;
 };
 
@@ -58,6 +66,12 @@ int source_none(const struct vm *vm, struct dirty_source **out, struct err *e);
  * would lose its dirty log to that, unnoticed.
  */
 void source_kmod_hurry(int vm_fd);
+
+/*
+ * Refuses what writes guest RAM unseen by way of processes beside the VMM, which map it: GW_PINNED, naming process and device.
+ * After start, after a harvest that saw a change, and once more at rest. root: "/proc", or what a test puts in its place.
+ */
+int source_check_mappers(struct dirty_source *s, const char *root, struct err *e);
 
 /* SEEK_DATA and SEEK_HOLE, for files that have them; the same on the whole range for those that do not. */
 int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *run_first, uint64_t *run_count, struct err *e);

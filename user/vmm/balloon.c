@@ -67,5 +67,7 @@ int vm_check_devices(struct qmp *q, pid_t pid, struct err *e)
 
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
 	r = devices_check_pins(proc, e);
+	if (!r)
+		r = devices_check_tracer(proc, "QEMU", e);
 	return r ? r : devices_check_balloon(q, e);
 }

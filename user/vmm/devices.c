@@ -24,22 +24,23 @@
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 /* Anywhere in the link: a container may have its /dev elsewhere. */
-static const struct {
-	const char *part;
-	const char *what;
-} pinners[] = {
-	{ "/dev/vfio/", "a VFIO device" },
-	{ "anon_inode:[vfio-device]", "a VFIO device" },
-	{ "/dev/iommu", "an IOMMUFD device" },
-	{ "/dev/vhost-vdpa-", "a vDPA device" },
-	{ "/dev/infiniband/", "an RDMA device" },
+static const struct device_file device_files[] = {
+	{ "/dev/vfio/", "a VFIO device", NULL },
+	{ "anon_inode:[vfio-device]", "a VFIO device", NULL },
+	{ "/dev/iommu", "an IOMMUFD device", NULL },
+	{ "/dev/vhost-vdpa-", "a vDPA device", NULL },
+	{ "/dev/infiniband/", "an RDMA device", NULL },
+	/* Takes pages for as long as a request lasts, by a reference that nobody can tell from others. */
+	{ "/dev/vhost-scsi", "vhost-scsi", "give the guest its disks by virtio-scsi or vhost-user-scsi" },
+	/* The driver in user space tells its device physical addresses. */
+	{ "/dev/uio", "a UIO device", "bind the device to vfio-pci, which shows what it may write" },
 };
 
-const char *device_that_pins(const char *link)
+const struct device_file *device_that_writes(const char *link)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(pinners); i++)
-		if (strstr(link, pinners[i].part))
-			return pinners[i].what;
+	for (size_t i = 0; i < ARRAY_SIZE(device_files); i++)
+		if (strstr(link, device_files[i].part))
+			return &device_files[i];
 	return NULL;
 }
 
@@ -121,38 +122,40 @@ bool xfs_copies_reads(const char *sys, dev_t dev, const char *release)
 	return strcmp(says, "none\n") && strcmp(says, "nop\n");
 }
 
-/* path: .../fd/N, opened with O_DIRECT. Block devices are request or bio based, whatever their driver. */
-static int check_direct(const char *path, const char *link, struct err *e)
+int direct_io_hides(const char *path, struct hidden_io *io, struct err *e)
 {
 	struct utsname kernel;
 	struct stat st;
 	struct statfs fs;
 	const char *name;
-	char what[80];
 
+	*io = (struct hidden_io) { .or_move = "" };
 	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	if (statfs(path, &fs) < 0)
 		return errno == ENOENT ? 0 : proc_failed(path, errno, e);
 	uname(&kernel);
 	if (fs.f_type == XFS_SUPER_MAGIC && xfs_copies_reads("/sys", st.st_dev, kernel.release))
-		return refuse("direct I/O on XFS on a disk that needs stable pages", link,
-			      "give that disk another cache mode (cache=writeback)", e);
-	name = fs_that_hides_reads((uint64_t)fs.f_type);
+		name = "XFS on a disk that needs stable pages";
+	else
+		name = fs_that_hides_reads((uint64_t)fs.f_type);
 	if (!name)
 		return 0;
-	snprintf(what, sizeof(what), "direct I/O on %s", name);
-	return refuse(what, link, "give that disk another cache mode (cache=writeback), or move its image to ext4, XFS, btrfs or f2fs", e);
+	if (fs.f_type != XFS_SUPER_MAGIC)
+		io->or_move = ", or move its image to ext4, XFS, btrfs or f2fs";
+	snprintf(io->what, sizeof(io->what), "direct I/O on %s", name);
+	return 1;
 }
 
 static int check_pin(void *arg, const char *number, const char *link, struct err *e)
 {
-	const char *proc = arg, *device = device_that_pins(link);
+	const struct device_file *device = device_that_writes(link);
+	const char *proc = arg;
 	struct proc_fdinfo info;
 	int r;
 
 	if (device)
-		return refuse(device, link, "unplug it first (device_del)", e);
+		return refuse(device->what, link, "unplug it first (device_del)", e);
 	r = proc_load_fdinfo(proc, number, &info, e);
 	if (r)
 		return r;
@@ -165,13 +168,30 @@ static int check_file(void *arg, const char *number, const char *link, struct er
 {
 	const char *proc = arg;
 	struct proc_fdinfo info;
-	char path[PATH_MAX];
+	char path[PATH_MAX], way_out[160];
+	struct hidden_io io;
 	int r = proc_load_fdinfo(proc, number, &info, e);
 
 	if (r || !(info.flags & O_DIRECT))
 		return r;
 	snprintf(path, sizeof(path), "%s/fd/%s", proc, number);
-	return check_direct(path, link, e);
+	r = direct_io_hides(path, &io, e);
+	snprintf(way_out, sizeof(way_out), "give that disk another cache mode (cache=writeback)%s", io.or_move);
+	return r <= 0 ? r : refuse(io.what, link, way_out, e);
+}
+
+int devices_check_tracer(const char *proc, const char *whom, struct err *e)
+{
+	char path[PATH_MAX], name[64];
+	pid_t tracer;
+	int r = proc_tracer(proc, &tracer, e);
+
+	if (r || !tracer)
+		return r;
+	snprintf(path, sizeof(path), "%s/../%d", proc, (int)tracer);
+	proc_name(path, name, sizeof(name));
+	return err_set(e, GW_PINNED, EBUSY, "process %d (%s) traces %s, and may write guest RAM where nobody can see it: detach it (end the debugger)",
+		       (int)tracer, name, whom);
 }
 
 int devices_check_pins(const char *proc, struct err *e)

@@ -148,3 +148,20 @@ int proc_read_fdinfo(FILE *f, struct proc_fdinfo *info)
 		return -errno;
 	return has_flags ? 0 : -EPROTO;
 }
+
+int proc_read_tracer(FILE *f, pid_t *tracer)
+{
+	__attribute__((cleanup(free_line))) char *line = NULL;
+	uint64_t pid;
+	size_t cap = 0;
+
+	while (errno = 0, getline(&line, &cap, f) > 0) {
+		int r = field(line, "TracerPid:", 10, INT_MAX, &pid);
+
+		if (r > 0)
+			*tracer = (pid_t)pid;
+		if (r)
+			return r < 0 ? r : 0;
+	}
+	return errno ? -errno : -EPROTO;
+}

@@ -47,5 +47,7 @@ struct proc_fdinfo {
 };
 
 int proc_read_fdinfo(FILE *f, struct proc_fdinfo *info);
+/* Of /proc/PID/task/TID/status: who traces that thread; 0: nobody, or one that our pid namespace does not see. */
+int proc_read_tracer(FILE *f, pid_t *tracer);
 
 #endif

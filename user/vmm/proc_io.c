@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "vmm/proc_io.h"
+#include "vmm/text.h"
 
 int proc_failed(const char *path, int err, struct err *e)
 {
@@ -67,6 +68,90 @@ static char thread_state(const char *dir, const char *tid)
 	line[n] = '\0';
 	at = strrchr(line, ')');
 	return at && at[1] == ' ' ? at[2] : '?';
+}
+
+/* Calls fn with the number of each thread, until it returns something else than 0. */
+static int each_thread(const char *proc, int (*fn)(const char *tasks, const char *tid, void *arg, struct err *e), void *arg,
+		       struct err *e)
+{
+	char tasks[PATH_MAX - NAME_MAX - 16];
+	struct dirent *de;
+	int r = 0;
+	DIR *d;
+
+	snprintf(tasks, sizeof(tasks), "%s/task", proc);
+	d = opendir(tasks);
+	if (!d)
+		return proc_failed(tasks, errno, e);
+	while (!r && (de = readdir(d)))
+		if (*de->d_name != '.')
+			r = fn(tasks, de->d_name, arg, e);
+	closedir(d);
+	return r;
+}
+
+static int look_for_tracer(const char *tasks, const char *tid, void *arg, struct err *e)
+{
+	char path[PATH_MAX];
+	pid_t *tracer = arg;
+	FILE *f;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/%s/status", tasks, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == ENOENT ? 0 : proc_failed(path, errno, e);
+	r = proc_read_tracer(f, tracer);
+	fclose(f);
+	if (r && r != -ESRCH)
+		return proc_failed(path, -r, e);
+	return *tracer != 0;
+}
+
+int proc_tracer(const char *proc, pid_t *tracer, struct err *e)
+{
+	int r;
+
+	*tracer = 0;
+	r = each_thread(proc, look_for_tracer, tracer, e);
+	return r < 0 ? r : 0;
+}
+
+struct live {
+	char *dir;
+	size_t size;
+};
+
+static int look_for_life(const char *tasks, const char *tid, void *arg, struct err *e)
+{
+	struct live *live = arg;
+
+	(void)e;
+	if (strchr("ZX", thread_state(tasks, tid)))
+		return 0;
+	snprintf(live->dir, live->size, "%s/%s", tasks, tid);
+	return 1;
+}
+
+int proc_live_thread(const char *proc, char *dir, size_t size, struct err *e)
+{
+	struct live live = { dir, size };
+
+	return each_thread(proc, look_for_life, &live, e);
+}
+
+void proc_name(const char *proc, char *name, size_t size)
+{
+	char path[PATH_MAX], line[64] = "?";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/comm", proc);
+	f = fopen(path, "re");
+	if (f && fgets(line, sizeof(line), f))
+		line[strcspn(line, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	one_line(name, size, line);
 }
 
 bool proc_stopped(pid_t pid)

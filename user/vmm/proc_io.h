@@ -12,6 +12,16 @@ int proc_load_maps(const char *proc, struct proc_maps *maps, struct err *e);
 /* A descriptor that was closed meanwhile has no flags. */
 int proc_load_fdinfo(const char *proc, const char *number, struct proc_fdinfo *info, struct err *e);
 
+/* Who traces any of its threads; 0: nobody. */
+int proc_tracer(const char *proc, pid_t *tracer, struct err *e);
+/*
+ * Of a thread of that process which lives, its directory: one that has ended, as a leader may have, shows no open files. Threads
+ * are taken to share them. 1, 0: none lives, -errno.
+ */
+int proc_live_thread(const char *proc, char *dir, size_t size, struct err *e);
+/* What it is called, on one line. */
+void proc_name(const char *proc, char *name, size_t size);
+
 /* All threads of that process are stopped (SIGSTOP), or have ended. */
 bool proc_stopped(pid_t pid);
 

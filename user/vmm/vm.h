@@ -70,8 +70,9 @@ uint64_t vm_allocated_pages(const struct vm *vm);
 /**
  * vm_check_devices() - refuse devices that write guest RAM where nobody can see it
  * Looks at the VMM's open files: VFIO (/dev/vfio/N, anon_inode:[vfio-device]), vDPA (/dev/vhost-vdpa-N), RDMA
- * (/dev/infiniband/...), /dev/iommu, an io_uring with fixed buffers. virtio-balloon with free-page-hint (qom: property
- * free-page-hint true) is refused too. Errors: GW_PINNED, naming the device and what to do (unplug).
+ * (/dev/infiniband/...), /dev/iommu, vhost-scsi, UIO, an io_uring with fixed buffers; and for a tracer, which may write by
+ * ptrace() or /proc/PID/mem. virtio-balloon with free-page-hint (qom: property free-page-hint true) is refused too. Errors:
+ * GW_PINNED, naming the device or the tracer, and what to do (unplug, detach). Other processes: source_check_mappers().
  */
 int vm_check_devices(struct qmp *q, pid_t pid, struct err *e);
 
