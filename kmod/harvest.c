@@ -38,7 +38,8 @@
  *	- write(2) and its kin on the file.
  *	- Stores of the kernel through a page that it has pinned, whose entry is there and clean:
  *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted
- *	  in for that is seen.
+ *	  in for that is seen. Nor what a device writes to pinned pages. MAPPERS and NEXT_PINNED
+ *	  are there to tell who could.
  *	- A block device's data that is changed in place after its request has ended, by a file
  *	  system on top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a
  *	  rebuild of btrfs RAID5. The last harvest is taken when the VMM has drained its I/O, so

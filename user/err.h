@@ -16,7 +16,7 @@ enum gw_exit {
 	GW_RAM_PRIVATE = 8,	/* guest RAM is not in a shared tmpfs or hugetlbfs file */
 	GW_RAM_DIFFERS = 9,	/* both ends do not describe the same RAM */
 	GW_DIRTY_RING = 10,	/* the VM uses KVM's dirty ring, or is confidential */
-	GW_PINNED = 11,		/* a device writes guest RAM where nobody can see it */
+	GW_PINNED = 11,		/* a device, or a debugger, writes guest RAM where nobody can see it */
 	GW_BUSY = 12,		/* another session has this VM, or one of its RAM files */
 	GW_UNREACHABLE = 13,	/* no connection to the other host */
 	GW_VERSION = 14,	/* the peer speaks another protocol version */

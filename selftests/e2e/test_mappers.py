@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A process beside QEMU that maps the guest's RAM: what may write it there, unseen, ends the migration in words."""
+import contextlib
+import os
+import subprocess
+
+import godwit
+import lab
+import pytest
+from ours import proved
+
+pytestmark = pytest.mark.usefixtures('module')
+LATER = ['--downtime-limit', '60000']	# whatever is left then: it comes to the stop after one round
+
+
+class Holder:
+    """Does what it is told (tools/ramholder.c) with the RAM of a VM."""
+
+    def __init__(self, vm):
+        self.process = lab.popen('src', [godwit.tool('ramholder'), vm.ram[0].path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    pid = property(lambda self: self.process.pid)
+
+    def does(self, *lines):
+        for line in lines:
+            self.process.stdin.write(f'{line}\n')
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == 'done\n', line
+        return self
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def holder(vm):
+    held = Holder(vm)
+    try:
+        yield held
+    finally:
+        held.end()
+
+
+def refused(run, phase, *words):
+    report = run.wait('pinned')
+    for word in words:
+        assert word in run.send.said, run.send.said
+    proved(report['phase'] == phase, f'it was refused in phase {report["phase"]}, not {phase}')
+
+
+def test_pinned(pair):
+    """By a device of its own, for which a fixed buffer of an io_uring stands here."""
+    src, dst = pair
+    with holder(src) as other:
+        other.does('map', 'pin')
+        refused(godwit.Run(src, dst), 'pre-copy', f'process {other.pid} (ramholder)', 'fixed buffers', 'of ram0', 'device_del')
+        godwit.unharmed(src)
+
+
+def test_device_without_guest_ram(pair):
+    """As OVS with DPDK has one: the guest arrives, beside that process."""
+    src, dst = pair
+    lab.modules('vfio')
+    with holder(src) as other, godwit.guests():
+        other.does('map', 'open /dev/vfio/vfio')
+        assert '/dev/vfio/vfio' in os.readlink(f'/proc/{other.pid}/fd/4')
+        assert godwit.Run(src, dst).wait()['verified']
+        godwit.proof(src, dst)
+
+
+def test_device_that_pins_nothing(pair):
+    """A UIO device writes by physical address. The lab has none, so its node is one that anybody can open."""
+    src, dst = pair
+    node = '/dev/uio0'
+    if not os.path.exists(node):
+        os.mknod(node, 0o600 | 0o020000, os.makedev(1, 3))
+    with holder(src) as other:
+        other.does('map', f'open {node}')
+        refused(godwit.Run(src, dst), 'pre-copy', f'process {other.pid} (ramholder)', node, 'vfio-pci')
+        godwit.unharmed(src)
+
+
+def test_debugger(pair):
+    """Of QEMU: refused before anything is begun."""
+    src, dst = pair
+    with holder(src) as debugger:
+        debugger.does(f'trace {src.pid}')
+        refused(godwit.Run(src, dst), 'connect', f'process {debugger.pid} (ramholder) traces QEMU', 'detach')
+    godwit.unharmed(src)
+
+
+def test_debugger_of_another(pair):
+    src, dst = pair
+    with holder(src) as other, holder(src) as debugger:
+        other.does('map')
+        debugger.does(f'trace {other.pid}')
+        refused(godwit.Run(src, dst), 'pre-copy', f'process {debugger.pid} (ramholder) traces process {other.pid} (ramholder)', 'detach')
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('phase', ['round', 'stream'])
+def test_at_the_stop(pair, phase):
+    """
+    It begins only when RAM is sent, by a process that has mapped the RAM long before, or that maps it when the last round
+    but one is over: refused with the guest stopped, which then runs on.
+    """
+    src, dst = pair
+    with holder(src) as other:
+        if phase == 'round':
+            other.does('map')
+        run = godwit.start_in(phase, pair, *LATER)
+        other.does(*(['map'] if phase == 'stream' else []), 'pin')
+        lab.link('clear')
+        refused(run, 'switchover', f'process {other.pid} (ramholder)', 'fixed buffers')
+        godwit.unharmed(src)
+
+
+def test_in_rounds(pair):
+    """A process that maps the RAM in a round is looked at when the round is over, while the guest runs."""
+    src, dst = pair
+    with holder(src) as other:
+        run = godwit.start_in('later', pair)
+        other.does('map', 'pin')
+        refused(run, 'pre-copy', f'process {other.pid} (ramholder)', 'fixed buffers')
+        godwit.unharmed(src)
