@@ -101,3 +101,53 @@ def test_qemu_migrates_right_afterwards(pair, how):
         time.sleep(0.01)
     lab.qemu_migrate(src, elsewhere)
     godwit.check_moved(src, elsewhere.wait_ticks(3))
+
+
+def measure(vm, seconds, mode):
+    vm.qmp('calc-dirty-rate', calc_time=seconds, mode=mode)
+
+
+def wait_measured(vm, timeout=30):
+    end = time.monotonic() + timeout
+    while vm.qmp('query-dirty-rate')['status'] != 'measured':
+        assert time.monotonic() < end, 'QEMU measures on'
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize('kind', ['pair', 'saving'])
+@pytest.mark.parametrize('phase', ['later', 'stream'])
+def test_dirty_rate_by_the_log(request, kind, phase):
+    """
+    QEMU then clears KVM's log for itself, of pages that no harvest has read. In a round it ends the migration there; behind the
+    last look while the guest runs, at the stop. (The kinds are of different QEMUs.)
+    """
+    src, _ = pair = request.getfixturevalue(kind)
+    run = godwit.start_in(phase, pair, '--device-state', 'migrate')
+    measure(src, 4, 'dirty-bitmap')
+    report = run.wait('vm-state')
+    assert 'query-dirty-rate' in run.send.said and 'page-sampling' in run.send.said, run.send.said
+    proved(report['phase'] == ('pre-copy' if phase == 'later' else 'switchover'), f'it was refused in phase {report["phase"]}')
+    wait_measured(src)
+    godwit.unharmed(src)
+
+
+def test_dirty_rate_is_being_measured(src):
+    """Before anything is changed; when that is over, nothing is in the way."""
+    measure(src, 4, 'dirty-bitmap')
+    p = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:1')
+    assert p.wait() == godwit.EXIT['vm-state'] and 'query-dirty-rate' in p.said, p.said
+    wait_measured(src)
+    p = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:1')
+    assert p.wait() == godwit.EXIT['unreachable'], p.said
+    godwit.unharmed(src)
+
+
+def test_dirty_rate_by_sampling(pair):
+    """It takes nothing, and disturbs nothing."""
+    src, dst = pair
+    run = godwit.start_in('later', pair)
+    measure(src, 2, 'page-sampling')
+    wait_measured(src)
+    lab.link('clear')
+    assert run.wait()['verified']
+    godwit.proof(src, dst)

@@ -220,7 +220,7 @@ static void the_fixed_part_is_made_of_what_was_measured(void **state)
 	assert_in_range(quick, 14 * MS, 16 * MS);
 	b.qmp_ns = 10 * MS;
 	slow = converge_fixed(&b);
-	assert_int_equal(slow - quick, 17 * (10 * MS - 200000));
+	assert_int_equal(slow - quick, 18 * (10 * MS - 200000));
 	b.rtt_ns += 50 * MS;
 	assert_int_equal(converge_fixed(&b) - slow, 100 * MS);
 	b.rtt_ns -= 50 * MS;

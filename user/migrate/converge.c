@@ -21,7 +21,7 @@
  * Main loop turns one after the other, from STOP to RESUME at the other end: on hosts that are slow or busy they are
  * nearly all of it.
  */
-#define TURNS		17
+#define TURNS		18
 #define LEAD_TURNS	20	/* from `migrate` to STOP */
 /* Round trips: the end of the last round with its ACK, the device state, RESUMED. */
 #define TRIPS		2

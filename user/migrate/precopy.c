@@ -41,6 +41,8 @@ static int harvest(struct sender *s, struct measured *m, uint64_t *pending, stru
 	int r = s->source->ops->harvest(s->source, e);
 
 	m->harvest_ns = now_ns() - begin;
+	if (!r)
+		r = dirty_rate_check(s->qmp, &s->dirty_rate, false, e);
 	if (!r && s->source->changed)
 		r = source_check_mappers(s->source, "/proc", e);
 	if (!r)
@@ -85,7 +87,9 @@ int precopy(struct sender *s, struct err *e)
 	int r;
 
 	rep->phase = "pre-copy";
-	r = s->source->ops->start(s->source, e);
+	r = dirty_rate_begin(s->qmp, &s->dirty_rate, e);
+	if (!r)
+		r = s->source->ops->start(s->source, e);
 	if (!r)
 		r = source_check_mappers(s->source, "/proc", e);
 	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {

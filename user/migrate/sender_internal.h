@@ -22,6 +22,7 @@
 #include "txn/commit.h"
 #include "txn/guardian.h"
 #include "txn/journal.h"
+#include "vmm/dirty_rate.h"
 #include "vmm/migration.h"
 #include "vmm/saved.h"
 #include "vmm/vm.h"
@@ -52,6 +53,7 @@ struct sender {
 	struct journal journal;
 	struct guardian guardian;
 	struct dirty_source *source;
+	struct dirty_rate dirty_rate;	/* measured by QEMU itself */
 	struct hot hot;
 	struct pace pace;
 	struct limits limits;		/* as they are now */

@@ -92,6 +92,9 @@ static int last_round(struct sender *s, struct err *e)
 	/* It has found who maps RAM now. What a process opened since the look before, and wrote by, was lost. */
 	if (!r)
 		r = source_check_mappers(s->source, "/proc", e);
+	/* A turn of QEMU's main loop. Earlier would be too early: bits that are taken before the harvest are lost. */
+	if (!r)
+		r = dirty_rate_check(s->qmp, &s->dirty_rate, true, e);
 	if (!r && s->way->rest)
 		r = s->way->rest(s, e);
 	if (!r)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "page/page.h"
+#include "vmm/dirty_rate.h"
 #include "vmm/look.h"
 
 static bool has_qmp(const struct look *l)
@@ -38,7 +39,10 @@ static void found_qmp(const struct look *l, char *text, size_t size)
 
 static int check_state(struct look *l, struct err *e)
 {
-	return migration_check(l->migration, *l->qmp, false, l->downtime_limit_ms, e);
+	struct dirty_rate ignored;
+	int r = migration_check(l->migration, *l->qmp, false, l->downtime_limit_ms, e);
+
+	return r || l->pause ? r : dirty_rate_begin(*l->qmp, &ignored, e);
 }
 
 static void found_state(const struct look *l, char *text, size_t size)
