@@ -14,6 +14,7 @@
 #include "vmm/proc_io.h"
 
 #define ALIVE_NS	1000000000ull	/* between two signs of life */
+#define COMPLETED_MS	5000
 #define CLOSING_MS	1000
 #define FREEZE_MS	5000
 #define KILL_MS		10000
@@ -21,6 +22,7 @@
 /**
  * struct load - the state on its way into QEMU
  * @at, @len: so much of it has been written
+ * @completed: QEMU has loaded it, and has not let the guest run
  * @lost: the connection to the sender
  * @deaf: QEMU may have said what we did not hear
  */
@@ -28,7 +30,7 @@ struct load {
 	struct receiver *r;
 	uint64_t at, len;
 	uint64_t deadline, alive_ns;
-	bool lost, deaf;
+	bool completed, lost, deaf;
 };
 
 static int keep(struct receiver *r, const uint8_t *buf, uint32_t len, struct err *e)
@@ -103,7 +105,7 @@ static bool dead(const struct receiver *r)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* The guest is paused as it was, or waits for us. */
+/* The guest is paused as it was, or waits for us, or for its disks. */
 static enum commit_destination_event completed(struct load *l)
 {
 	struct receiver *r = l->r;
@@ -112,7 +114,13 @@ static enum commit_destination_event completed(struct load *l)
 		r->res->paused = true;
 		return DESTINATION_SEES_RUN;
 	}
-	/* It says RESUME before "completed", unless it was started with -S. A refusal of this is an error of qmp_event(). */
+	/*
+	 * It says RESUME before "completed", unless it was started with -S, or does not get its disks. Then it refuses this, which
+	 * is an error of qmp_event(), or (11.1) stays as it is, without a word: so it has no more than a moment from here on.
+	 */
+	if (l->deadline > deadline_ms(COMPLETED_MS))
+		l->deadline = deadline_ms(COMPLETED_MS);
+	l->completed = true;
 	return qmp_begin(r->qmp, "cont", NULL, &(struct err) { 0 }) ? DESTINATION_SEES_NOTHING : DESTINATION_GIVES_UP;
 }
 
@@ -245,6 +253,8 @@ static int watch(struct load *l, struct err *e)
 			return err_set(e, GW_UNKNOWN, ETIMEDOUT, "the destination QEMU has all of the device state, and does not say, or cannot say, whether the guest runs (%.500s): look at both ends", *why.text ? why.text : "silent");
 		if (why.exit)
 			return err_set(e, GW_DEVICE_STATE, ETIMEDOUT, "the destination QEMU did not let the guest run (%.500s), and was ended", why.text);
+		if (l->completed)
+			return err_set(e, GW_DEVICE_STATE, ETIMEDOUT, "the destination QEMU loaded the device state and did not let the guest run, and was ended: has somebody else a disk of its locked? (its log may say)");
 		return err_set(e, GW_DEVICE_STATE, ETIMEDOUT, "the destination QEMU did not load the device state within %u s, and was ended",
 			       LOAD_TIMES * r->o->timeout_ms / 1000);
 	}
