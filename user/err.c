@@ -34,6 +34,7 @@ static const char *const exit_names[] = {
 	[GW_TIME_LIMIT] = "time-limit",
 	[GW_NO_MIGRATION] = "no-migration",
 	[GW_NOT_PUT_BACK] = "not-put-back",
+	[GW_RAM_IN_USE] = "ram-in-use",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 

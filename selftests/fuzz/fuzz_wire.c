@@ -193,6 +193,9 @@ static void check_header(const struct wire_header *h)
 	case WIRE_ASK:
 		CHECK(!h->arg && h->length == WIRE_SECRET);
 		break;
+	case WIRE_RAM_FILES:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_BLOCKS_MAX && h->length == WIRE_BOOT_ID + h->arg * WIRE_FILE);
+		break;
 	case WIRE_VERDICT:
 		CHECK(h->arg <= WIRE_NO_VERDICT && h->length == 8);
 		break;

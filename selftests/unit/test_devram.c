@@ -166,7 +166,7 @@ static bool compare(struct ends *t, struct err *why)
 	bool same;
 
 	memset(why, 0, sizeof(*why));
-	assert_int_equal(hello_blocks(t->out, WIRE_BLOCKS, &vm, &t->from.ram, &t->e), 0);
+	assert_int_equal(hello_blocks(t->out, WIRE_BLOCKS, 0, &vm, &t->from.ram, &t->e), 0);
 	assert_int_equal(channel_expect(t->in, WIRE_PRIVATE_BLOCKS, &h, &t->e), 0);
 	assert_int_equal(devram_compare(t->in, &h, &t->to, &same, why, &t->e), 0);
 	assert_true(same == !why->exit);

@@ -82,7 +82,7 @@ static void sender(struct scene *s, enum act act, int ready)
 	struct journal j = { .pipe = -1 };
 	struct ward w = {
 		.qmp_path = s->peer.path, .pidfd = (int)syscall(SYS_pidfd_open, s->qemu, 0), .pid = s->qemu, .vm_fd = -1,
-		.control = s->control, .timeout_ms = 400,
+		.control = s->control, .lock = "", .timeout_ms = 400,
 	};
 	struct err e = { 0 };
 	int r;

@@ -298,10 +298,10 @@ static void names_tell_processes_apart(void **state)
 	const uint8_t token[] = { 0, 1, 0xfe, 0xff };
 
 	(void)state;
-	assert_int_equal(record_name_doubt(a, getpid()), 0);
-	assert_int_equal(record_name_doubt(b, getppid()), 0);
+	assert_int_equal(record_name_vm(a, "doubt", getpid()), 0);
+	assert_int_equal(record_name_vm(b, "doubt", getppid()), 0);
 	assert_string_not_equal(a, b);
-	assert_true(record_name_doubt(a, 0) < 0);
+	assert_true(record_name_vm(a, "doubt", 0) < 0);
 	record_name_verdict(a, token, sizeof(token));
 	assert_string_equal(a, "verdict-0001feff");
 }

@@ -23,6 +23,8 @@ static void begin(struct peer *p, struct peer_answer *qemu, const char *status, 
 		{ "query-migrate-capabilities", "", CAPS },
 		{ "query-migrate-parameters", "", "{\"max-bandwidth\": 1, \"downtime-limit\": 300}" },
 		{ "query-migrate", "", migrate },
+		{ "query-jobs", "", "[]" },
+		{ "query-dump", "", "{\"status\": \"none\"}" },
 		{ "query-memdev", "", PRIVATE },
 		{ "qom-get", "\"property\":\"type\"", "\"memory-backend-ram\"" },
 		{ "qom-list", "", "[]" },
@@ -45,7 +47,7 @@ static const struct check_row *row(const struct check *c, const char *name)
 static void run_check(const char *status, const char *migrate, struct check *c)
 {
 	struct check_options o = { .timeout_ms = 2000, .downtime_limit_ms = 300, .pause = true, .addr = "127.0.0.1:1" };
-	struct peer_answer qemu[8];
+	struct peer_answer qemu[10];
 	struct peer p;
 
 	begin(&p, qemu, status, migrate);
@@ -60,7 +62,7 @@ static enum gw_exit look(const char *status, const char *migrate, struct err *e)
 {
 	struct migration migration = { .stream = -1 };
 	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
-	struct peer_answer qemu[8];
+	struct peer_answer qemu[10];
 	struct qmp *q = NULL;
 	struct peer p;
 	struct look l = {

@@ -84,6 +84,7 @@ static const struct {
 	{ "DONE", 24, 0, 0, 0, 0, 0, 0, 0 },
 	{ "ASK", 25, 0, 0, 0, 16, 0, 0, 0 },
 	{ "VERDICT", 26, 0, 0, 255, 8, 0, 0, 0 },
+	{ "RAM_FILES", 27, 0, 1, 64, 16, 16, 0, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -18,14 +18,17 @@ static const char usage[] =
 	"  --domain NAME          or the libvirt domain\n"
 	"  --pid PID              the QEMU process, if another process made the socket\n"
 	"  --to ADDR:PORT         where to ask (where the guest was sent to)\n"
+	"  --forget               ask nobody: the guest is to run here, and may be sent again. This takes the mark of the earlier\n"
+	"                         migration out of QEMU, and does nothing to the guest: look at the destination first\n"
 	"  --resolve-timeout S    ask for S seconds (60)\n"
 	"  --peer-timeout S       wait S seconds for each answer (30)\n";
 
-enum { OPT_TO = CMD_OWN, OPT_RESOLVE_TIMEOUT, OPT_PEER_TIMEOUT, OPT_HELP };
+enum { OPT_TO = CMD_OWN, OPT_FORGET, OPT_RESOLVE_TIMEOUT, OPT_PEER_TIMEOUT, OPT_HELP };
 
 static const struct option options[] = {
 	CMD_VM_OPTIONS,
 	{ "to", required_argument, NULL, OPT_TO },
+	{ "forget", no_argument, NULL, OPT_FORGET },
 	{ "resolve-timeout", required_argument, NULL, OPT_RESOLVE_TIMEOUT },
 	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -45,6 +48,9 @@ static int resolve_parse(struct resolve_options *o, struct cmd_vm *vm, bool *hel
 			break;
 		case OPT_TO:
 			o->doubt.addr = optarg;
+			break;
+		case OPT_FORGET:
+			o->forget = true;
 			break;
 		case OPT_RESOLVE_TIMEOUT:
 			r = cmd_number("--resolve-timeout", optarg, 0, 86400, &o->doubt.seconds, e);
@@ -69,7 +75,7 @@ static int resolve_parse(struct resolve_options *o, struct cmd_vm *vm, bool *hel
 int cmd_resolve(int argc, char **argv)
 {
 	struct resolve_options o = { .doubt = { .timeout_ms = 30000, .seconds = 60 } };
-	enum commit_state verdict;
+	enum commit_state verdict = COMMIT_PREPARED;
 	struct cmd_vm vm = { 0 };
 	struct err e = { 0 };
 	bool help = false;
@@ -85,7 +91,9 @@ int cmd_resolve(int argc, char **argv)
 	stop_install();
 	if (engine_choose(NULL, &o.doubt.engine, &e) || resolve_run(&o, &verdict, &e))
 		return cmd_fail(&e);
-	if (verdict == COMMIT_RUNS)
+	if (o.forget)
+		printf("godwit: forgotten: this guest may be sent again\n");
+	else if (verdict == COMMIT_RUNS)
 		printf("godwit: the guest is at the destination; here it stays stopped\n");
 	else
 		printf("godwit: the guest is not at the destination, and never will be; here all is as it was before\n");

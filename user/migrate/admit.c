@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "claim/owners.h"
+#include "claim/own_ram.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/hello.h"
@@ -71,6 +73,8 @@ int agree_on_ram(struct receiver *r, const struct wire_header *h, struct err *e)
 	struct wire_block *theirs;
 	int ret = hello_read_table(r->ch, h, "RAM blocks", &theirs, e);
 
+	if (!ret && r->own)
+		ret = own_ram_refuse(r->own, e);
 	if (!ret)
 		ret = same_ram(&r->vm, theirs, h->arg, e);
 	if (!ret)
@@ -253,12 +257,20 @@ int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns,
 	}
 }
 
-/* What he came for: BLOCKS or CHECK, which PRIVATE_BLOCKS may precede. */
+/* What it came for: BLOCKS or CHECK, which RAM_FILES and PRIVATE_BLOCKS may precede. */
 static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 {
 	int ret = 0;
 
 	r->saved = false;
+	r->own = NULL;
+	if (h->type == WIRE_RAM_FILES) {
+		ret = own_ram_receive(r->ch, h, &r->vm, &r->own, e);
+		if (!ret)
+			ret = channel_recv(r->ch, h, false, e);
+	}
+	if (ret)
+		return ret;
 	if (h->type == WIRE_PRIVATE_BLOCKS) {
 		ret = hear_private(r, h, e);
 		if (!ret)
@@ -308,7 +320,15 @@ int admit_streams(struct receiver *r, struct err *e)
 	struct door d;
 	int ret;
 
-	ret = place_open(&r->place, &r->vm, e);
+	/*
+	 * From here on RAM is written. Since the first look another VMM may have been started, and QEMU may have got a guest by a
+	 * migration of its own.
+	 */
+	ret = owners_check("/proc", &r->vm, OWNERS_DESTINATION, e);
+	if (!ret)
+		ret = migration_check_waits(r->qmp, e);
+	if (!ret)
+		ret = place_open(&r->place, &r->vm, e);
 	if (!ret)
 		ret = migration_plan(&r->migration, true, r->saved, 0, e);
 	if (!ret)

@@ -92,7 +92,7 @@ int connect_peer(struct sender *s, struct err *e)
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)
-		r = hello_blocks(s->ch, WIRE_BLOCKS, &s->vm, &s->devram.ram, e);
+		r = hello_blocks(s->ch, WIRE_BLOCKS, features, &s->vm, &s->devram.ram, e);
 	if (!r)
 		r = join_streams(s, e);
 	if (!r)

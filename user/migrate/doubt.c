@@ -79,7 +79,7 @@ static json_t *without_settings(const json_t *records)
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo)
 {
 	char name[RECORD_NAME], token[RECORD_NAME];
-	int ret = record_name_doubt(name, vmm);
+	int ret = record_name_vm(name, "doubt", vmm);
 
 	record_name_verdict(token, d->token, sizeof(d->token));
 	if (!ret)
@@ -112,7 +112,7 @@ void doubt_forget(pid_t vmm)
 {
 	char name[RECORD_NAME];
 
-	if (!record_name_doubt(name, vmm))
+	if (!record_name_vm(name, "doubt", vmm))
 		record_unlink(RECORD_DIR, name);
 }
 
@@ -120,7 +120,7 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 {
 	char name[RECORD_NAME];
 	bool held = false;
-	int r = record_name_doubt(name, vmm);
+	int r = record_name_vm(name, "doubt", vmm);
 
 	*note = r ? NULL : record_read(RECORD_DIR, name, &held);
 	if (!*note)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "claim/own_ram.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/hello.h"
@@ -141,11 +142,14 @@ static int send_private(struct channel *ch, const struct private_ram *ram, struc
 	return r;
 }
 
-int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, const struct private_ram *ram, struct err *e)
+int hello_blocks(struct channel *ch, enum wire_type type, uint64_t features, const struct vm *vm, const struct private_ram *ram,
+		 struct err *e)
 {
 	struct wire_block *b = calloc(vm->nblocks, sizeof(*b));
 	int r = b ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 
+	if (!r && features & WIRE_OWN_RAM)
+		r = own_ram_send(ch, vm, e);
 	if (!r && ram->n)
 		r = send_private(ch, ram, e);
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++) {

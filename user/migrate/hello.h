@@ -19,7 +19,7 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 	  struct err *e);
 
 /* What this godwit can, as WIRE_HELLO has it. */
-#define HELLO_FEATURES	WIRE_VERDICTS
+#define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM)
 
 /**
  * hello_exchange() - HELLO, in both directions at once
@@ -44,8 +44,12 @@ int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, stru
 int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e);
 /* A few of them: the one with the shortest way, which tells most about the other clock. */
 int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);
-/* The table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK; before it QEMU's private RAM, if there is something in it. */
-int hello_blocks(struct channel *ch, enum wire_type type, const struct vm *vm, const struct private_ram *ram, struct err *e);
+/*
+ * The table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK; before it, if both sides have that feature, where they lie, and QEMU's
+ * private RAM, if there is something in it.
+ */
+int hello_blocks(struct channel *ch, enum wire_type type, uint64_t features, const struct vm *vm, const struct private_ram *ram,
+		 struct err *e);
 /* The other side's, h->arg of them, for free(), also after an error; what: is in it. */
 int hello_read_table(struct channel *ch, const struct wire_header *h, const char *what, struct wire_block **out, struct err *e);
 

@@ -10,13 +10,13 @@
 int probe_open(const struct probe_question *question, struct channel **out, struct probe_answer *answer, struct err *e)
 {
 	struct wire_header h;
-	uint64_t features;
+	uint64_t features = 0;
 	uint8_t body[8];
 	int r;
 
 	r = hello(question->addr, question->engine, question->timeout_ms, out, &features, e);
 	if (!r)
-		r = hello_blocks(*out, WIRE_CHECK, question->vm, question->private, e);
+		r = hello_blocks(*out, WIRE_CHECK, features, question->vm, question->private, e);
 	if (!r)
 		r = channel_expect(*out, WIRE_CHECKED, &h, e);
 	if (!r)

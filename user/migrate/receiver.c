@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "claim/owners.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/load.h"
@@ -153,6 +154,8 @@ static int finish(struct receiver *r, struct err *e)
 	verdict_write(r);
 	if (ret)
 		return ret;
+	/* It runs: it may move on. */
+	claim_drop(&r->claim, &r->vm);
 	wire_put_u64(body, r->resumed_ns);
 	ret = channel_send(r->ch, &h, body, &lost);
 	if (ret && !r->verdicts)
@@ -200,16 +203,22 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 {
 	struct receiver r = {
 		.o = o, .res = res, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 },
-		.state = -1, .commit = COMMIT_PREPARED, .record = RECORD_NONE,
+		.state = -1, .commit = COMMIT_PREPARED, .record = RECORD_NONE, .claim = CLAIM_NONE,
 	};
 	struct place_count count = { 0, 0 };
 	int ret;
 
 	ret = qmp_open(o->qmp_path, o->timeout_ms, &r.qmp, e);
 	if (!ret)
+		ret = vm_find(r.qmp, o->pid, VM_WRITE, &r.vm, e);
+	if (!ret)
+		ret = claim_take(&r.claim, &r.vm, e);
+	if (!ret)
+		ret = claim_check_mark(r.qmp, e);
+	if (!ret)
 		ret = migration_check(&r.migration, r.qmp, true, 0, e);
 	if (!ret)
-		ret = vm_find(r.qmp, o->pid, VM_WRITE, &r.vm, e);
+		ret = owners_check("/proc", &r.vm, OWNERS_DESTINATION, e);
 	if (!ret)
 		ret = admit_sender(&r, e);
 	if (!ret)
@@ -231,6 +240,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	if (r.verdicts && r.committed && !r.told && !r.closed)
 		verdict_linger(&r);
 	end_record(&r);
+	claim_drop(&r.claim, &r.vm);
 	if (r.lfd >= 0)
 		close(r.lfd);
 	if (r.state >= 0)

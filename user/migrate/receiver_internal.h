@@ -3,6 +3,7 @@
 #ifndef GODWIT_RECEIVER_INTERNAL_H
 #define GODWIT_RECEIVER_INTERNAL_H
 
+#include "claim/claim.h"
 #include "io/channel.h"
 #include "io/door.h"
 #include "migrate/devram.h"
@@ -18,6 +19,7 @@
 /**
  * struct receiver
  * @lfd: the listener; -1: none. @mute: it refuses connections since all streams have joined
+ * @own: a block of ours that is the source's own RAM file; NULL: none is, or the sender does not say
  * @private: QEMU's, numbered as the sender does
  * @saved: the device state that comes was saved, not migrated
  * @last: the last round is in place
@@ -40,6 +42,7 @@ struct receiver {
 	struct lanes *lanes;
 	int lfd;
 	bool mute;
+	const struct ram_block *own;
 	struct private_ram private;
 	bool saved;
 	bool last;
@@ -52,6 +55,7 @@ struct receiver {
 	bool verdicts;
 	uint8_t token[WIRE_SECRET];
 	struct record record;
+	struct claim claim;
 	bool told, closed;
 };
 

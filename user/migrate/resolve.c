@@ -1,10 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "claim/claim.h"
 #include "migrate/resolve.h"
 #include "txn/journal.h"
+#include "txn/mark.h"
 #include "vmm/migration.h"
+
+/*
+ * The operator says that the guest is to run here, whatever became of it elsewhere. What was set for a migration that was killed
+ * nobody has a record of any more: it is named, not guessed at.
+ */
+static int forget(struct qmp *q, pid_t pid, struct err *e)
+{
+	struct migration_status m;
+	char says[MARK_MAX];
+	bool leaves_ram_out = false;
+	int r = mark_read(q, says, e);
+
+	if (!r)
+		r = err_set(e, GW_NO_MIGRATION, ENOENT, "there is nothing to forget: QEMU has no object \"" MARK_ID "\"");
+	if (r > 0)
+		r = migration_query(q, &m, e);
+	if (!r && m.under_way)
+		r = err_set(e, GW_VM_STATE, EBUSY, "that migration is still under way in QEMU (%s): end it first (migrate_cancel)", m.status);
+	if (!r)
+		r = migration_leaves_ram_out(q, &leaves_ram_out, e);
+	if (!r && leaves_ram_out)
+		fprintf(stderr, "godwit: QEMU still has that migration's capabilities, with which its own migrations leave RAM out: switch x-ignore-shared off (migrate-set-capabilities)\n");
+	if (!r)
+		r = mark_remove(q, "", e);
+	if (!r)
+		doubt_forget(pid);
+	return r;
+}
 
 static int undo(struct qmp *q, const json_t *note, struct err *e)
 {
@@ -42,22 +73,36 @@ static int act(struct qmp *q, struct doubt *d, const json_t *note, enum commit_s
 	}
 }
 
-int resolve_run(const struct resolve_options *o, enum commit_state *verdict, struct err *e)
+static int resolve(const struct resolve_options *o, struct qmp *q, pid_t pid, enum commit_state *verdict, struct err *e)
 {
 	json_auto_t *note = NULL;
 	struct doubt d = o->doubt;
-	struct qmp *q = NULL;
-	int r = qmp_open(o->qmp_path, d.timeout_ms, &q, e);
-	pid_t pid = r || o->pid ? o->pid : qmp_peer_pid(q);
+	int r = doubt_read(pid, &d, &note, e);
 
-	if (!r)
-		r = doubt_read(pid, &d, &note, e);
 	if (o->doubt.addr)
 		d.addr = o->doubt.addr;
 	if (!r)
 		r = act(q, &d, note, verdict, e);
 	if (!r)
 		doubt_forget(pid);
+	return r;
+}
+
+int resolve_run(const struct resolve_options *o, enum commit_state *verdict, struct err *e)
+{
+	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
+	struct claim claim = CLAIM_NONE;
+	struct qmp *q = NULL;
+	int r = qmp_open(o->qmp_path, o->doubt.timeout_ms, &q, e);
+
+	if (!r)
+		r = vm_find(q, o->pid, 0, &vm, e);
+	if (!r)
+		r = claim_take(&claim, &vm, e);
+	if (!r)
+		r = o->forget ? forget(q, vm.pid, e) : resolve(o, q, vm.pid, verdict, e);
+	claim_drop(&claim, &vm);
+	vm_close(&vm);
 	qmp_close(q);
 	return r;
 }

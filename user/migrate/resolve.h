@@ -9,11 +9,13 @@
 /**
  * struct resolve_options
  * @qmp_path, @pid: the source VM, as sender_options has it
+ * @forget: nobody is asked: the guest is to run here, and may be sent again. Nothing is done to it
  * @doubt: how to ask; addr: NULL: where the sender sent to; token: ignored
  */
 struct resolve_options {
 	const char *qmp_path;
 	pid_t pid;
+	bool forget;
 	struct doubt doubt;
 };
 

@@ -213,7 +213,7 @@ static int look(struct sender *s, struct err *e)
 	struct look l = {
 		.qmp_path = s->o->qmp_path, .pid = s->o->pid, .timeout_ms = s->o->timeout_ms,
 		.downtime_limit_ms = s->limits.downtime_limit_ms, .pause = s->o->pause, .wish = s->o->wish,
-		.qmp = &s->qmp, .vm = &s->vm, .migration = &s->migration, .way = &s->choice, .private = &s->devram.ram,
+		.claim = &s->claim, .qmp = &s->qmp, .vm = &s->vm, .migration = &s->migration, .way = &s->choice, .private = &s->devram.ram,
 	};
 	int r = look_all(&l, e);
 
@@ -223,10 +223,13 @@ static int look(struct sender *s, struct err *e)
 
 static int start_guardian(struct sender *s, struct err *e)
 {
+	int held[CLAIM_FDS_MAX], r;
 	struct ward w = {
 		.qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd, .pid = s->vm.pid, .vm_fd = s->vm.vm_fd, .control = s->control.local.path, .timeout_ms = s->o->timeout_ms,
+		.lock = s->claim.lock.fd < 0 ? "" : s->claim.lock.path, .held = held, .nheld = claim_fds(&s->claim, &s->vm, held),
 	};
-	int r = journal_open(&s->journal, e);
+
+	r = journal_open(&s->journal, e);
 
 	return r ? r : guardian_start(&s->guardian, &w, &s->journal, e);
 }
@@ -235,7 +238,16 @@ static int migrate(struct sender *s, struct err *e)
 {
 	int r;
 
-	r = start_guardian(s, e);
+	r = claim_take(&s->claim, &s->vm, e);
+	/* Again: one in another container may have been at work until now. */
+	if (!r)
+		r = claim_check_mark(s->qmp, e);
+	if (!r)
+		r = migration_check_again(&s->migration, s->limits.downtime_limit_ms, e);
+	if (!r)
+		r = start_guardian(s, e);
+	if (!r)
+		r = claim_mark(s->qmp, &s->journal, s->o->addr, e);
 	if (!r)
 		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
 	if (!r && !s->o->pause)
@@ -254,7 +266,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
 		.migration = { .stream = -1 }, .way = &way_migrate, .saved = SAVED_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
-		.commit = COMMIT_PREPARED, .note = RECORD_NONE,
+		.commit = COMMIT_PREPARED, .note = RECORD_NONE, .claim = CLAIM_NONE,
 		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
 		.control = { .addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace, .local = { .lfd = -1 } },
 	};
@@ -279,7 +291,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		switchover_times(&s);
 	}
 	/* In doubt it stays, for `godwit resolve`; and for the guardian, if that still has to do what is due. */
-	if (s.commit == COMMIT_IN_DOUBT || e->exit == GW_NOT_PUT_BACK)
+	if (s.commit == COMMIT_IN_DOUBT || s.guardian.at_work)
 		record_close(&s.note);
 	else
 		record_remove(&s.note);
@@ -296,6 +308,11 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	journal_close(&s.journal);
 	devram_free(&s.devram);
 	migration_free(&s.migration);
+	/* A guardian that is still at it keeps it. */
+	if (s.guardian.at_work)
+		claim_leave(&s.claim);
+	else
+		claim_drop(&s.claim, &s.vm);
 	vm_close(&s.vm);
 	qmp_close(s.qmp);
 	return r;

@@ -6,6 +6,7 @@
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
 
+#include "claim/claim.h"
 #include "io/channel.h"
 #include "migrate/control.h"
 #include "migrate/converge.h"
@@ -50,6 +51,7 @@ struct sender {
 	struct qmp *qmp;
 	struct vm vm;
 	struct migration migration;
+	struct claim claim;
 	struct journal journal;
 	struct guardian guardian;
 	struct dirty_source *source;

@@ -21,6 +21,7 @@
 #include "io/stop.h"
 #include "migrate/sender_internal.h"
 #include "migrate/verify.h"
+#include "vmm/jobs.h"
 
 int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
 {
@@ -234,6 +235,8 @@ int switchover(struct sender *s, struct err *e)
 	sender_progress(s);
 	/* Nobody else's may be under way: we would stop its guest, and it takes no settings. */
 	r = migration_check_idle(s->qmp, e);
+	if (!r)
+		r = jobs_check_again(s->qmp, e);
 	if (!r)
 		r = s->way->stand_still(s, e);
 	if (!r && !s->o->pause)

@@ -39,7 +39,7 @@ void verdict_write(struct receiver *r)
 
 	if (r->record.fd < 0)
 		return;
-	record_name_doubt(vmm, r->vm.pid);
+	record_name_vm(vmm, "doubt", r->vm.pid);
 	if (!realpath(r->o->qmp_path, path))
 		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
 	/* One that says less than what is true is worse than none. */
@@ -55,7 +55,7 @@ static bool same_vmm(const json_t *record, struct qmp *q)
 	const char *vmm = json_string_value(json_object_get(record, "vmm"));
 	char name[RECORD_NAME];
 
-	return vmm && !record_name_doubt(name, qmp_peer_pid(q)) && !strcmp(vmm, name);
+	return vmm && !record_name_vm(name, "doubt", qmp_peer_pid(q)) && !strcmp(vmm, name);
 }
 
 /*

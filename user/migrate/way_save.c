@@ -15,6 +15,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/sender_internal.h"
+#include "vmm/jobs.h"
 
 int way_agreed(struct sender *s, bool saved, struct err *e)
 {
@@ -77,8 +78,13 @@ static int stand_still(struct sender *s, struct err *e)
 		if (!r)
 			r = wait_answer(s, "stop", true, e);
 	}
-	/* QEMU's migration would ask for these itself: what came while RAM was sent. */
-	return r ? r : migration_check_idle(s->qmp, e);
+	/*
+	 * QEMU's migration would ask for these itself: what came while RAM was sent. A job that has begun since the last look keeps
+	 * QEMU from giving up its disks, which xen-save-devices-state of 11.1 does not tell.
+	 */
+	if (!r)
+		r = migration_check_idle(s->qmp, e);
+	return r ? r : jobs_check_again(s->qmp, e);
 }
 
 static int rest(struct sender *s, struct err *e)

@@ -86,7 +86,7 @@ static void forget_doubt(const struct ward *w)
 {
 	char name[RECORD_NAME];
 
-	if (!record_name_doubt(name, w->pid))
+	if (!record_name_vm(name, "doubt", w->pid))
 		record_unlink(RECORD_DIR, name);
 }
 
@@ -124,7 +124,8 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 
 static void be_guardian(int pipe, const struct ward *w)
 {
-	int keep[] = { pipe, w->pidfd, w->vm_fd };
+	int keep[3 + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd };
+	unsigned int n = 3;
 	struct journal j = { .pipe = -1 };
 	struct err e = { 0 };
 	enum undo_what what;
@@ -138,8 +139,12 @@ static void be_guardian(int pipe, const struct ward *w)
 	signal(SIGHUP, SIG_IGN);
 	prctl(PR_SET_NAME, "godwit-guardian");
 	/* Also the QMP connection: QEMU serves the next client when the last copy is closed. */
-	qsort(keep, sizeof(keep) / sizeof(keep[0]), sizeof(keep[0]), by_number);
-	keep_only(keep, sizeof(keep) / sizeof(keep[0]));
+	while (n < 3 + w->nheld && n < sizeof(keep) / sizeof(keep[0])) {
+		keep[n] = w->held[n - 3];
+		n++;
+	}
+	qsort(keep, n, sizeof(keep[0]), by_number);
+	keep_only(keep, n);
 	if (journal_open(&j, &e))
 		_exit(1);
 	if (listen_to_sender(pipe, &j, &what)) {
@@ -147,6 +152,8 @@ static void be_guardian(int pipe, const struct ward *w)
 			unlink(w->control);
 		undo(w, &j, what);
 		source_kmod_hurry(w->vm_fd);
+		if (*w->lock)
+			unlink(w->lock);
 	}
 	_exit(0);
 }
@@ -215,5 +222,6 @@ bool guardian_take_over(struct guardian *g, unsigned int ms)
 	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
 		nanosleep(&ts, NULL);
 	g->pid = 0;
+	g->at_work = !pid;
 	return pid != 0;
 }

@@ -14,9 +14,16 @@
 #include "err.h"
 #include "txn/journal.h"
 
+#define GUARDIAN_HELD_MAX	80u
+
+/**
+ * struct guardian
+ * @at_work: it outlives us, and needs what it holds
+ */
 struct guardian {
 	pid_t pid;
 	int pipe;
+	bool at_work;
 };
 
 /**
@@ -24,6 +31,8 @@ struct guardian {
  * @pidfd: of QEMU's process
  * @pid: of that process: its note of a doubt (record.h) goes when all is undone
  * @vm_fd: of its KVM VM, to hurry what the module has still to undo; -1: none
+ * @lock: a file that goes when all is undone; "": none
+ * @held: descriptors whose locks keep others from this VM until it is put back; at most GUARDIAN_HELD_MAX
  * @control: a socket's path that goes with the sender; "": none
  * @timeout_ms: for each of QEMU's answers
  */
@@ -32,6 +41,9 @@ struct ward {
 	int pidfd;
 	pid_t pid;
 	int vm_fd;
+	const char *lock;
+	const int *held;
+	unsigned int nheld;
 	const char *control;
 	unsigned int timeout_ms;
 };

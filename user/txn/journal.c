@@ -8,6 +8,7 @@
 
 #include "io/sock.h"
 #include "txn/journal.h"
+#include "txn/mark.h"
 #include "vmm/migration.h"
 #include "vmm/saved.h"
 
@@ -78,6 +79,11 @@ static int add(struct journal *j, json_t *record, struct err *e)
 int journal_command(struct journal *j, const char *execute, json_t *args, bool setting, struct err *e)
 {
 	return add(j, json_pack("{s:s, s:s, s:o, s:b}", "undo", "command", "execute", execute, "arguments", args, "setting", setting), e);
+}
+
+int journal_mark(struct journal *j, const char *token, struct err *e)
+{
+	return add(j, json_pack("{s:s, s:s}", "undo", "mark", "token", token), e);
 }
 
 int journal_migrate(struct journal *j, bool running, struct err *e)
@@ -282,6 +288,8 @@ static int undo_one(struct qmp *q, const struct journal *j, size_t i, struct err
 		return undo_migrate(q, j, i, e);
 	if (!strcmp(undo, "stop"))
 		return undo_stop(q, e);
+	if (!strcmp(undo, "mark"))
+		return mark_remove(q, json_string_value(json_object_get(record, "token")), e);
 	if (!strcmp(undo, "saved")) {
 		saved_forget(q);
 		return 0;

@@ -34,6 +34,8 @@ void journal_close(struct journal *j);
  * moved.
  */
 int journal_command(struct journal *j, const char *execute, json_t *args, bool setting, struct err *e);
+/* mark_make() comes next. */
+int journal_mark(struct journal *j, const char *token, struct err *e);
 /* `migrate` comes next. running: the guest runs now. */
 int journal_migrate(struct journal *j, bool running, struct err *e);
 /* QEMU has taken it, which bounds when it began: somebody else's is younger. Or it has not, and there is nothing to undo. */

@@ -21,6 +21,14 @@ const char *record_dir(void)
 	return first;
 }
 
+/* Was it unlinked by its last holder, between our open() and our lock? Then the lock is one that nobody else sees. */
+static bool is_linked(const struct record *r)
+{
+	struct stat ours, named;
+
+	return !fstat(r->fd, &ours) && !stat(r->path, &named) && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+}
+
 int record_open(struct record *r, const char *dir, const char *name)
 {
 	r->fd = -1;
@@ -28,14 +36,19 @@ int record_open(struct record *r, const char *dir, const char *name)
 		return -errno;
 	if ((size_t)snprintf(r->path, sizeof(r->path), "%s/%s", dir, name) >= sizeof(r->path))
 		return -ENAMETOOLONG;
-	r->fd = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (r->fd < 0)
-		return -errno;
-	if (!flock(r->fd, LOCK_EX | LOCK_NB))
-		return 0;
-	close(r->fd);
-	r->fd = -1;
-	return -EBUSY;
+	for (;;) {
+		r->fd = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (r->fd < 0)
+			return -errno;
+		if (flock(r->fd, LOCK_EX | LOCK_NB) < 0) {
+			close(r->fd);
+			r->fd = -1;
+			return -EBUSY;
+		}
+		if (is_linked(r))
+			return 0;
+		close(r->fd);
+	}
 }
 
 int record_write(struct record *r, json_t *j)
@@ -62,7 +75,8 @@ void record_close(struct record *r)
 
 void record_remove(struct record *r)
 {
-	if (r->fd >= 0)
+	/* Not another one's of that name, if ours was unlinked by who held it with us. */
+	if (r->fd >= 0 && is_linked(r))
 		unlink(r->path);
 	record_close(r);
 }
@@ -106,7 +120,7 @@ void record_name_verdict(char *name, const uint8_t *token, size_t len)
 }
 
 /* A PID comes again, its beginning (field 22 of /proc/PID/stat, behind the name in brackets) does not. */
-int record_name_doubt(char *name, pid_t vmm)
+int record_name_vm(char *name, const char *kind, pid_t vmm)
 {
 	char path[32], line[1024], *at;
 	unsigned long long began;
@@ -125,6 +139,6 @@ int record_name_doubt(char *name, pid_t vmm)
 		at = strchr(at + 1, ' ');
 	if (!at || sscanf(at, " %llu", &began) != 1)
 		return -EPROTO;
-	snprintf(name, RECORD_NAME, "doubt-%d-%llu", (int)vmm, began);
+	snprintf(name, RECORD_NAME, "%s-%d-%llu", kind, (int)vmm, began);
 	return 0;
 }

@@ -41,8 +41,8 @@ void record_remove(struct record *r);	/* it goes */
 json_t *record_read(const char *dir, const char *name, bool *held);
 void record_unlink(const char *dir, const char *name);
 
-/* "verdict-" and the token in hex; "doubt-", the VMM's PID and when it began. len of name: RECORD_NAME. */
+/* "verdict-" and the token in hex; kind ("doubt", "claim"), the VMM's PID and when it began. len of name: RECORD_NAME. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);
-int record_name_doubt(char *name, pid_t vmm);
+int record_name_vm(char *name, const char *kind, pid_t vmm);
 
 #endif

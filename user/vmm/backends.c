@@ -177,6 +177,32 @@ int backends_query(struct qmp *q, struct backends *all, struct err *e)
 	return find_memfds(q, all, e);
 }
 
+static int find_ivshmem(struct qmp *q, const char *container, struct err *e)
+{
+	json_auto_t *devices = NULL;
+	const json_t *device;
+	size_t i;
+	int r = qmp_call(q, "qom-list", json_pack("{s:s}", "path", container), &devices, e);
+
+	json_array_foreach(devices, i, device) {
+		const char *name = json_string_value(json_object_get(device, "name"));
+		const char *type = json_string_value(json_object_get(device, "type"));
+		char shown[80];
+
+		if (!r && name && type && !strcmp(type, "child<ivshmem-plain>"))
+			r = err_set(e, GW_VM_STATE, EBUSY, "QEMU cannot migrate the RAM of an ivshmem device (\"%s\") in place: unplug it first (device_del)",
+				    one_line(shown, sizeof(shown), name));
+	}
+	return r;
+}
+
+int ram_refuse_ivshmem(struct qmp *q, struct err *e)
+{
+	int r = find_ivshmem(q, "/machine/peripheral", e);
+
+	return r ? r : find_ivshmem(q, "/machine/peripheral-anon", e);
+}
+
 static bool has_block(const struct vm *vm, const char *id, json_int_t bytes)
 {
 	for (unsigned int i = 0; id && i < vm->nblocks; i++)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <stdio.h>
 
+#include "claim/owners.h"
 #include "page/page.h"
 #include "vmm/dirty_rate.h"
+#include "vmm/jobs.h"
 #include "vmm/look.h"
+#include "vmm/ram.h"
 
 static bool has_qmp(const struct look *l)
 {
@@ -37,11 +40,28 @@ static void found_qmp(const struct look *l, char *text, size_t size)
 	snprintf(text, size, "QEMU %u.%u.%u, process %d", v / 10000, v / 100 % 100, v % 100, (int)pid_of(l));
 }
 
+static int check_alone(struct look *l, struct err *e)
+{
+	struct claim tried = CLAIM_NONE;
+	int r = claim_process(l->claim ? l->claim : &tried, pid_of(l), e);
+
+	claim_drop(&tried, NULL);
+	return r;
+}
+
+static void found_alone(const struct look *l, char *text, size_t size)
+{
+	(void)l;
+	snprintf(text, size, "no other godwit is at work on this VM");
+}
+
 static int check_state(struct look *l, struct err *e)
 {
 	struct dirty_rate ignored;
-	int r = migration_check(l->migration, *l->qmp, false, l->downtime_limit_ms, e);
+	int r = claim_check_mark(*l->qmp, e);
 
+	if (!r)
+		r = migration_check(l->migration, *l->qmp, false, l->downtime_limit_ms, e);
 	return r || l->pause ? r : dirty_rate_begin(*l->qmp, &ignored, e);
 }
 
@@ -61,9 +81,22 @@ static void found_no_blockers(const struct look *l, char *text, size_t size)
 	snprintf(text, size, "QEMU names nothing that it cannot migrate");
 }
 
+static int check_jobs(struct look *l, struct err *e)
+{
+	return jobs_check(*l->qmp, e);
+}
+
+static void found_no_jobs(const struct look *l, char *text, size_t size)
+{
+	(void)l;
+	snprintf(text, size, "no block job and no dump is under way");
+}
+
 static int find_ram(struct look *l, struct err *e)
 {
-	return vm_find(*l->qmp, l->pid, 0, l->vm, e);
+	int r = vm_find(*l->qmp, l->pid, 0, l->vm, e);
+
+	return r ? r : ram_refuse_ivshmem(*l->qmp, e);
 }
 
 static void found_ram(const struct look *l, char *text, size_t size)
@@ -78,6 +111,17 @@ static void found_ram(const struct look *l, char *text, size_t size)
 	snprintf(text, size, "%llu MiB in %u shared file%s on %s", (unsigned long long)(pages * PAGE_BYTES >> 20),
 		 l->vm->nblocks, l->vm->nblocks == 1 ? "" : "s",
 		 !huge ? "tmpfs" : huge == l->vm->nblocks ? "hugetlbfs" : "tmpfs and hugetlbfs");
+}
+
+static int check_sharing(struct look *l, struct err *e)
+{
+	return owners_check("/proc", l->vm, OWNERS_SOURCE, e);
+}
+
+static void found_no_sharing(const struct look *l, char *text, size_t size)
+{
+	(void)l;
+	snprintf(text, size, "no other VM maps its files");
 }
 
 static int find_kvm(struct look *l, struct err *e)
@@ -134,9 +178,12 @@ static void found_way(const struct look *l, char *text, size_t size)
 
 const struct look_step look_steps[] = {
 	{ "QMP", open_qmp, NULL, found_qmp },
+	{ "alone", check_alone, has_process, found_alone },
 	{ "state", check_state, has_qmp, found_state },
 	{ "QEMU's word", check_blockers, has_qmp, found_no_blockers },
+	{ "jobs", check_jobs, has_qmp, found_no_jobs },
 	{ "RAM", find_ram, has_qmp, found_ram },
+	{ "other VMs", check_sharing, has_vm, found_no_sharing },
 	{ "KVM", find_kvm, has_vm, found_kvm },
 	{ "devices", check_devices, has_process, found_devices },
 	{ "cache modes", check_direct_io, has_process, found_direct_io },

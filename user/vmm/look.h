@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "claim/claim.h"
 #include "vmm/migration.h"
 #include "vmm/vm.h"
 #include "vmm/way.h"
@@ -20,6 +21,7 @@
  * @timeout_ms: longest silence of QEMU
  * @downtime_limit_ms: for migration_check()
  * @pause: the guest will stand still throughout, so its KVM does not matter
+ * @claim: taken when it is looked at; NULL: only tried
  * @wish: how the device state shall leave QEMU
  * @qmp, @vm, @migration, @private: the caller's, to be closed by it; also after an error
  * @way: what way_choose() says
@@ -30,6 +32,7 @@ struct look {
 	unsigned int timeout_ms;
 	unsigned int downtime_limit_ms;
 	bool pause;
+	struct claim *claim;
 	struct qmp **qmp;
 	struct vm *vm;
 	struct migration *migration;

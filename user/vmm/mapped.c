@@ -35,6 +35,8 @@ static int take(const struct proc_map *m, const char *proc, struct ram_block *b,
 		close(b->fd);
 		return 0;
 	}
+	b->dev = st.st_dev;
+	b->ino = st.st_ino;
 	b->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
 	b->page_size = b->hugetlb ? (uint32_t)fs.f_bsize : WIRE_PAGE;
 	b->pages = (uint64_t)st.st_size / WIRE_PAGE;
@@ -46,23 +48,17 @@ static int take(const struct proc_map *m, const char *proc, struct ram_block *b,
 int ram_find_mapped(const char *proc, struct vm *vm, struct err *e)
 {
 	__attribute__((cleanup(proc_free_maps))) struct proc_maps maps = { 0 };
-	dev_t dev[WIRE_BLOCKS_MAX];
-	ino_t ino[WIRE_BLOCKS_MAX];
 	int r = proc_load_maps(proc, &maps, e);
 
 	for (size_t i = 0; r >= 0 && i < maps.n && vm->nblocks < WIRE_BLOCKS_MAX; i++) {
 		unsigned int n = vm->nblocks, j = 0;
 
-		while (j < n && (dev[j] != maps.map[i].dev || ino[j] != maps.map[i].ino))
+		while (j < n && (vm->blocks[j].dev != maps.map[i].dev || vm->blocks[j].ino != maps.map[i].ino))
 			j++;
 		if (j < n)
 			continue;
 		r = take(&maps.map[i], proc, &vm->blocks[n], e);
-		if (r == 1) {
-			dev[n] = maps.map[i].dev;
-			ino[n] = maps.map[i].ino;
-			vm->nblocks++;
-		}
+		vm->nblocks += r == 1;
 	}
 	if (r < 0)
 		return r;

@@ -167,6 +167,38 @@ int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned 
 	return r ? r : migration_plan(m, incoming, false, downtime_limit_ms, e);
 }
 
+int migration_check_again(struct migration *m, unsigned int downtime_limit_ms, struct err *e)
+{
+	struct qmp *q = m->qmp;
+
+	migration_free(m);
+	return migration_check(m, q, false, downtime_limit_ms, e);
+}
+
+int migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e)
+{
+	json_auto_t *caps = NULL;
+	const json_t *c;
+	size_t i;
+	int r = qmp_call(q, "query-migrate-capabilities", NULL, &caps, e);
+
+	*on = false;
+	json_array_foreach(caps, i, c) {
+		const char *name = json_string_value(json_object_get(c, "capability"));
+
+		if (name && !strcmp(name, "x-ignore-shared"))
+			*on = json_is_true(json_object_get(c, "state"));
+	}
+	return r;
+}
+
+int migration_check_waits(struct qmp *q, struct err *e)
+{
+	struct migration m = { .qmp = q, .stream = -1 };
+
+	return check_state(&m, true, e);
+}
+
 int migration_plan(struct migration *m, bool incoming, bool saved, unsigned int downtime_limit_ms, struct err *e)
 {
 	int r;

@@ -34,6 +34,12 @@ struct migration {
  * (-incoming defer, nothing loaded yet), and plans what to set. Changes nothing. GW_VM_STATE says what to do.
  */
 int migration_check(struct migration *m, struct qmp *q, bool incoming, unsigned int downtime_limit_ms, struct err *e);
+/* Of a source, once more: nothing has been set since. */
+int migration_check_again(struct migration *m, unsigned int downtime_limit_ms, struct err *e);
+/* Is x-ignore-shared on? */
+int migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e);
+/* Of a destination: has nothing been loaded since? One that runs would lose its RAM. */
+int migration_check_waits(struct qmp *q, struct err *e);
 /* QEMU's own reasons not to migrate this VM (devices, cache modes of disks): GW_VM_STATE. QEMU before 6.0 tells none. */
 int migration_check_blockers(struct qmp *q, struct err *e);
 /* The same, and that no migration is under way: GW_VM_STATE. */

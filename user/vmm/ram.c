@@ -20,6 +20,8 @@ static int check_file(const struct backend *b, const struct proc_map *m, struct 
 		return err_set(e, GW_INTERNAL, errno, "RAM \"%s\": fstat: %s", b->id, strerror(errno));
 	if (st.st_dev != m->dev || st.st_ino != m->ino)
 		return err_set(e, GW_INTERNAL, EAGAIN, "RAM \"%s\": the VMM changed its mappings meanwhile: try again", b->id);
+	out->dev = st.st_dev;
+	out->ino = st.st_ino;
 	out->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
 	if (!S_ISREG(st.st_mode) || (fs.f_type != TMPFS_MAGIC && !out->hugetlb))
 		return ram_refuse(b->id, b->bytes, e, "is %.128s, which is not on tmpfs or hugetlbfs", m->path);
@@ -50,7 +52,7 @@ int ram_open(const struct backend *b, const struct proc_map *m, const char *proc
 }
 
 static int find_one(const struct backend *b, const struct proc_maps *maps, const char *proc, bool write, struct vm *vm,
-		    dev_t *dev, ino_t *ino, struct err *e)
+		    struct err *e)
 {
 	const struct proc_map *m;
 	unsigned int n = vm->nblocks;
@@ -59,28 +61,23 @@ static int find_one(const struct backend *b, const struct proc_maps *maps, const
 	if (r)
 		return r;
 	for (unsigned int i = 0; i < n; i++)
-		if (dev[i] == m->dev && ino[i] == m->ino)
+		if (vm->blocks[i].dev == m->dev && vm->blocks[i].ino == m->ino)
 			return ram_refuse(b->id, b->bytes, e, "has the same file as \"%.100s\", %.100s", vm->blocks[i].name, m->path);
 	r = ram_open(b, m, proc, write, &vm->blocks[n], e);
-	if (r)
-		return r;
-	dev[n] = m->dev;
-	ino[n] = m->ino;
-	vm->nblocks++;
-	return 0;
+	if (!r)
+		vm->nblocks++;
+	return r;
 }
 
 int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct err *e)
 {
 	__attribute__((cleanup(proc_free_maps))) struct proc_maps maps = { 0 };
 	__attribute__((cleanup(backends_free))) struct backends all = { .n = 0 };
-	dev_t dev[WIRE_BLOCKS_MAX];
-	ino_t ino[WIRE_BLOCKS_MAX];
 	int r = backends_query(q, &all, e);
 
 	if (!r)
 		r = proc_load_maps(proc, &maps, e);
 	for (unsigned int i = 0; !r && i < all.n; i++)
-		r = find_one(&all.b[i], &maps, proc, write, vm, dev, ino, e);
+		r = find_one(&all.b[i], &maps, proc, write, vm, e);
 	return r;
 }

@@ -55,6 +55,12 @@ int ram_open(const struct backend *b, const struct proc_map *m, const char *proc
 /* All blocks of the VM. On error vm->blocks[0 .. vm->nblocks) are open. */
 int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct err *e);
 
+/*
+ * GW_VM_STATE: an ivshmem device shows one of them. QEMU cannot leave it out of its migration: it compares guest addresses, and
+ * in a destination that waits the device has none yet.
+ */
+int ram_refuse_ivshmem(struct qmp *q, struct err *e);
+
 /* The same without asking the VMM: the shared files of tmpfs and hugetlbfs that it maps, by their names. */
 int ram_find_mapped(const char *proc, struct vm *vm, struct err *e);
 

@@ -17,6 +17,7 @@
  * @pages: 4 KiB pages
  * @page_size: bytes of the file system's page (4096, 2 MiB, 1 GiB)
  * @fd: the RAM file, O_RDONLY for a source, O_RDWR for a destination
+ * @dev: @ino: of that file
  * @address: where it begins in the guest, see mtree.h; WIRE_NO_ADDRESS: not known, or not asked
  * @hugetlb: on hugetlbfs (lseek knows no holes there)
  * @memfd: it has no name, so QEMU 8.1 and newer do not leave it out of their own stream
@@ -27,6 +28,8 @@ struct ram_block {
 	uint64_t address;
 	uint32_t page_size;
 	int fd;
+	dev_t dev;
+	ino_t ino;
 	bool hugetlb;
 	bool memfd;
 };

@@ -71,6 +71,8 @@ static const struct frame_limits limits[] = {
 	[WIRE_DONE] = { 0 },
 	[WIRE_ASK] = { .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 	[WIRE_VERDICT] = { .arg_max = 255, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
+	[WIRE_RAM_FILES] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX, .body_min = WIRE_BOOT_ID, .body_max = WIRE_BOOT_ID,
+			     .item_min = WIRE_FILE, .item_max = WIRE_FILE },
 };
 static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
 
@@ -102,6 +104,7 @@ static const char *const type_names[] = {
 	[WIRE_DONE] = "DONE",
 	[WIRE_ASK] = "ASK",
 	[WIRE_VERDICT] = "VERDICT",
+	[WIRE_RAM_FILES] = "RAM_FILES",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

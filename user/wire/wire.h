@@ -44,6 +44,9 @@
  *	ASK -----------------------------------> how did that migration end?
  *	      <--------------------------------- VERDICT an enum commit_state, or WIRE_NO_VERDICT: no such migration is known
  *
+ *	WIRE_OWN_RAM	the sender says first which files its RAM is in: a receiver on the same host, also in another container,
+ *			refuses to write into the source's own. RAM_FILES comes right after HELLO, before a check too.
+ *
  * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
  * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
  * WIRE_SAVED. Then PRIVATE frames carry that RAM: all of it before the first ROUND, later what has changed, the
@@ -94,6 +97,8 @@
 
 #define WIRE_HEADER	24	/* bytes */
 #define WIRE_HELLO_BODY	16	/* bytes */
+#define WIRE_BOOT_ID	16	/* bytes */
+#define WIRE_FILE	16	/* bytes */
 #define WIRE_EXTENT	16	/* bytes */
 #define WIRE_EXTENTS_MAX 512	/* extents in one RAM frame */
 #define WIRE_RAM_MAX	(1u << 20)	/* page bytes in one RAM frame */
@@ -136,6 +141,7 @@ enum wire_type {
 	WIRE_DONE,		/* no body */
 	WIRE_ASK,		/* body: the token */
 	WIRE_VERDICT,		/* arg = enum commit_state, or WIRE_NO_VERDICT; body: as RESUMED's, 0 unless it runs */
+	WIRE_RAM_FILES,		/* arg = count; body: WIRE_BOOT_ID bytes of the host's boot id, then per file 8 bytes device, 8 inode */
 	WIRE_TYPES
 };
 
@@ -143,7 +149,8 @@ enum wire_type {
 #define WIRE_SAVED	(1u << 1)
 #define WIRE_RUNS	(1u << 2)
 
-#define WIRE_VERDICTS	(1ull << 0)	/* a feature, see above */
+#define WIRE_VERDICTS	(1ull << 0)	/* features, see above */
+#define WIRE_OWN_RAM	(1ull << 1)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX

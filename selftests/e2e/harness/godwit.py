@@ -27,7 +27,8 @@ DOWNTIME = '2000'	# ms
 EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7,
         'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
         'bad-peer': 15, 'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
-        'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26, 'not-put-back': 27}
+        'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26, 'not-put-back': 27,
+        'ram-in-use': 28}
 
 
 commands = []	# of the test that runs
@@ -60,14 +61,17 @@ def none_crashed():
 
 
 class Process:
-    """A godwit command, its output (into a terminal of so many columns, or a pipe), and its peak of private memory."""
+    """
+    A godwit command, its output (into a terminal of so many columns, or a pipe), and its peak of private memory.
+    enter: a command that runs it somewhere else.
+    """
 
-    def __init__(self, side, *words, columns=0, cgroup=None):
+    def __init__(self, side, *words, columns=0, cgroup=None, enter=()):
         self.output, to = pty.openpty() if columns else os.pipe()
         if columns:
             termios.tcsetwinsize(to, (24, columns))
         self.signals = set()	# that were sent to it
-        self.process = lab.popen(side, [lab.near(GODWIT), *words], cgroup, stdout=to, stderr=to)
+        self.process = lab.popen(side, [*enter, lab.near(GODWIT), *words], cgroup, stdout=to, stderr=to)
         os.close(to)
         commands.append(self)
         if 'send' in words:

@@ -56,12 +56,13 @@ running = []
 
 @dataclasses.dataclass
 class Ram:
-    """One memory backend. path: a file on tmpfs or hugetlbfs; 'memfd'; None is private memory."""
+    """One memory backend. path: a file on tmpfs or hugetlbfs; 'memfd'; None is private memory. foreign: the file is another's."""
     mib: int
     path: str | None = None
     share: bool = True
     prealloc: bool = False
     align: str = ''
+    foreign: bool = False
 
     def object(self, number):
         flags = f"size={self.mib}M,share={'on' if self.share and self.path else 'off'}," \
@@ -309,7 +310,7 @@ class Qemu:
         if self.log and not hasattr(self, 'process'):
             paths.append(self.log)
         if not keep:
-            paths += [r.path for r in self.ram if r.path and r.path != 'memfd']
+            paths += [r.path for r in self.ram if r.path and r.path != 'memfd' and not r.foreign]
         for path in paths:
             if os.path.exists(path):
                 os.unlink(path)

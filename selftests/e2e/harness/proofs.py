@@ -36,6 +36,14 @@ def settings_kept(vm, timeout=10):
             proved(not changed, f"{vm.name}: QEMU's settings are not what the operator had set (before, now):", changed)
 
 
+def unmarked(vm, timeout=10):
+    """It may be sent again. The guardian of a sender that was killed does this last."""
+    end = time.monotonic() + timeout
+    while objects := [o['name'] for o in vm.qmp('qom-list', path='/objects') if o['name'].startswith('godwit')]:
+        proved(time.monotonic() < end, f'{vm.name} has {objects}')
+        time.sleep(0.1)
+
+
 WRONG_PAGE = re.compile(r'error: page \d+ at (\w+): word (\d+) is (\w+),')
 
 
@@ -103,6 +111,7 @@ def unharmed(src, ticks=3):
     src.wait_ticks(ticks).check()
     proved(src.query_status() == 'running', f'the source is {src.query_status()}')
     settings_kept(src)
+    unmarked(src)
     for dst in src.destinations:
         never_ran(dst)
     with open(f'/proc/{src.pid}/maps', encoding='ascii') as f:

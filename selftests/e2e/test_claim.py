@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Nobody else's RAM is touched, and a VM has one migration at a time: whatever an operator starts by mistake."""
+import dataclasses
+import hashlib
+import os
+import signal
+import subprocess
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from ours import proved
+
+APPEND = 'start=16 size=16 touch=8 rate=50'
+TO = (lab.ADDRESS['dst'], godwit.PORT)
+AT = f'{TO[0]}:{TO[1]}'
+pytestmark = pytest.mark.native
+
+
+def source(directory, name='src', **more):
+    vm = lab.Qemu(name, directory=directory, **{'ram': 64, 'append': APPEND, **more}).wait_ticks(1)
+    godwit.note(vm)
+    return vm
+
+
+def receive(dst, *options, at=AT):
+    return godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', at, '--insecure', *options)
+
+
+def send(src, *options, qmp=None, to=AT):
+    return godwit.Process('src', 'send', '--qmp', qmp or src.main_qmp, '--pause', *options, to)
+
+
+def mark(vm):
+    return [o['name'] for o in vm.qmp('qom-list', path='/objects') if o['name'].startswith('godwit')]
+
+
+def ram(path, share=True):
+    """Of a QEMU that takes a file that is there already, and another's."""
+    return [lab.Ram(64, path, share=share, foreign=True)]
+
+
+def digest(path):
+    with open(path, 'rb') as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+@pytest.fixture
+def other_name(directory, request):
+    """A way to the file of src's RAM that is not its name."""
+    made = []
+
+    def make(how, path):
+        new = f'{directory}/same'
+        if how == 'name':
+            return path
+        if how == 'hard link':
+            os.link(path, new := f'{path}.link')
+            made.append(lambda: os.unlink(new))
+        elif how == 'symbolic link':
+            os.symlink(path, new)
+            made.append(lambda: os.unlink(new))
+        else:
+            with open(new, 'wb'):
+                pass
+            subprocess.run(['mount', '--bind', path, new], check=True)
+            made.append(lambda: subprocess.run(['umount', '-l', new], check=True))
+        return new
+
+    def undo():
+        for step in made:
+            step()
+    request.addfinalizer(undo)
+    return make
+
+
+@pytest.mark.parametrize('how', ['name', 'hard link', 'symbolic link', 'bind mount'])
+def test_the_source_s_own_file(directory, other_name, how):
+    """The first thing that a newcomer tries: the same command line for both, on one host."""
+    src = source(directory)
+    path = other_name(how, src.ram[0].path)
+    src.qmp('stop')
+    before = digest(src.ram[0].path)
+    with godwit.guests():
+        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram(path), **src.made)
+        dst.query_status()
+        there = receive(dst)
+        assert there.wait() == godwit.EXIT['ram-in-use'], there.said
+        assert f'process {src.pid}' in there.said and '"ram0"' in there.said and 'mem-path' in there.said, there.said
+        dst.kill()
+        proved(digest(src.ram[0].path) == before, 'the RAM of the source has changed')
+        src.qmp('cont')
+        godwit.unharmed(src)
+
+
+def test_memfd_handed_over(directory):
+    """RAM without a name, which the destination opens through the source's descriptors."""
+    src = source(directory, ram=[lab.Ram(64, 'memfd')])
+    fds = [fd for fd in os.listdir(f'/proc/{src.pid}/fd') if 'memfd:memory-backend' in os.readlink(f'/proc/{src.pid}/fd/{fd}')]
+    dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram(f'/proc/{src.pid}/fd/{fds[0]}'), **src.made)
+    dst.query_status()
+    there = receive(dst)
+    assert there.wait() == godwit.EXIT['ram-in-use'], there.said
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('share', [True, False], ids=['shared', 'private'])
+def test_a_third_guest_s_file(directory, share):
+    """Also one that maps it private: what it has not written yet is the file's."""
+    src, third = source(directory), source(directory, 'third')
+    with godwit.guests():
+        if not share:
+            third.kill(keep=True)
+            private = dataclasses.replace(third.ram[0], share=False, foreign=True)
+            third = lab.Qemu('third', directory=directory, ram=[private], append=APPEND).wait_ticks(1)
+        before = digest('/dev/shm/third.ram') if not share else None
+        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram('/dev/shm/third.ram'), **src.made)
+        dst.query_status()
+        there = receive(dst)
+        assert there.wait() == godwit.EXIT['ram-in-use'], there.said
+        assert f'process {third.pid}' in there.said, there.said
+        dst.kill()
+        third.wait_ticks(2).check()
+        proved(not before or digest('/dev/shm/third.ram') == before, 'the file has changed')
+        godwit.unharmed(src)
+
+
+def test_a_guest_that_starts_later(directory):
+    """Between the receiver's first look and the sender's coming."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    there = receive(dst).wait_for('listening')
+    with godwit.guests():
+        third = lab.Qemu('third', directory=directory, ram=ram(dst.ram[0].path), append=APPEND).wait_ticks(1)
+        here = send(src)
+        assert here.wait() == godwit.EXIT['peer-failed'], here.said
+        assert there.wait() == godwit.EXIT['ram-in-use'], there.said
+        assert f'process {third.pid}' in here.said, here.said
+        third.wait_ticks(2).check()
+        godwit.unharmed(src)
+
+
+def test_two_receivers(directory):
+    """For one QEMU, and for two that have one file."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    first = receive(dst).wait_for('listening')
+    dst.hang_up()
+    second = godwit.Process('dst', 'receive', '--qmp', f'{dst.run}/test.qmp', '--listen', f'{TO[0]}:{TO[1] + 1}', '--insecure')
+    assert second.wait() == godwit.EXIT['busy'], second.said
+    twin = lab.Qemu('twin', 'dst', incoming=True, directory=directory, ram=ram(dst.ram[0].path), **src.made)
+    twin.query_status()
+    second = receive(twin, at=f'{TO[0]}:{TO[1] + 1}')
+    assert second.wait() in (godwit.EXIT['ram-in-use'], godwit.EXIT['busy']), second.said
+    twin.kill()
+    # One that waits for the first to end finds a guest that runs.
+    second = godwit.Process('dst', 'receive', '--qmp', f'{dst.run}/test.qmp', '--listen', f'{TO[0]}:{TO[1] + 1}', '--insecure')
+    here = send(src)
+    assert here.wait() == 0 and first.wait() == 0, here.said + first.said
+    assert second.wait() in (godwit.EXIT['vm-state'], godwit.EXIT['busy']), second.said
+    godwit.proof(src, dst)
+
+
+def test_a_guest_comes_by_another_way(directory):
+    """By QEMU's own migration, to a QEMU that a receiver waits for: that guest is not overwritten."""
+    src, other = source(directory), source(directory, 'third')
+    dst = godwit.destination(src)
+    there = receive(dst).wait_for('listening')
+    lab.qemu_migrate(other, dst)
+    dst.wait_ticks(1)
+    here = send(src)
+    assert here.wait() == godwit.EXIT['peer-failed'] and there.wait() == godwit.EXIT['vm-state'], here.said + there.said
+    dst.wait_ticks(2).check()
+    godwit.unharmed(src)
+
+
+def test_a_neighbour(directory):
+    """Another VM that the destination is connected to is no backend of it."""
+    src = source(directory)
+    socket = f'{directory}/pipe'
+    third = source(directory, 'third', devices=['-device', 'virtio-serial-pci', '-chardev', f'socket,id=pipe,path={socket},server=on,wait=off',
+                                                '-device', 'virtserialport,chardev=pipe'])
+    with godwit.guests():
+        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram(third.ram[0].path), **src.made,
+                       devices=['-device', 'virtio-serial-pci', '-chardev', f'socket,id=pipe,path={socket}',
+                                '-device', 'virtserialport,chardev=pipe'])
+        dst.query_status()
+        there = receive(dst)
+        assert there.wait() == godwit.EXIT['ram-in-use'] and f'process {third.pid}' in there.said, there.said
+        third.wait_ticks(2).check()
+
+
+def test_a_helper_of_qemu_s_own(directory):
+    """A process that shares QEMU's memory, as it is told to have for its end, is QEMU."""
+    said = subprocess.run([lab.QEMU, '-help'], stdout=subprocess.PIPE, text=True, check=True).stdout
+    option = ['-async-teardown'] if '-async-teardown' in said else ['-run-with', 'async-teardown=on']
+    src = source(directory, devices=option)
+    dst = godwit.destination(src, devices=option)
+    there = receive(dst).wait_for('listening')
+    here = send(src)
+    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+    godwit.proof(src, dst)
+
+
+def test_another_vm_shares_the_source_s_ram(directory):
+    """RAM of two VMs cannot move with one of them."""
+    src = source(directory)
+    twin = lab.Qemu('twin', directory=directory, ram=ram(src.ram[0].path), incoming=True, **src.made)
+    twin.query_status()
+    here = send(src)
+    assert here.wait() == godwit.EXIT['ram-in-use'], here.said
+    assert f'process {twin.pid}' in here.said and 'another VM' in here.said, here.said
+    twin.kill()
+    godwit.unharmed(src)
+
+
+def test_ivshmem(directory):
+    """QEMU's own stream cannot leave such RAM out: that is said before anything is sent, not in the blackout."""
+    device = ['-object', 'memory-backend-file,id=shared,mem-path=/dev/shm/shared.ram,size=1M,share=on',
+              '-device', 'ivshmem-plain,id=pipe,memdev=shared,master=on']
+    try:
+        src = source(directory, devices=device)
+        here = send(src)
+        assert here.wait() == godwit.EXIT['vm-state'] and '"pipe"' in here.said and 'device_del' in here.said, here.said
+        godwit.unharmed(src)
+        src.kill()
+    finally:
+        os.unlink('/dev/shm/shared.ram')
+
+
+@pytest.mark.parametrize('apart', [0, 0.1, 0.3, 1, 3])
+def test_two_senders(directory, apart):
+    """To two destinations, through two monitors of one QEMU: one of them moves the guest, once."""
+    src = source(directory)
+    one, two = godwit.destination(src, 'one'), godwit.destination(src, 'two')
+    ports = f'{TO[0]}:{TO[1]}', f'{TO[0]}:{TO[1] + 1}'
+    receivers = [receive(one, at=ports[0]).wait_for('listening'), receive(two, at=ports[1]).wait_for('listening')]
+    src.hang_up()
+    first = send(src, to=ports[0])
+    time.sleep(apart)
+    second = send(src, qmp=f'{src.run}/test.qmp', to=ports[1])
+    statuses = [first.wait(), second.wait()]
+    assert statuses.count(0) == 1, f'{statuses}\n{first.said}\n{second.said}'
+    loser = 1 - statuses.index(0)
+    assert statuses[loser] in (godwit.EXIT['busy'], godwit.EXIT['vm-state']), f'{statuses}\n{first.said}\n{second.said}'
+    there, idle = (one, two) if loser == 1 else (two, one)
+    receivers[1 - loser].wait()
+    godwit.proof(src, there)
+    proved(idle.query_status() == 'inmigrate' and not idle.has_run(), 'the guest runs twice')
+    receivers[loser].kill(signal.SIGTERM).wait()
+
+
+def held_at_the_acknowledgement(src, dst, act, then=lambda: None):
+    """A sender in the last round, its guest stopped, and what happens to it there, and when it has ended. The receiver ends."""
+    between = relay.Watching(TO, lambda kind: kind == wire.ACK and act(here))
+    there = receive(dst).wait_for('listening')
+    try:
+        here = send(src, to=between.address)
+        here.wait()
+        then()
+    finally:
+        between.stop()
+    there.wait()
+
+
+def test_after_a_sender_that_was_killed(directory):
+    """At once: its guardian has the VM until all is put back, and no longer."""
+    src = source(directory)
+    again = godwit.destination(src, 'again')
+    other = f'{TO[0]}:{TO[1] + 2}'	# the relay has the next one
+    there = receive(again, at=other).wait_for('listening')
+    second = []
+
+    held_at_the_acknowledgement(src, godwit.destination(src), lambda here: here.kill(signal.SIGKILL).wait(),
+                                then=lambda: second.append(send(src, to=other)))
+    assert second[0].wait() == 0 and there.wait() == 0, second[0].said + there.said
+    godwit.proof(src, again)
+
+
+def test_sender_and_guardian_killed(directory):
+    """Nobody is left who could put it back: the operator is told what there is to do, and it can be done."""
+    src = source(directory)
+
+    def act(here):
+        for child in subprocess.run(['pgrep', '-P', str(here.pid)], stdout=subprocess.PIPE, text=True, check=True).stdout.split():
+            os.kill(int(child), signal.SIGKILL)
+        here.kill(signal.SIGKILL).wait()
+    held_at_the_acknowledgement(src, godwit.destination(src), act)
+    p = send(src)
+    assert p.wait() == godwit.EXIT['vm-state'] and 'resolve --forget' in p.said, p.said
+    forget = 'src', 'resolve', '--qmp', src.main_qmp, '--forget'
+    p = godwit.Process(*forget)
+    if p.wait() == godwit.EXIT['vm-state']:
+        assert 'migrate_cancel' in p.said, p.said
+        src.qmp('migrate_cancel')
+        time.sleep(0.5)
+        p = godwit.Process(*forget)
+    assert p.wait() == 0 and 'x-ignore-shared' in p.said, p.said
+    src.qmp('migrate-set-capabilities', capabilities=[{'capability': name, 'state': state} for name, state in src.settings_before[0].items()])
+    src.qmp('migrate-set-parameters', **{name: src.settings_before[1][name] for name in ('downtime-limit', 'max-bandwidth')})
+    godwit.unharmed(src)
+    dst = godwit.destination(src)
+    there = receive(dst).wait_for('listening')
+    here = send(src)
+    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+    godwit.proof(src, dst)
+
+
+def test_the_guardian_keeps_it(directory):
+    """The guest has moved, QEMU hangs, and its settings are not back: until they are nobody else begins."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Watching(TO, lambda kind: kind == wire.RESUMED and src.process.send_signal(signal.SIGSTOP))
+    there = receive(dst).wait_for('listening')
+    try:
+        here = send(src, '--peer-timeout', '1', to=between.address)
+        assert here.wait() == 0 and 'guardian' in here.said, here.said
+        there.wait()
+        held = subprocess.run(['flock', '-n', src.ram[0].path, 'true'], check=False).returncode
+        proved(held != 0, 'the RAM file is free while a guardian is at work')
+    finally:
+        between.stop()
+        src.process.send_signal(signal.SIGCONT)
+    godwit.proof(src, dst)
+    subprocess.run(['flock', '-w', '10', src.ram[0].path, 'true'], check=True)
+
+
+def test_a_guest_that_has_moved(directory):
+    """It is not sent twice, until the operator says that it is to run here."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    there = receive(dst).wait_for('listening')
+    here = send(src)
+    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+    proved(mark(src) and not mark(dst), 'the mark is not where it belongs')
+    for command in (('send', '--qmp', src.main_qmp, '--pause', AT), ('check', '--qmp', src.main_qmp, '--pause')):
+        p = godwit.Process('src', *command)
+        assert p.wait() == godwit.EXIT['vm-state'] and AT in p.said and 'resolve --forget' in p.said, p.said
+    # The destination is lost, and somebody decides.
+    dst.kill()
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--forget')
+    assert p.wait() == 0 and not mark(src), p.said
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--forget')
+    assert p.wait() == godwit.EXIT['no-migration'], p.said
+    src.qmp('cont')
+    src.sender = None
+    again = godwit.destination(src)
+    there = receive(again).wait_for('listening')
+    here = send(src)
+    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+    godwit.proof(src, again)
+
+
+def test_in_doubt(directory):
+    """Neither is one whose end is not known; resolve finds out, and the mark stays where the guest has moved."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Relay(TO, wire.RESUMED)
+    there = receive(dst, '--peer-timeout', '2').wait_for('listening')
+    try:
+        here = send(src, '--peer-timeout', '2', '--resolve-timeout', '1', to=between.address)
+        assert here.wait() == godwit.EXIT['unknown'], here.said
+    finally:
+        between.stop()
+    p = send(src)
+    assert p.wait() == godwit.EXIT['vm-state'] and 'resolve' in p.said, p.said
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', AT)
+    assert p.wait() == 0, p.said
+    there.wait()
+    proved(mark(src), 'the mark is gone')
+    godwit.proof(src, dst)
+
+
+def test_in_another_container(directory, tmp_path):
+    """A receiver that sees no process of the source's: the file's lock and the host's identity are there all the same."""
+    src = source(directory)
+    init = subprocess.Popen(['unshare', '--pid', '--fork', '--mount-proc', '--kill-child', 'sleep', '1000'])	# pylint: disable=R1732
+    try:
+        while not (children := subprocess.run(['pgrep', '-P', str(init.pid)], stdout=subprocess.PIPE, text=True, check=False).stdout):
+            time.sleep(0.05)
+        enter = f'nsenter -t {children.split()[0]} -p -m --'
+        inside = tmp_path / 'qemu'
+        inside.write_text(f'#!/bin/sh\nexec {enter} {src.made["qemu"]} "$@"\n', encoding='ascii')
+        inside.chmod(0o755)
+        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, **{**src.made, 'ram': [dataclasses.replace(src.ram[0], foreign=True)],
+                                                                            'qemu': str(inside)})
+        dst.query_status()
+        there = godwit.Process('dst', *'receive --listen'.split(), AT, '--insecure', '--qmp', dst.main_qmp, enter=enter.split())
+        there.wait_for('listening')
+        p = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause', '--to', AT)
+        assert p.wait() == godwit.EXIT['ram-in-use'] and "source VM's own file" in p.said, p.said
+        p = send(src)
+        assert p.wait() in (godwit.EXIT['busy'], godwit.EXIT['ram-in-use']), p.said
+        there.kill().wait()
+        dst.kill()
+    finally:
+        init.kill()
+        init.wait()
+    godwit.unharmed(src)
