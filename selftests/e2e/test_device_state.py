@@ -115,7 +115,7 @@ def test_saved(saving):
     same_private_ram(src, dst)
     # It stands still as any paused VM does, but is not to be moved a second time.
     again = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:{godwit.PORT}')
-    assert again.wait() == godwit.EXIT['vm-state'] and 'stands still since a migration' in again.said
+    assert again.wait() == godwit.EXIT['vm-state'] and 'was sent to' in again.said
 
 
 def test_memfds_swapped(directory, qemu):
