@@ -85,7 +85,7 @@ static int stays_pinned(struct dirty_source *s, unsigned int block, uint64_t *pa
 
 static int check_pinned(struct dirty_source *s, const struct mapper *m, struct err *e)
 {
-	uint64_t page;
+	uint64_t page = 0;
 	int r = 0;
 
 	for (unsigned int i = 0; !r && i < s->vm->nblocks; i++) {
