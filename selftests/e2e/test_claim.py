@@ -34,6 +34,13 @@ def send(src, *options, qmp=None, to=AT):
     return godwit.Process('src', 'send', '--qmp', qmp or src.main_qmp, '--pause', *options, to)
 
 
+def arrives(src, dst):
+    there = receive(dst).wait_for('listening')
+    here = send(src)
+    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+    godwit.proof(src, dst)
+
+
 def mark(vm):
     return [o['name'] for o in vm.qmp('qom-list', path='/objects') if o['name'].startswith('godwit')]
 
@@ -198,11 +205,7 @@ def test_a_helper_of_qemu_s_own(directory):
     said = subprocess.run([lab.QEMU, '-help'], stdout=subprocess.PIPE, text=True, check=True).stdout
     option = ['-async-teardown'] if '-async-teardown' in said else ['-run-with', 'async-teardown=on']
     src = source(directory, devices=option)
-    dst = godwit.destination(src, devices=option)
-    there = receive(dst).wait_for('listening')
-    here = send(src)
-    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
-    godwit.proof(src, dst)
+    arrives(src, godwit.destination(src, devices=option))
 
 
 def test_another_vm_shares_the_source_s_ram(directory):
@@ -302,11 +305,7 @@ def test_sender_and_guardian_killed(directory):
     src.qmp('migrate-set-capabilities', capabilities=[{'capability': name, 'state': state} for name, state in src.settings_before[0].items()])
     src.qmp('migrate-set-parameters', **{name: src.settings_before[1][name] for name in ('downtime-limit', 'max-bandwidth')})
     godwit.unharmed(src)
-    dst = godwit.destination(src)
-    there = receive(dst).wait_for('listening')
-    here = send(src)
-    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
-    godwit.proof(src, dst)
+    arrives(src, godwit.destination(src))
 
 
 def test_the_guardian_keeps_it(directory):
@@ -347,11 +346,7 @@ def test_a_guest_that_has_moved(directory):
     assert p.wait() == godwit.EXIT['no-migration'], p.said
     src.qmp('cont')
     src.sender = None
-    again = godwit.destination(src)
-    there = receive(again).wait_for('listening')
-    here = send(src)
-    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
-    godwit.proof(src, again)
+    arrives(src, godwit.destination(src))
 
 
 def test_in_doubt(directory):

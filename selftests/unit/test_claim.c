@@ -34,6 +34,29 @@ static void find(struct vm *vm, int file)
 	assert_true(vm->blocks[0].fd >= 0);
 }
 
+/* One file, found by two programs. */
+struct two {
+	struct claim a, b;
+	struct vm one, other;
+	struct err e;
+	int file;
+};
+
+static void begin(struct two *t)
+{
+	*t = (struct two) { .a = CLAIM_NONE, .b = CLAIM_NONE, .file = memfd_create("ram", 0) };
+	find(&t->one, t->file);
+	find(&t->other, t->file);
+	assert_int_equal(claim_take(&t->a, &t->one, &t->e), 0);
+}
+
+static void end(struct two *t)
+{
+	claim_drop(&t->b, &t->other);
+	close(t->other.blocks[0].fd);
+	close(t->file);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -48,77 +71,57 @@ static int teardown(void **state)
 
 static void test_one_at_a_time(void **state)
 {
-	struct claim a = CLAIM_NONE, b = CLAIM_NONE;
-	int file = memfd_create("ram", 0);
-	struct err e = { 0 };
-	struct vm one, two;
+	struct two t;
 
 	(void)state;
-	find(&one, file);
-	find(&two, file);
-	assert_int_equal(claim_take(&a, &one, &e), 0);
-	assert_true(claim_take(&b, &two, &e) < 0);
-	assert_int_equal(e.exit, GW_BUSY);
-	claim_drop(&b, &two);
-	claim_drop(&a, &one);
-	assert_int_equal(claim_take(&b, &two, &e), 0);
-	claim_drop(&b, &two);
-	close(one.blocks[0].fd);
-	close(two.blocks[0].fd);
-	close(file);
+	begin(&t);
+	assert_true(claim_take(&t.b, &t.other, &t.e) < 0);
+	assert_int_equal(t.e.exit, GW_BUSY);
+	claim_drop(&t.b, &t.other);
+	claim_drop(&t.a, &t.one);
+	close(t.one.blocks[0].fd);
+	assert_int_equal(claim_take(&t.b, &t.other, &t.e), 0);
+	end(&t);
 }
 
 /* Another VM's, or the same VM's, seen from where the locks' directory is another one. */
 static void test_one_for_each_file(void **state)
 {
-	struct claim a = CLAIM_NONE, b = CLAIM_NONE;
-	int file = memfd_create("ram", 0);
-	struct err e = { 0 };
-	struct vm one, two;
+	struct two t;
 
 	(void)state;
-	find(&one, file);
-	find(&two, file);
-	assert_int_equal(claim_take(&a, &one, &e), 0);
-	two.pid = getppid();
-	assert_true(claim_take(&b, &two, &e) < 0);
-	assert_int_equal(e.exit, GW_BUSY);
-	assert_non_null(strstr(e.text, "\"ram0\""));
-	claim_drop(&b, &two);
-	claim_drop(&a, &one);
-	close(one.blocks[0].fd);
-	close(two.blocks[0].fd);
-	close(file);
+	begin(&t);
+	t.other.pid = getppid();
+	assert_true(claim_take(&t.b, &t.other, &t.e) < 0);
+	assert_int_equal(t.e.exit, GW_BUSY);
+	assert_non_null(strstr(t.e.text, "\"ram0\""));
+	claim_drop(&t.a, &t.one);
+	close(t.one.blocks[0].fd);
+	end(&t);
 }
 
 /* As a guardian does it: its copies count, and so does its end. */
 static void test_a_child_keeps_it(void **state)
 {
-	struct claim a = CLAIM_NONE, b = CLAIM_NONE;
-	int file = memfd_create("ram", 0), fds[CLAIM_FDS_MAX];
-	struct err e = { 0 };
-	struct vm one, two;
+	int fds[CLAIM_FDS_MAX];
+	struct two t;
 	pid_t child;
 
 	(void)state;
-	find(&one, file);
-	find(&two, file);
-	assert_int_equal(claim_take(&a, &one, &e), 0);
-	assert_int_equal(claim_fds(&a, &one, fds), 2);
+	begin(&t);
+	assert_int_equal(claim_fds(&t.a, &t.one, fds), 2);
 	child = fork();
 	if (!child) {
 		sleep(60);
 		_exit(0);
 	}
-	claim_leave(&a);
-	close(one.blocks[0].fd);
-	assert_true(claim_take(&b, &two, &e) < 0);
+	claim_leave(&t.a);
+	close(t.one.blocks[0].fd);
+	assert_true(claim_take(&t.b, &t.other, &t.e) < 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	assert_int_equal(claim_take(&b, &two, &e), 0);
-	claim_drop(&b, &two);
-	close(two.blocks[0].fd);
-	close(file);
+	assert_int_equal(claim_take(&t.b, &t.other, &t.e), 0);
+	end(&t);
 }
 
 /**

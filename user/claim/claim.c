@@ -7,7 +7,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "claim/claim.h"
@@ -16,7 +15,7 @@
 #include "txn/mark.h"
 
 #define WAIT_MS		3000u
-#define NAP_NS		20000000
+#define NAP_MS		20
 
 /* Whoever has that lock, by its inode; 0: it cannot be told. */
 static pid_t holder(int fd)
@@ -40,7 +39,6 @@ static pid_t holder(int fd)
 
 int claim_process(struct claim *c, pid_t vmm, struct err *e)
 {
-	struct timespec nap = { .tv_nsec = NAP_NS };
 	uint64_t deadline = deadline_ms(WAIT_MS);
 	char name[RECORD_NAME];
 	int r = 0;
@@ -50,7 +48,7 @@ int claim_process(struct claim *c, pid_t vmm, struct err *e)
 		r = record_open(&c->lock, record_dir(), name);
 		if (r != -EBUSY || now_ns() > deadline)
 			break;
-		nanosleep(&nap, NULL);
+		nap_ms(NAP_MS);
 	}
 	if (r != -EBUSY)
 		return 0;
@@ -59,11 +57,10 @@ int claim_process(struct claim *c, pid_t vmm, struct err *e)
 
 static int lock_ram(const struct ram_block *b, uint64_t deadline, struct err *e)
 {
-	struct timespec nap = { .tv_nsec = NAP_NS };
 	int r;
 
 	while ((r = flock(b->fd, LOCK_EX | LOCK_NB)) < 0 && errno == EWOULDBLOCK && now_ns() < deadline)
-		nanosleep(&nap, NULL);
+		nap_ms(NAP_MS);
 	if (!r || errno != EWOULDBLOCK)
 		return 0;
 	return err_set(e, GW_BUSY, EBUSY,

@@ -14,7 +14,6 @@
 #include "claim/owners.h"
 #include "claim/unix_peers.h"
 #include "vmm/proc_io.h"
-#include "vmm/text.h"
 
 /**
  * struct search
@@ -70,25 +69,31 @@ static int search_maps(const struct search *s, const char *path, const struct ra
 	return r ? r : *b != NULL;
 }
 
-/* Its first thread may have ended before the others: then that one has no memory, and they have. */
-static int search_threads(const struct search *s, const char *pid, const struct ram_block **b)
-{
-	char dir[PATH_MAX - 2 * NAME_MAX], path[PATH_MAX];
-	int r = -ENODATA;
-	struct dirent *de;
-	DIR *d;
+struct threads {
+	const struct search *s;
+	const struct ram_block **b;
+	int found;
+};
 
-	snprintf(dir, sizeof(dir), "%s/%s/task", s->proc, pid);
-	d = opendir(dir);
-	while (d && r == -ENODATA && (de = readdir(d))) {
-		if (!isdigit((unsigned char)*de->d_name))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s/maps", dir, de->d_name);
-		r = search_maps(s, path, b);
-	}
-	if (d)
-		closedir(d);
-	return r;
+static int search_thread(const char *tasks, const char *tid, void *arg, struct err *e)
+{
+	struct threads *t = arg;
+	char path[PATH_MAX];
+
+	(void)e;
+	snprintf(path, sizeof(path), "%s/%s/maps", tasks, tid);
+	t->found = search_maps(t->s, path, t->b);
+	return t->found != -ENODATA;
+}
+
+/* Its first thread may have ended before the others: then that one has no memory, and they have. */
+static int search_threads(const struct search *s, const char *dir, const struct ram_block **b)
+{
+	struct threads t = { s, b, -ENODATA };
+	struct err ignored = { 0 };
+
+	proc_each_thread(dir, search_thread, &t, &ignored);
+	return t.found;
 }
 
 static bool is_connected(struct search *s, const char *dir)
@@ -128,26 +133,11 @@ static bool is_vmm(const char *dir)
 	return !strncmp(name, "qemu-system-", strlen("qemu-system-")) || !strcmp(name, "qemu-kvm");
 }
 
-static void name_of(const char *dir, char *name, size_t len)
-{
-	char path[PATH_MAX], said[32] = "";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/comm", dir);
-	f = fopen(path, "re");
-	if (f && !fgets(said, sizeof(said), f))
-		said[0] = '\0';
-	if (f)
-		fclose(f);
-	said[strcspn(said, "\n")] = '\0';
-	one_line(name, len, *said ? said : "?");
-}
-
 static int refuse(const struct search *s, const char *pid, const char *dir, const struct ram_block *b, struct err *e)
 {
 	char name[64];
 
-	name_of(dir, name, sizeof(name));
+	proc_name(dir, name, sizeof(name));
 	if (s->end == OWNERS_SOURCE)
 		return err_set(e, GW_RAM_IN_USE, EBUSY,
 			       "RAM \"%s\" is shared with another VM: process %s (%s) maps its file too: give each VM a file of its own",
@@ -168,7 +158,7 @@ static int judge(struct search *s, const char *pid, struct err *e)
 	snprintf(path, sizeof(path), "%s/maps", dir);
 	r = search_maps(s, path, &b);
 	if (r == -ENODATA)
-		r = search_threads(s, pid, &b);
+		r = search_threads(s, dir, &b);
 	/* One that all capabilities do not let us look into is not a VMM of this host's: a container's init, for example. */
 	if (r == -ENODATA || !r || ((r == -EACCES || r == -EPERM) && s->may_look))
 		return 0;

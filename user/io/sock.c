@@ -28,6 +28,13 @@ uint64_t now_ns(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
+void nap_ms(unsigned int ms)
+{
+	const struct timespec ts = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
+
 uint64_t realtime_ns(void)
 {
 	return clock_ns(CLOCK_REALTIME);

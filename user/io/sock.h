@@ -13,6 +13,7 @@
 
 uint64_t now_ns(void);		/* CLOCK_MONOTONIC */
 uint64_t realtime_ns(void);	/* CLOCK_REALTIME */
+void nap_ms(unsigned int ms);	/* between two looks; a signal ends it early */
 static inline uint64_t deadline_ms(uint64_t ms) { return now_ns() + ms * 1000000; }
 
 /* Connect to an AF_UNIX stream socket; returns the descriptor or -errno. */

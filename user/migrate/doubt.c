@@ -2,14 +2,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/doubt.h"
 #include "migrate/hello.h"
 
-#define AGAIN_NS	500000000ull
+#define AGAIN_MS	500u
 
 /* One question. COMMIT_STATES: it has no answer. */
 static enum commit_state ask(const struct doubt *d, uint64_t *resumed_ns, struct err *e)
@@ -42,7 +41,6 @@ static enum commit_state ask(const struct doubt *d, uint64_t *resumed_ns, struct
 enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, struct err *e)
 {
 	uint64_t deadline = deadline_ms(d->seconds * 1000ull);
-	struct timespec nap = { .tv_nsec = AGAIN_NS };
 
 	for (;;) {
 		struct err why = { 0 };
@@ -56,11 +54,11 @@ enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, 
 		default:
 			break;
 		}
-		if (now_ns() + AGAIN_NS > deadline || stop_requested()) {
+		if (deadline_ms(AGAIN_MS) > deadline || stop_requested()) {
 			*e = why;
 			return SOURCE_IS_TIRED;
 		}
-		nanosleep(&nap, NULL);
+		nap_ms(AGAIN_MS);
 	}
 }
 
@@ -110,10 +108,7 @@ static bool parse_token(const char *text, uint8_t token[WIRE_SECRET])
 
 void doubt_forget(pid_t vmm)
 {
-	char name[RECORD_NAME];
-
-	if (!record_name_vm(name, "doubt", vmm))
-		record_unlink(RECORD_DIR, name);
+	record_unlink_vm(RECORD_DIR, "doubt", vmm);
 }
 
 int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)

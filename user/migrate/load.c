@@ -100,9 +100,7 @@ static void show_life(struct load *l)
 
 static bool dead(const struct receiver *r)
 {
-	struct pollfd p = { .fd = r->vm.pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) > 0;
+	return proc_ended(r->vm.pidfd);
 }
 
 /* The guest is paused as it was, or waits for us, or for its disks. */

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* How a migration ends at the source: what may be undone then, and what not, see txn/commit.h. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "io/stop.h"
 #include "migrate/sender_internal.h"
+#include "vmm/proc_io.h"
 
 #define TAKE_OVER_MS	5000u
-
-static bool vm_gone(const struct sender *s)
-{
-	struct pollfd p = { .fd = s->vm.pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) > 0;
-}
 
 /*
  * What is recorded. If QEMU does not listen to us any more, another client may have its monitor: the guardian tries on, also
@@ -25,7 +18,7 @@ static void undo(struct sender *s, enum undo_what what, struct err *e)
 {
 	struct err back = { 0 }, cause = *e;
 
-	if (!journal_undo(&s->journal, s->qmp, what, &back) || vm_gone(s))
+	if (!journal_undo(&s->journal, s->qmp, what, &back) || proc_ended(s->vm.pidfd))
 		return;
 	qmp_close(s->qmp);
 	s->qmp = NULL;

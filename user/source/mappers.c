@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "io/sock.h"
 #include "source/source.h"
@@ -30,13 +29,6 @@ struct mappers {
 	uint32_t pids[ROOM];
 	unsigned int n;
 };
-
-static void rest_ms(unsigned int ms)
-{
-	struct timespec t = { .tv_nsec = ms * 1000000L };
-
-	nanosleep(&t, NULL);
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -78,7 +70,7 @@ static int stays_pinned(struct dirty_source *s, unsigned int block, uint64_t *pa
 		else if (now_ns() - since >= STAYS_NS)
 			return 1;
 		at = first;
-		rest_ms(1);
+		nap_ms(1);
 	}
 	return 0;
 }
@@ -144,7 +136,7 @@ int source_check_mappers(struct dirty_source *s, const char *root, struct err *e
 		if (now_ns() > deadline)
 			return unsettled(unseen, e);
 		seen = now;
-		rest_ms(10);
+		nap_ms(10);
 	}
 	return r;
 }

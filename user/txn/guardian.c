@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +8,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/sock.h"
@@ -17,6 +15,7 @@
 #include "source/source.h"
 #include "txn/guardian.h"
 #include "txn/record.h"
+#include "vmm/proc_io.h"
 
 /* What the sender may say besides records; a pipe that closes without DISMISS means that it died, or cannot go on. */
 #define STAND_DOWN	"sent\n"
@@ -68,28 +67,6 @@ static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
 	return !dismissed;
 }
 
-static bool gone(int pidfd)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) > 0;
-}
-
-static void wait_again(void)
-{
-	struct timespec ts = { .tv_nsec = AGAIN_MS * 1000000 };
-
-	nanosleep(&ts, NULL);
-}
-
-static void forget_doubt(const struct ward *w)
-{
-	char name[RECORD_NAME];
-
-	if (!record_name_vm(name, "doubt", w->pid))
-		record_unlink(RECORD_DIR, name);
-}
-
 /* Another client may hold the monitor, for long: nobody else will do this, so there is no last try while QEMU lives. */
 static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 {
@@ -106,19 +83,19 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 			r = journal_undo(j, q, what, &e);
 		qmp_close(q);
 		if (!r && what == UNDO_ALL) {
-			forget_doubt(w);
+			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
 			fprintf(stderr, "godwit: without its sender: the source VM is as it was before\n");
 		}
 		if (!r)
 			return;
-		if (gone(w->pidfd)) {
+		if (proc_ended(w->pidfd)) {
 			fprintf(stderr, "godwit: the source QEMU has gone: there is nothing to put back\n");
 			return;
 		}
 		if (!told)
 			fprintf(stderr, "godwit: without its sender: the source VM could not be put back yet: %s; trying on\n", e.text);
 		told = true;
-		wait_again();
+		nap_ms(AGAIN_MS);
 	}
 }
 
@@ -215,12 +192,11 @@ void guardian_dismiss(struct guardian *g)
 bool guardian_take_over(struct guardian *g, unsigned int ms)
 {
 	uint64_t deadline = deadline_ms(ms);
-	struct timespec ts = { .tv_nsec = 10000000 };
 	pid_t pid;
 
 	hang_up(g);
 	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
-		nanosleep(&ts, NULL);
+		nap_ms(10);
 	g->pid = 0;
 	g->at_work = !pid;
 	return pid != 0;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/sock.h"
@@ -12,7 +11,7 @@
 #include "vmm/migration.h"
 #include "vmm/saved.h"
 
-#define NAP_NS		5000000
+#define NAP_MS		5
 #define CANCEL_MS	30000	/* QEMU may have to give up a write first */
 #define RESUME_MS	1000	/* after "failed" and "cancelled" QEMU lets the guest run by itself */
 #define SLACK_NS	200000000ull	/* QEMU counts from CLOCK_REALTIME, and in ms */
@@ -151,13 +150,6 @@ int journal_load(struct journal *j, const char *line)
 	return record ? json_array_append_new(j->records, record) : -1;
 }
 
-static void nap(void)
-{
-	struct timespec ts = { .tv_nsec = NAP_NS };
-
-	nanosleep(&ts, NULL);
-}
-
 /* The record behind number i that says more of it, or NULL. */
 static const json_t *more(const struct journal *j, size_t i, const char *what)
 {
@@ -200,7 +192,7 @@ static int end_migration(struct qmp *q, const struct journal *j, size_t i, struc
 		return r;
 	qmp_call(q, "migrate_cancel", NULL, NULL, &ignored);
 	while (!r && m->under_way && now_ns() < deadline) {
-		nap();
+		nap_ms(NAP_MS);
 		r = migration_query(q, m, e);
 	}
 	if (!r && m->under_way)
@@ -241,7 +233,7 @@ static int undo_migrate(struct qmp *q, const struct journal *j, size_t i, struct
 	if (r || m.under_way)
 		return r;
 	while (!(r = migration_vm_status(q, now, sizeof(now), e)) && !strcmp(now, "finish-migrate") && now_ns() < deadline)
-		nap();
+		nap_ms(NAP_MS);
 	if (!r && !strcmp(now, "postmigrate") && !strcmp(m.status, "completed"))
 		return undo_completed(q, j, i, &m, e);
 	if (!r && !strcmp(now, "finish-migrate"))
@@ -258,7 +250,7 @@ static int undo_stop(struct qmp *q, struct err *e)
 
 	/* While it saves its devices it is "save-vm", and answers afterwards. */
 	while (!(r = migration_vm_status(q, now, sizeof(now), e)) && !strcmp(now, "save-vm") && now_ns() < deadline)
-		nap();
+		nap_ms(NAP_MS);
 	if (!r && !strcmp(now, "save-vm"))
 		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU still saves its devices");
 	return r || strcmp(now, "paused") ? r : qmp_call(q, "cont", NULL, NULL, e);

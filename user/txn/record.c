@@ -103,14 +103,6 @@ json_t *record_read(const char *dir, const char *name, bool *held)
 	return NULL;
 }
 
-void record_unlink(const char *dir, const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	unlink(path);
-}
-
 void record_name_verdict(char *name, const uint8_t *token, size_t len)
 {
 	int n = snprintf(name, RECORD_NAME, "verdict-");
@@ -141,4 +133,14 @@ int record_name_vm(char *name, const char *kind, pid_t vmm)
 		return -EPROTO;
 	snprintf(name, RECORD_NAME, "%s-%d-%llu", kind, (int)vmm, began);
 	return 0;
+}
+
+void record_unlink_vm(const char *dir, const char *kind, pid_t vmm)
+{
+	char name[RECORD_NAME], path[256];
+
+	if (record_name_vm(name, kind, vmm))
+		return;
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	unlink(path);
 }

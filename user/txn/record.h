@@ -39,10 +39,11 @@ void record_close(struct record *r);	/* the file stays */
 void record_remove(struct record *r);	/* it goes */
 /* What it says, a new reference, or NULL: there is none that makes sense. held: its writer lives. */
 json_t *record_read(const char *dir, const char *name, bool *held);
-void record_unlink(const char *dir, const char *name);
 
 /* "verdict-" and the token in hex; kind ("doubt", "claim"), the VMM's PID and when it began. len of name: RECORD_NAME. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);
 int record_name_vm(char *name, const char *kind, pid_t vmm);
+/* That of this VM goes, if there is one. */
+void record_unlink_vm(const char *dir, const char *kind, pid_t vmm);
 
 #endif

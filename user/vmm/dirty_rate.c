@@ -21,6 +21,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "io/sock.h"
 #include "vmm/dirty_rate.h"
 
 #define RESTS	3
@@ -64,11 +65,10 @@ static bool too_fresh(const struct dirty_rate *d)
 
 int dirty_rate_begin(struct qmp *q, struct dirty_rate *last, struct err *e)
 {
-	const struct timespec second = { .tv_sec = 1 };
 	int r = query(q, last, e);
 
 	for (unsigned int i = 0; !r && last->over && too_fresh(last) && i < RESTS; i++) {
-		nanosleep(&second, NULL);
+		nap_ms(1000);
 		r = query(q, last, e);
 	}
 	return r || !last->by_log || last->over ? r : refuse("", e);

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,24 +71,28 @@ static char thread_state(const char *dir, const char *tid)
 	return at && at[1] == ' ' ? at[2] : '?';
 }
 
-/* Calls fn with the number of each thread, until it returns something else than 0. */
-static int each_thread(const char *proc, int (*fn)(const char *tasks, const char *tid, void *arg, struct err *e), void *arg,
-		       struct err *e)
+/* Calls fn with each name in a directory of that process's, until it returns something else than 0. */
+static int each_entry(const char *proc, const char *what, proc_entry_fn *fn, void *arg, struct err *e)
 {
-	char tasks[PATH_MAX - NAME_MAX - 16];
+	char dir[PATH_MAX - NAME_MAX - 16];
 	struct dirent *de;
 	int r = 0;
 	DIR *d;
 
-	snprintf(tasks, sizeof(tasks), "%s/task", proc);
-	d = opendir(tasks);
+	snprintf(dir, sizeof(dir), "%s/%s", proc, what);
+	d = opendir(dir);
 	if (!d)
-		return proc_failed(tasks, errno, e);
+		return proc_failed(dir, errno, e);
 	while (!r && (de = readdir(d)))
 		if (*de->d_name != '.')
-			r = fn(tasks, de->d_name, arg, e);
+			r = fn(dir, de->d_name, arg, e);
 	closedir(d);
 	return r;
+}
+
+int proc_each_thread(const char *proc, proc_entry_fn *fn, void *arg, struct err *e)
+{
+	return each_entry(proc, "task", fn, arg, e);
 }
 
 static int look_for_tracer(const char *tasks, const char *tid, void *arg, struct err *e)
@@ -113,7 +118,7 @@ int proc_tracer(const char *proc, pid_t *tracer, struct err *e)
 	int r;
 
 	*tracer = 0;
-	r = each_thread(proc, look_for_tracer, tracer, e);
+	r = proc_each_thread(proc, look_for_tracer, tracer, e);
 	return r < 0 ? r : 0;
 }
 
@@ -137,7 +142,7 @@ int proc_live_thread(const char *proc, char *dir, size_t size, struct err *e)
 {
 	struct live live = { dir, size };
 
-	return each_thread(proc, look_for_life, &live, e);
+	return proc_each_thread(proc, look_for_life, &live, e);
 }
 
 void proc_name(const char *proc, char *name, size_t size)
@@ -154,27 +159,37 @@ void proc_name(const char *proc, char *name, size_t size)
 	one_line(name, size, line);
 }
 
-bool proc_stopped(pid_t pid)
+static int look_for_motion(const char *tasks, const char *tid, void *arg, struct err *e)
 {
-	struct dirent *de;
-	bool stopped;
-	char dir[64];
-	DIR *d;
-
-	snprintf(dir, sizeof(dir), "/proc/%d/task", (int)pid);
-	d = opendir(dir);
-	stopped = d;
-	while (d && stopped && (de = readdir(d)))
-		if (*de->d_name != '.')
-			stopped = strchr("TtZX", thread_state(dir, de->d_name));
-	if (d)
-		closedir(d);
-	return stopped;
+	(void)arg;
+	(void)e;
+	return !strchr("TtZX", thread_state(tasks, tid));
 }
 
-/* One entry of /proc/PID/fd; "." and ".." are no links (EINVAL). */
-static int visit(const char *dir, const char *number, proc_fd_fn *fn, void *arg, struct err *e)
+bool proc_stopped(pid_t pid)
 {
+	struct err ignored = { 0 };
+	char proc[32];
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+	return !proc_each_thread(proc, look_for_motion, NULL, &ignored);
+}
+
+bool proc_ended(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+struct visitor {
+	proc_fd_fn *fn;
+	void *arg;
+};
+
+static int visit(const char *dir, const char *number, void *arg, struct err *e)
+{
+	const struct visitor *v = arg;
 	char path[PATH_MAX], link[PATH_MAX];
 	ssize_t n;
 
@@ -183,22 +198,12 @@ static int visit(const char *dir, const char *number, proc_fd_fn *fn, void *arg,
 	if (n < 0)
 		return errno == ENOENT || errno == EINVAL ? 0 : proc_failed(path, errno, e);
 	link[n] = '\0';
-	return fn(arg, number, link, e);
+	return v->fn(v->arg, number, link, e);
 }
 
 int proc_each_fd(const char *proc, proc_fd_fn *fn, void *arg, struct err *e)
 {
-	char dir[PATH_MAX - NAME_MAX - 1];
-	struct dirent *de;
-	int r = 0;
-	DIR *d;
+	struct visitor v = { fn, arg };
 
-	snprintf(dir, sizeof(dir), "%s/fd", proc);
-	d = opendir(dir);
-	if (!d)
-		return proc_failed(dir, errno, e);
-	while (!r && (de = readdir(d)))
-		r = visit(dir, de->d_name, fn, arg, e);
-	closedir(d);
-	return r;
+	return each_entry(proc, "fd", visit, &v, e);
 }

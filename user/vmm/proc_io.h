@@ -12,6 +12,12 @@ int proc_load_maps(const char *proc, struct proc_maps *maps, struct err *e);
 /* A descriptor that was closed meanwhile has no flags. */
 int proc_load_fdinfo(const char *proc, const char *number, struct proc_fdinfo *info, struct err *e);
 
+/*
+ * Calls fn with the number of each thread (dir: "/proc/PID/task"), until it returns something else than 0. Errors: those of
+ * proc_failed(), and of fn.
+ */
+typedef int proc_entry_fn(const char *dir, const char *name, void *arg, struct err *e);
+int proc_each_thread(const char *proc, proc_entry_fn *fn, void *arg, struct err *e);
 /* Who traces any of its threads; 0: nobody. */
 int proc_tracer(const char *proc, pid_t *tracer, struct err *e);
 /*
@@ -24,6 +30,8 @@ void proc_name(const char *proc, char *name, size_t size);
 
 /* All threads of that process are stopped (SIGSTOP), or have ended. */
 bool proc_stopped(pid_t pid);
+/* pidfd: of a process: it has ended. */
+bool proc_ended(int pidfd);
 
 /* Calls fn for each open descriptor with what its link says, until fn returns something else than 0. */
 typedef int proc_fd_fn(void *arg, const char *number, const char *link, struct err *e);

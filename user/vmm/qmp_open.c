@@ -14,11 +14,10 @@
 /* While others wait in the queue of the socket, a connect() is refused with EAGAIN. */
 static int connect_patiently(const char *path, uint64_t deadline)
 {
-	const struct timespec nap = { .tv_nsec = 10000000 };
 	int fd;
 
 	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline && !stop_requested())
-		nanosleep(&nap, NULL);
+		nap_ms(10);
 	return fd;
 }
 

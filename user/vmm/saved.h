@@ -42,7 +42,6 @@ int saved_begin(struct saved *s, struct qmp *q, struct err *e);
  * is not what this knows.
  */
 int saved_finish(struct saved *s, bool running, struct err *e);
-/* QEMU keeps its set of descriptors until saved_forget(): the mark of a VM whose guest has moved, see saved_before(). */
 /*
  * Of a part of a device state, QEMU's own stream or what saved_finish() makes: does the guest run where it is loaded? 1: yes, 0: no,
  * -1: this part does not say. A part that overlaps the one before by SAVED_OVERLAP bytes misses nothing.
@@ -50,6 +49,7 @@ int saved_finish(struct saved *s, bool running, struct err *e);
 #define SAVED_OVERLAP	160u
 int saved_says_running(const uint8_t *p, size_t len);
 void saved_close(struct saved *s);
+/* QEMU keeps its set of descriptors until this: the mark of a VM whose guest has moved, see saved_before(). */
 void saved_forget(struct qmp *q);
 /* Is there anything to forget? A VM that stands still with it has moved, or nobody knows. */
 bool saved_before(struct qmp *q);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "vmm/kvm.h"
+#include "vmm/proc_io.h"
 #include "vmm/ram.h"
 
 static int open_process(struct vm *vm, struct err *e)
@@ -24,9 +24,7 @@ static int open_process(struct vm *vm, struct err *e)
 /* While it lives its pid is not given to another, so what we read in /proc/PID was its own. */
 static int still_there(const struct vm *vm, struct err *e)
 {
-	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
-
-	if (poll(&p, 1, 0) == 0)
+	if (!proc_ended(vm->pidfd))
 		return 0;
 	return err_set(e, GW_VM_GONE, ESRCH, "process %d, the VMM, has exited", (int)vm->pid);
 }
