@@ -8,6 +8,7 @@
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
 #	demo, sweep, slowdown		the demo, the benchmarks of migrations
 #
+# LAB_CPUS: how many the lab has for the end-to-end tests, see docs/architecture.md, "The emulator".
 # LAB_NAME: labs of different names run side by side.
 set -e
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -64,7 +65,8 @@ case $verb in
 demo)
 	exec "$lab" run --name "$name" --memory 6G -- "$top/selftests/e2e/demo.py" ;;
 check)
-	exec "$lab" run --name "$name" --memory 8G --hugepages 2M:160,1G:2 --timeout "${LAB_TIMEOUT:-2400}" -- \
+	exec "$lab" run --name "$name" ${LAB_CPUS:+--cpus "$LAB_CPUS"} --memory 8G --hugepages 2M:160,1G:2 \
+		--timeout "${LAB_TIMEOUT:-2400}" -- \
 		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
 kselftest)
 	exec "$lab" run --name "$name" --memory 6G --hugepages 2M:16,1G:2 --timeout "${LAB_TIMEOUT:-900}" -- \

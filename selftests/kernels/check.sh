@@ -37,7 +37,7 @@ status=0
 {
 	"$here/build.sh" "$root" "$B/kernels/$suite" &&
 	GODWIT_MODULE=$B/kernels/$suite/godwit.ko "$top/selftests/lab/lab" run --name "$suite-$part" \
-		--root "$root" --memory 8G --hugepages 2M:160,1G:2 --timeout 1500 -- "$here/inside.sh" "$part"
+		${LAB_CPUS:+--cpus "$LAB_CPUS"} --root "$root" --memory 8G --hugepages 2M:160,1G:2 --timeout 1500 -- "$here/inside.sh" "$part"
 } || status=$?
 # Backports move on; what this tree does with a kernel that came after it says nothing against it.
 case $kver in
