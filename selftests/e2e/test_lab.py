@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The harness itself: a guest runs, errors are noticed, QEMU's own migration works."""
+import re
 import subprocess
 import sys
 import time
@@ -49,12 +50,17 @@ def test_guest_notices_a_lost_page(directory):
         vm.command('rate=0')
         ram.seek(20 << 20)
         ram.write(old)
-        with pytest.raises(AssertionError, match='^src: .*page 1024 at 1400000'):
-            godwit.check_moved(vm, vm)	# its RAM is wrong in the same place
-        ram.seek(20 << 20)
-        ram.write(bytes(4096))
+        with pytest.raises(AssertionError, match='^src: its RAM is wrong in the same places: .*page 1024 at 1400000'):
+            godwit.check_moved(vm, vm)
+        # Of the guest that complains, and of the one that it was before.
+        other = lab.Qemu('other', append='start=16 size=16', directory=directory)
         with pytest.raises(AssertionError, match='^src: [0-9]+ errors: .*page 1024 at 1400000'):
-            godwit.check_moved(vm, vm)	# the first complaint is no longer true
+            godwit.check_moved(other, vm)
+        write = int(re.search(r'not of write (\d+)', vm.complaints[0])[1])
+        ram.seek(20 << 20)
+        ram.write(godwit.page_of(1024, write))
+        with pytest.raises(AssertionError, match='^RAM holds what it should'):
+            godwit.check_moved(vm, vm)
 
 
 @native

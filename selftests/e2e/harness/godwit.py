@@ -14,10 +14,10 @@ import time
 import lab
 from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_unlogged
 from ours import Crashed, proved
-from proofs import check_moved, never_ran, note, proof, same_ram, settings, settings_kept, unharmed
+from proofs import check_moved, never_ran, note, page_of, proof, same_ram, settings, settings_kept, unharmed
 
 __all__ = ['EXIT', 'GODWIT', 'PORT', 'Process', 'Run', 'check_moved', 'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'load', 'loaded',
-           'never_ran', 'none_crashed', 'note', 'proof', 'row_off', 'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool',
+           'never_ran', 'none_crashed', 'note', 'page_of', 'proof', 'row_off', 'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool',
            'unharmed', 'unload', 'wait_unlogged']
 
 GODWIT = f'{lab.B}/godwit'

@@ -276,15 +276,15 @@ class Qemu:
             raise ProofFailed(f'{self.name}: {self.errors} errors: ' + '; '.join(self.complaints[:5]))
         return self
 
-    def word(self, address):
-        """What its RAM's files hold there; None if they are not at hand. address: the guest's"""
+    def page(self, address):
+        """What its RAM's files hold there, a page; None if they are not at hand. address: the guest's"""
         for r in self.ram:
             if address < r.mib << 20:
                 if not r.path or r.path == 'memfd':
                     return None
                 with open(r.path, 'rb') as f:
                     f.seek(address)
-                    return int.from_bytes(f.read(4), 'little')
+                    return f.read(4096)
             address -= r.mib << 20
         return None
 
