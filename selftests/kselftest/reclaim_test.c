@@ -184,7 +184,7 @@ static void harvest_beside_reclaim(struct rig *rig)
 	shadow_take(&rig->shadow, &rig->s.ram[0]);
 }
 
-TEST_F(reclaim, no_store_is_lost)
+TEST_F_TIMEOUT(reclaim, no_store_is_lost, 1200)	/* the settings of the run say less, unless all is slow */
 {
 	unsigned int i;
 
