@@ -35,6 +35,8 @@ static const char *const exit_names[] = {
 	[GW_NO_MIGRATION] = "no-migration",
 	[GW_NOT_PUT_BACK] = "not-put-back",
 	[GW_RAM_IN_USE] = "ram-in-use",
+	[GW_MISFIT] = "misfit",
+	[GW_NO_ROOM] = "no-room",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 

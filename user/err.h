@@ -34,6 +34,8 @@ enum gw_exit {
 	GW_NO_MIGRATION = 26,	/* cancel, set: there is none, or more than one, or it is too late */
 	GW_NOT_PUT_BACK = 27,	/* the migration failed, and the source VM does not yet run as before: the guardian is at it */
 	GW_RAM_IN_USE = 28,	/* a RAM file is another process's, or the source's own */
+	GW_MISFIT = 29,		/* the destination is another machine than the guest was started on */
+	GW_NO_ROOM = 30,	/* the destination has no memory for the guest */
 	GW_EXITS
 };
 
