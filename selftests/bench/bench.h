@@ -114,6 +114,8 @@ void session_forget(struct session *s);
 /* What the module says of itself, a counter in sysfs. The session is the only one. */
 uint64_t session_stat(const char *name);
 void session_close(struct session *s);
+/* Until none is left: retiring 512 slots takes its time, and session_stat() reads the only session. */
+void session_wait_retired(void);
 
 /* result.c */
 uint64_t median(uint64_t *values, unsigned int n);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <linux/godwit.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -79,8 +80,26 @@ uint64_t session_stat(const char *name)
 	return value;
 }
 
+static bool any_left(void)
+{
+	glob_t found;
+	bool any = !glob("/sys/class/misc/godwit/sessions/*", 0, NULL, &found);
+
+	globfree(&found);
+	return any;
+}
+
 void session_close(struct session *s)
 {
 	munmap(s->map, s->bytes);
 	close(s->fd);
+}
+
+void session_wait_retired(void)
+{
+	for (unsigned int i = 0; any_left(); i++) {
+		if (i == 3000)
+			die("a session has not retired after 30 s");
+		sleep_ms(10);
+	}
 }

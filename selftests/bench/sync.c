@@ -299,6 +299,7 @@ static void open_bench(struct bench *b, const struct cell *c)
 static void close_bench(struct bench *b)
 {
 	session_close(&b->session);
+	session_wait_retired();
 	peer_free(b->peer);
 	vm_close(&b->vm);
 }
