@@ -32,7 +32,7 @@ struct check_row {
 	char text[1024];
 };
 
-#define CHECK_ROWS_MAX	20
+#define CHECK_ROWS_MAX	64
 
 struct check {
 	unsigned int n;
@@ -42,6 +42,7 @@ struct check {
 /**
  * struct check_options - what the user asked for; as in struct sender_options
  * @addr: the receiver's ADDR:PORT; NULL: only this host
+ * @accepted: as in struct sender_options
  * @probe_ms: measure the link's speed for about so long; 0: do not
  */
 struct check_options {
@@ -53,6 +54,7 @@ struct check_options {
 	unsigned int probe_ms;
 	const struct engine_ops *engine;
 	enum way_wish wish;
+	unsigned int accepted;
 	bool pause;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the receiver says, and how far away it is. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "check/check_internal.h"
@@ -7,6 +8,8 @@
 #include "page/page.h"
 
 #define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: a link that nobody builds for migrations */
+
+#define ROWS_BEHIND	6u	/* the most that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
 
@@ -82,22 +85,65 @@ static void unknown(const struct check_options *o, struct check *c)
 		check_add(c, speed_name, CHECK_UNKNOWN, "not measured: see above");
 }
 
+static const char *const fit_names[] = {
+	[FIT_MACHINE] = "fit: machine",
+	[FIT_CPU] = "fit: cpu",
+	[FIT_MEMORY] = "fit: memory",
+	[FIT_DEVICE] = "fit: device",
+	[FIT_DISK] = "fit: disk",
+	[FIT_BACKEND] = "fit: backend",
+	[FIT_HOST] = "fit: host",
+	[FIT_ROOM] = "fit: room",
+};
+static_assert(sizeof(fit_names) / sizeof(fit_names[0]) == FIT_CLASSES, "a class of differences has no row");
+
+/* The worst come first: of more than there is room for, warnings go. */
+static void check_fit(const struct fit *fit, struct check *c)
+{
+	const struct findings *f = &fit->findings;
+	unsigned int room = CHECK_ROWS_MAX - c->n - ROWS_BEHIND, shown = findings_kept(f) < room ? findings_kept(f) : room;
+
+	if (!fit->there) {
+		check_add(c, "fit", CHECK_WARNING, "the receiver's godwit is too old to say what machine it has");
+		return;
+	}
+	for (unsigned int i = 0; i < shown; i++) {
+		const struct finding *row = &f->rows[i];
+		struct err e = { .exit = finding_exit(row) };
+
+		snprintf(e.text, sizeof(e.text), "%s", row->text);
+		if (row->severity == FIT_WARNING)
+			check_add(c, fit_names[row->class], CHECK_WARNING, "%s", row->text);
+		else
+			check_refuse(c, fit_names[row->class], &e);
+	}
+	if (!f->n)
+		check_add(c, "fit", CHECK_OK, "the destination is the machine that the guest was started on");
+	else if (shown < f->n)
+		check_add(c, "fit", CHECK_WARNING, "and %u more differences", f->n - shown);
+}
+
 void check_peer(const struct check_options *o, const struct look *l, struct check *c)
 {
+	struct fit fit = { .findings.accepted = o->accepted };
 	const struct probe_question question = {
 		.addr = o->addr, .vm = l->vm, .private = l->private, .engine = o->engine,
-		.timeout_ms = o->timeout_ms,
+		.timeout_ms = o->timeout_ms, .qmp = *l->qmp, .fit = &fit,
 	};
 	struct channel *ch = NULL;
 	struct probe_answer there;
 	struct err e = { 0 };
+	int r;
 
 	if (!l->vm->nblocks) {
 		check_add(c, "destination", CHECK_UNKNOWN, "not asked: there is no RAM to compare, see above");
 		unknown(o, c);
 		return;
 	}
-	if (probe_open(&question, &ch, &there, &e)) {
+	r = probe_open(&question, &ch, &there, &e);
+	if (fit.here && (!r || fit.there))
+		check_fit(&fit, c);
+	if (r) {
 		check_refuse(c, "destination", &e);
 		unknown(o, c);
 	} else {
@@ -108,4 +154,5 @@ void check_peer(const struct check_options *o, const struct look *l, struct chec
 			check_speed(o, l->vm, ch, c);
 	}
 	channel_free(ch);
+	fit_free(&fit);
 }

@@ -6,6 +6,7 @@
 
 #include "check/check.h"
 #include "cmd/cmd.h"
+#include "fit/findings.h"
 #include "io/stop.h"
 #include "migrate/limits.h"
 
@@ -22,12 +23,13 @@ static const char usage[] =
 	"  --probe MS             measure its speed for so long (1000); 0: do not\n"
 	"  --downtime-limit MS    what \"godwit send\" will be given (300)\n"
 	"  --device-state auto|migrate|save  likewise (auto)\n"
+	"  --accept WHAT          likewise\n"
 	"  --peer-timeout S       how long the receiver or QEMU may be silent (30)\n"
 	"  --io auto|uring|poll   how to wait for the network (auto)\n"
 	"  --pause                for a migration without godwit.ko, with the guest stopped\n"
 	"  --json                 as a JSON object\n";
 
-enum { OPT_TO = CMD_OWN, OPT_PROBE, OPT_LIMIT, OPT_DEVICE_STATE, OPT_PEER_TIMEOUT, OPT_IO, OPT_PAUSE, OPT_JSON, OPT_HELP };
+enum { OPT_TO = CMD_OWN, OPT_PROBE, OPT_LIMIT, OPT_DEVICE_STATE, OPT_ACCEPT, OPT_PEER_TIMEOUT, OPT_IO, OPT_PAUSE, OPT_JSON, OPT_HELP };
 
 static const struct option options[] = {
 	CMD_VM_OPTIONS,
@@ -35,6 +37,7 @@ static const struct option options[] = {
 	{ "probe", required_argument, NULL, OPT_PROBE },
 	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
 	{ "device-state", required_argument, NULL, OPT_DEVICE_STATE },
+	{ "accept", required_argument, NULL, OPT_ACCEPT },
 	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
@@ -68,6 +71,8 @@ static int parse_option(struct check_args *a, int opt, struct err *e)
 		return limits_set(&a->limits, "downtime-limit", optarg, e);
 	case OPT_DEVICE_STATE:
 		return way_parse(optarg, &a->o.wish, e);
+	case OPT_ACCEPT:
+		return fit_accept(optarg, &a->o.accepted, e);
 	case OPT_PEER_TIMEOUT:
 		return cmd_peer_timeout(optarg, &a->o.timeout_ms, e);
 	case OPT_IO:

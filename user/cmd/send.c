@@ -6,6 +6,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
+#include "fit/findings.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/sender.h"
@@ -41,6 +42,8 @@ static const char usage[] =
 	"                         (io_uring and Linux 6.1 or newer), never (auto)\n"
 	"  --device-state auto|migrate|save  by a migration of QEMU's that leaves RAM out, or saved by QEMU and carried over\n"
 	"                         with QEMU's private RAM (auto: saved from 128 GiB on, and if RAM is a memfd; QEMU 8.0)\n"
+	"  --accept WHAT          migrate although the destination differs in WHAT: machine, cpu, memory, device, disk, backend,\n"
+	"                         host or room, or several with commas; what QEMU itself refuses is refused all the same\n"
 	"  --verify               compare hashes of all RAM before the switchover\n"
 	"  --pause                without godwit.ko: stop the guest first, then copy\n"
 	"  --control PATH         where \"godwit cancel\" and \"godwit set\" reach this (/run/godwit/PID.sock, by its own PID)\n"
@@ -49,7 +52,7 @@ static const char usage[] =
 	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
 	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
 
-enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_RESOLVE_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_VERIFY, OPT_PAUSE,
+enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_RESOLVE_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_ACCEPT, OPT_VERIFY, OPT_PAUSE,
 	OPT_CONTROL, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
 
 static const struct option options[] = {
@@ -66,6 +69,7 @@ static const struct option options[] = {
 	{ "io", required_argument, NULL, OPT_IO },
 	{ "zero-copy", required_argument, NULL, OPT_ZERO_COPY },
 	{ "device-state", required_argument, NULL, OPT_DEVICE_STATE },
+	{ "accept", required_argument, NULL, OPT_ACCEPT },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "pause", no_argument, NULL, OPT_PAUSE },
 	{ "progress", required_argument, NULL, OPT_PROGRESS },
@@ -111,6 +115,8 @@ static int parse_option(struct send_args *a, int opt, const char *name, struct e
 		return engine_zero_copy(optarg, &a->o.zero_copy, e);
 	case OPT_DEVICE_STATE:
 		return way_parse(optarg, &a->o.wish, e);
+	case OPT_ACCEPT:
+		return fit_accept(optarg, &a->o.accepted, e);
 	case OPT_VERIFY:
 		a->o.verify = true;
 		return 0;

@@ -71,7 +71,7 @@ void findings_sort(struct findings *f)
 		qsort(f->rows, findings_kept(f), sizeof(*f->rows), by_severity);
 }
 
-static enum gw_exit exit_of(const struct finding *row)
+enum gw_exit finding_exit(const struct finding *row)
 {
 	return row->class == FIT_ROOM ? GW_NO_ROOM : GW_MISFIT;
 }
@@ -88,8 +88,8 @@ int findings_verdict(const struct findings *f, struct err *e)
 	if (!worst)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	if (f->nfatal == 1)
-		return err_set(e, exit_of(worst), EINVAL, "%s", worst->text);
-	return err_set(e, exit_of(worst), EINVAL, "%s; and %u more reasons why it does not fit", worst->text, f->nfatal - 1);
+		return err_set(e, finding_exit(worst), EINVAL, "%s", worst->text);
+	return err_set(e, finding_exit(worst), EINVAL, "%s; and %u more reasons why it does not fit", worst->text, f->nfatal - 1);
 }
 
 void findings_free(struct findings *f)

@@ -62,6 +62,8 @@ void findings_sort(struct findings *f);
 unsigned int findings_kept(const struct findings *f);
 /* 0, or -errno: *e is the worst of them, how many more there are, and their status: GW_MISFIT, or GW_NO_ROOM. */
 int findings_verdict(const struct findings *f, struct err *e);
+/* The exit status that goes with one. */
+enum gw_exit finding_exit(const struct finding *row);
 void findings_free(struct findings *f);
 
 /* "cpu", "device", ... */

@@ -10,6 +10,7 @@
 
 #include "claim/owners.h"
 #include "claim/own_ram.h"
+#include "fit/fit.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/hello.h"
@@ -257,13 +258,22 @@ int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns,
 	}
 }
 
-/* What it came for: BLOCKS or CHECK, which RAM_FILES and PRIVATE_BLOCKS may precede. */
+/* What it came for: BLOCKS or CHECK, which ASK_VIEW, RAM_FILES and PRIVATE_BLOCKS may precede. */
 static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 {
 	int ret = 0;
 
 	r->saved = false;
 	r->own = NULL;
+	if (h->type == WIRE_ASK_VIEW) {
+		/* The sender looks at its QEMU meanwhile, and afterwards compares. */
+		channel_set_timeout(r->ch, r->o->timeout_ms);
+		ret = fit_answer(r->ch, r->qmp, &r->vm, e);
+		if (!ret)
+			ret = channel_recv(r->ch, h, false, e);
+	}
+	if (ret)
+		return ret;
 	if (h->type == WIRE_RAM_FILES) {
 		ret = own_ram_receive(r->ch, h, &r->vm, &r->own, e);
 		if (!ret)

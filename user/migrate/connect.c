@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* From an address to a receiver that is ready, with all connections that a migration needs. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,6 +83,32 @@ static int join_streams(struct sender *s, struct err *e)
 	return r ? r : open_streams(s, secret, n, e);
 }
 
+/* Each difference in a line of its own; the reason to give up, if there is but one, is the last that the sender says. */
+static void tell_findings(const struct findings *f)
+{
+	for (unsigned int i = 0; i < findings_kept(f); i++)
+		if (f->rows[i].severity == FIT_WARNING || f->nfatal > 1)
+			fprintf(stderr, "godwit: %s: %s: %s\n", f->rows[i].severity == FIT_WARNING ? "warning" : "does not fit",
+				fit_class_name(f->rows[i].class), f->rows[i].text);
+}
+
+/* Is the destination the machine that the guest was started on? */
+static int does_it_fit(struct sender *s, uint64_t features, struct err *e)
+{
+	int r;
+
+	if (!(features & WIRE_VIEWS)) {
+		fprintf(stderr, "godwit: warning: the receiver's godwit is too old to say what machine it has: whether the guest fits there shows only when it has been stopped\n");
+		return 0;
+	}
+	s->fit.findings.accepted = s->o->accepted;
+	r = fit_ask(s->ch, s->qmp, &s->vm, &s->fit, e);
+	if (r)
+		return r;
+	tell_findings(&s->fit.findings);
+	return findings_verdict(&s->fit.findings, e);
+}
+
 int connect_peer(struct sender *s, struct err *e)
 {
 	struct hello_pong pong;
@@ -91,6 +118,8 @@ int connect_peer(struct sender *s, struct err *e)
 	s->verdicts = features & WIRE_VERDICTS;
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
+	if (!r)
+		r = does_it_fit(s, features, e);
 	if (!r)
 		r = hello_blocks(s->ch, WIRE_BLOCKS, features, &s->vm, &s->devram.ram, e);
 	if (!r)

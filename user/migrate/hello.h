@@ -19,7 +19,7 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 	  struct err *e);
 
 /* What this godwit can, as WIRE_HELLO has it. */
-#define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM)
+#define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM | WIRE_VIEWS)
 
 /**
  * hello_exchange() - HELLO, in both directions at once

@@ -15,6 +15,8 @@ int probe_open(const struct probe_question *question, struct channel **out, stru
 	int r;
 
 	r = hello(question->addr, question->engine, question->timeout_ms, out, &features, e);
+	if (!r && question->fit && features & WIRE_VIEWS)
+		r = fit_ask(*out, question->qmp, question->vm, question->fit, e);
 	if (!r)
 		r = hello_blocks(*out, WIRE_CHECK, features, question->vm, question->private, e);
 	if (!r)

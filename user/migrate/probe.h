@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "fit/fit.h"
 #include "io/channel.h"
 #include "vmm/private.h"
 #include "vmm/vm.h"
@@ -15,10 +16,13 @@
  * @addr: the receiver's ADDR:PORT
  * @private: QEMU's private RAM, if the device state could be saved, else nothing is in it
  * @timeout_ms: longest silence of the receiver
+ * @fit: where to say what differs of the machines behind it and behind @qmp, if the receiver can tell; NULL: do not ask
  */
 struct probe_question {
 	const char *addr;
-	const struct vm *vm;
+	struct vm *vm;
+	struct qmp *qmp;
+	struct fit *fit;
 	const struct private_ram *private;
 	const struct engine_ops *engine;
 	unsigned int timeout_ms;

@@ -307,6 +307,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	saved_close(&s.saved);
 	journal_close(&s.journal);
 	devram_free(&s.devram);
+	fit_free(&s.fit);
 	migration_free(&s.migration);
 	/* A guardian that is still at it keeps it. */
 	if (s.guardian.at_work)

@@ -22,6 +22,7 @@
  * @timeout_ms: longest silence of the peer or of QEMU
  * @resolve_s: how long to ask the receiver when the connection broke behind the commit point
  * @wish: how the device state travels
+ * @accepted: differences between both ends that the operator accepts, see findings.h
  * @verify: compare hashes of all RAM before the point of no return
  * @streams: connections for RAM; the receiver may allow fewer
  * @engine: how sockets are waited for
@@ -41,6 +42,7 @@ struct sender_options {
 	const struct engine_ops *engine;
 	enum engine_zero_copy zero_copy;
 	enum way_wish wish;
+	unsigned int accepted;
 	bool verify;
 	bool pause;
 	report_fn progress;

@@ -7,6 +7,7 @@
 #define GODWIT_SENDER_INTERNAL_H
 
 #include "claim/claim.h"
+#include "fit/fit.h"
 #include "io/channel.h"
 #include "migrate/control.h"
 #include "migrate/converge.h"
@@ -66,6 +67,7 @@ struct sender {
 	struct round *round;		/* under way, or NULL */
 	enum way choice;		/* and what the receiver made of it: */
 	const struct device_way *way;
+	struct fit fit;			/* what differs between both ends */
 	struct devram devram;		/* with way_save only, as is: */
 	struct saved saved;
 	bool resumed;			/* QEMU's RESUME came since it stopped */

@@ -51,9 +51,25 @@ static int keep_event(struct qmp *q, json_t *msg, const char *what, struct err *
 	return r ? qmp_fail(q, r, what, e) : 0;
 }
 
+/* A line for the wire, for free(); NULL: out of memory. args: stolen. */
+static char *command_line(unsigned int id, const char *command, json_t *args, size_t *len)
+{
+	json_auto_t *msg = json_pack("{s:s, s:I}", "execute", command, "id", (json_int_t)id);
+	char *text;
+
+	/* json_pack() would take a missing value for an error. */
+	if (args && json_object_set_new(msg, "arguments", args))
+		return NULL;
+	text = json_dumps(msg, JSON_COMPACT);
+	if (!text)
+		return NULL;
+	*len = strlen(text) + 1;
+	text[*len - 1] = '\n';	/* in place of the NUL */
+	return text;
+}
+
 static int send_command(struct qmp *q, const char *command, json_t *args, int fd, uint64_t deadline, struct err *e)
 {
-	json_auto_t *msg = json_pack("{s:s, s:I}", "execute", command, "id", (json_int_t)q->id + 1);
 	char *text;
 	size_t len;
 	int r;
@@ -63,16 +79,11 @@ static int send_command(struct qmp *q, const char *command, json_t *args, int fd
 		json_decref(args);
 		return qmp_fail(q, q->broken, command, e);
 	}
-	/* json_pack() would take a missing value for an error. */
-	if (args && json_object_set_new(msg, "arguments", args))
-		return err_set(e, GW_INTERNAL, ENOMEM, "%s: arguments cannot be built", command);
-	text = json_dumps(msg, JSON_COMPACT);
+	text = command_line(q->id + 1, command, args, &len);
 	if (!text)
 		return err_set(e, GW_INTERNAL, ENOMEM, "%s: out of memory", command);
-	len = strlen(text);
-	text[len] = '\n';	/* in place of the NUL */
-	r = fd < 0 ? sock_send(q->stream.fd, text, len + 1, deadline) :
-		     sock_send_fd(q->stream.fd, text, len + 1, fd, deadline);
+	r = fd < 0 ? sock_send(q->stream.fd, text, len, deadline) :
+		     sock_send_fd(q->stream.fd, text, len, fd, deadline);
 	free(text);
 	if (!r) {
 		q->id++;
@@ -95,8 +106,8 @@ static int refused(const char *command, const json_t *error, struct err *e)
 		       one_line(short_class, sizeof(short_class), class ? class : "no class"));
 }
 
-/* 1: msg is the reply, 0: an old one, -EPROTO. An error without id answers what QEMU could not parse: the last one. */
-static int is_reply(struct qmp *q, const json_t *msg)
+/* Which of the commands since (and with) first it answers, from 1; 0: an older one; -EPROTO. */
+static int which_reply(struct qmp *q, unsigned int first, const json_t *msg)
 {
 	const json_t *id = json_object_get(msg, "id");
 	const json_t *ret = json_object_get(msg, "return"), *error = json_object_get(msg, "error");
@@ -105,15 +116,16 @@ static int is_reply(struct qmp *q, const json_t *msg)
 	if (!ret == !error || !q->owed)
 		return -EPROTO;
 	q->owed--;
+	/* What QEMU could not parse: the last one. */
 	if (!id && error)
-		return 1;
+		return (int)(q->id - first) + 1;
 	if (!json_is_number(id) || !(n >= 1 && n <= q->id))
 		return -EPROTO;
-	return n == q->id;
+	return n < first ? 0 : (int)(n - first) + 1;
 }
 
-/* The reply to the command sent last. What comes before it goes where it belongs. */
-static int wait_reply(struct qmp *q, const char *command, uint64_t deadline, json_t **reply, struct err *e)
+/* The next reply to a command since first, and which. What comes before it goes where it belongs. */
+static int wait_reply(struct qmp *q, unsigned int first, const char *command, uint64_t deadline, json_t **reply, struct err *e)
 {
 	do {
 		json_t *msg;
@@ -127,10 +139,10 @@ static int wait_reply(struct qmp *q, const char *command, uint64_t deadline, jso
 				return r;
 			continue;
 		}
-		r = is_reply(q, msg);
-		if (r == 1) {
+		r = which_reply(q, first, msg);
+		if (r > 0) {
 			*reply = msg;
-			return 0;
+			return r;
 		}
 		json_decref(msg);
 		if (r < 0)
@@ -150,8 +162,8 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
 		*ret = NULL;
 	r = send_command(q, command, args, fd, deadline, e);
 	if (!r)
-		r = wait_reply(q, command, deadline, &reply, e);
-	if (r)
+		r = wait_reply(q, q->id, command, deadline, &reply, e);
+	if (r < 0)
 		return r;
 	error = json_object_get(reply, "error");
 	if (error)
@@ -159,6 +171,54 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
 	if (ret)
 		*ret = json_incref(json_object_get(reply, "return"));
 	return 0;
+}
+
+/* n of them, which are answered in order, if at all. */
+static int call_some(struct qmp *q, struct qmp_batch *b, size_t n, struct err *e)
+{
+	unsigned int first = q->id + 1;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		json_t *args = b[i].args;
+
+		b[i].args = NULL;
+		if (!r)
+			r = send_command(q, b[i].command, args, -1, deadline_ms(q->timeout_ms), e);
+		else
+			json_decref(args);
+	}
+	for (size_t left = n; !r && left; left--) {
+		json_auto_t *reply = NULL;
+		int which = wait_reply(q, first, b[n - left].command, deadline_ms(q->timeout_ms), &reply, e);
+
+		if (which < 0)
+			r = which;
+		else if (!b[which - 1].ret)
+			b[which - 1].ret = json_incref(json_object_get(reply, "return"));
+	}
+	return r;
+}
+
+#define AT_A_TIME	32u	/* commands; their text fits into a socket's buffer */
+
+int qmp_call_all(struct qmp *q, struct qmp_batch *b, size_t n, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++)
+		b[i].ret = NULL;
+	for (size_t i = 0; i < n; i += AT_A_TIME) {
+		size_t some = n - i < AT_A_TIME ? n - i : AT_A_TIME;
+
+		if (!r)
+			r = call_some(q, b + i, some, e);
+		for (size_t j = i; r && j < i + some; j++) {
+			json_decref(b[j].args);
+			b[j].args = NULL;
+		}
+	}
+	return r;
 }
 
 int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e)
@@ -198,8 +258,8 @@ int qmp_event(struct qmp *q, uint64_t deadline, struct qmp_event *ev, struct err
 				return r;
 			continue;
 		}
-		r = is_reply(q, msg);	/* late, or to what was begun */
-		if (r == 1 && q->begun && json_object_get(msg, "error"))
+		r = which_reply(q, q->id, msg);	/* late, or to what was begun */
+		if (r > 0 && q->begun && json_object_get(msg, "error"))
 			r = refused(q->begun, json_object_get(msg, "error"), e);
 		else if (r < 0)
 			r = protocol_error(q, "a reply to no command", what, e);

@@ -41,6 +41,25 @@ int qmp_fd(const struct qmp *q);
  * (-ECONNRESET); GW_TIMEOUT.
  */
 int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, struct err *e);
+
+/**
+ * struct qmp_batch - one of many commands
+ * @args: for it; stolen by qmp_call_all(), also after an error. NULL: none
+ * @ret: its "return" value, a new reference; NULL: QEMU refused it
+ */
+struct qmp_batch {
+	const char *command;
+	json_t *args;
+	json_t *ret;
+};
+
+/**
+ * qmp_call_all() - many commands that change nothing, some under way at a time
+ * QEMU takes them one by one and serves its guest in between. Errors: those of qmp_call() but GW_QMP; the @ret of all are
+ * the caller's to drop, also after an error.
+ */
+int qmp_call_all(struct qmp *q, struct qmp_batch *b, size_t n, struct err *e);
+
 /*
  * A line for the human monitor; *text: what it says, for free(), NULL if QEMU refuses it, which is no error.
  * Errors: those of qmp_call() but GW_QMP.

@@ -11,6 +11,8 @@
  *	sender                                   receiver
  *	HELLO ---------------------------------> version and magic are compared first, then the features, see below
  *	      <--------------------------------- HELLO
+ *	ASK_VIEW ------------------------------> what can a guest see there? The sender compares
+ *	      <--------------------------------- VIEW, VIEW, ...
  *	PRIVATE_BLOCKS ------------------------> only if the device state could be saved, see below
  *	BLOCKS --------------------------------> names and sizes must match its own
  *	      <--------------------------------- READY   its RAM is empty, QEMU is waiting; a secret, how many streams
@@ -46,6 +48,9 @@
  *
  *	WIRE_OWN_RAM	the sender says first which files its RAM is in: a receiver on the same host, also in another container,
  *			refuses to write into the source's own. RAM_FILES comes right after HELLO, before a check too.
+ *
+ *	WIRE_VIEWS	the receiver answers ASK_VIEW, right after HELLO and before anything else, with what its QEMU is to a guest
+ *			(fit/compare.h), so that a sender whose guest would not fit there says so before RAM is asked for.
  *
  * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
  * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
@@ -112,6 +117,7 @@
 #define WIRE_STREAMS_MAX 16
 #define WIRE_SECRET	16	/* bytes */
 #define WIRE_PROBE_MAX	(256u << 10)	/* bytes in one PROBE frame */
+#define WIRE_VIEW_MAX	(256u << 10)	/* bytes in one VIEW frame */
 #define WIRE_PRIVATE_MAX (128u << 10)	/* page bytes in one PRIVATE frame */
 
 enum wire_type {
@@ -142,15 +148,19 @@ enum wire_type {
 	WIRE_ASK,		/* body: the token */
 	WIRE_VERDICT,		/* arg = enum commit_state, or WIRE_NO_VERDICT; body: as RESUMED's, 0 unless it runs */
 	WIRE_RAM_FILES,		/* arg = count; body: WIRE_BOOT_ID bytes of the host's boot id, then per file 8 bytes device, 8 inode */
+	WIRE_ASK_VIEW,		/* no body */
+	WIRE_VIEW,		/* flags may hold WIRE_MORE; body: a part of a JSON object, see fit/compare.h */
 	WIRE_TYPES
 };
 
 #define WIRE_ROUND_LAST	(1u << 0)
 #define WIRE_SAVED	(1u << 1)
 #define WIRE_RUNS	(1u << 2)
+#define WIRE_MORE	(1u << 3)
 
 #define WIRE_VERDICTS	(1ull << 0)	/* features, see above */
 #define WIRE_OWN_RAM	(1ull << 1)
+#define WIRE_VIEWS	(1ull << 2)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
@@ -166,7 +176,7 @@ enum wire_kind {
  * struct wire_header - the first 24 bytes of each frame
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
- * @flags: WIRE_ROUND_LAST, WIRE_SAVED, WIRE_RUNS, else 0
+ * @flags: WIRE_ROUND_LAST, WIRE_SAVED, WIRE_RUNS, WIRE_MORE, else 0
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */

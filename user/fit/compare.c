@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fit/compare.h"
+#include "fit/host.h"
+
+#define SHOWN	80	/* characters of a value in a message */
+
+/**
+ * struct thing - what two values belong to
+ * @type: of the device, for the policy
+ * @name: as the operator knows it: "disk0 (virtio-blk-pci at pcie.0/05.0)"
+ */
+struct thing {
+	enum policy_part part;
+	enum fit_class class;
+	const char *type;
+	const char *name;
+};
+
+/* Numbers of one value are alike: QEMU's message had one of 64 bits, so all in it became doubles (vmm/qmp_stream.c). */
+static bool same(const json_t *a, const json_t *b)
+{
+	if (json_is_number(a) && json_is_number(b) && !(json_is_integer(a) && json_is_integer(b))) {
+		double x = json_number_value(a), y = json_number_value(b);
+
+		return x <= y && y <= x;
+	}
+	return json_equal(a, b);
+}
+
+static const char *shown(const json_t *value, char *buf, size_t size)
+{
+	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+	snprintf(buf, size, "%s", text ? text : "?");
+	free(text);
+	return buf;
+}
+
+/*
+ * An object may have keys that one version does not know (smp's): what both have counts. 0: something differs.
+ */
+static bool alike(const json_t *a, const json_t *b)
+{
+	json_t *value;
+	const char *key;
+
+	if (!json_is_object(a) || !json_is_object(b))
+		return same(a, b);
+	json_object_foreach((json_t *)a, key, value)
+		if (json_object_get(b, key) && !alike(value, json_object_get(b, key)))
+			return false;
+	return true;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+static void say(const struct thing *t, const struct policy_row *row, const char *property, const json_t *a, const json_t *b,
+		enum fit_severity severity, struct findings *f)
+{
+	const char *option = row && row->option ? row->option : property;
+	char x[SHOWN + 1], y[SHOWN + 1];
+
+	findings_add(f, t->class, severity, "%s: %s is %s at the source and %s at the destination: give both QEMUs the same %s",
+		     t->name, property, shown(a, x, sizeof(x)), shown(b, y, sizeof(y)), option);
+}
+
+static bool is_on(const json_t *v)
+{
+	return json_is_true(v) || (json_is_number(v) && !(json_number_value(v) >= 0 && json_number_value(v) <= 0));
+}
+
+static void judge(const struct thing *t, const struct policy_row *row, const char *property, const json_t *a, const json_t *b,
+		  struct findings *f)
+{
+	enum fit_severity severity = FIT_WARNING;
+
+	switch (row ? row->rule : POLICY_SHOULD) {
+	case POLICY_ANY:
+		return;
+	case POLICY_SAME:
+		severity = FIT_FATAL;
+		break;
+	case POLICY_QEMU:
+		severity = FIT_IMPOSSIBLE;
+		break;
+	case POLICY_SHOULD:
+		break;
+	case POLICY_FEATURE:
+		/* What is neither true nor false: a level, a family, a name. */
+		severity = json_is_boolean(a) && json_is_boolean(b) && json_is_true(b) ? FIT_WARNING : FIT_FATAL;
+		break;
+	case POLICY_AT_LEAST:
+		severity = json_number_value(b) < json_number_value(a) ? FIT_FATAL : FIT_WARNING;
+		break;
+	case POLICY_ON:
+		if (is_on(a) == is_on(b))
+			return;
+		severity = FIT_FATAL;
+		break;
+	}
+	say(t, row, property, a, b, severity, f);
+}
+
+static void compare_props(const struct thing *t, const json_t *src, const json_t *dst, const struct policy *p, struct findings *f)
+{
+	const char *property;
+	json_t *a;
+
+	json_object_foreach((json_t *)src, property, a) {
+		const json_t *b = json_object_get(dst, property);
+
+		if (b && !alike(a, b))
+			judge(t, policy_find(p, t->part, t->type, property), property, a, b, f);
+	}
+}
+
+/*
+ * A feature more or less is one of hundreds: all in one line. Feature names come with '-' and with '_', and QEMU has both for some.
+ */
+static void list_features(const json_t *src, const json_t *dst, bool lacking, const struct policy *p, char *text, size_t size)
+{
+	const char *name;
+	json_t *a;
+	size_t len = 0;
+
+	*text = '\0';
+	json_object_foreach((json_t *)src, name, a) {
+		const json_t *b = json_object_get(dst, name);
+		const struct policy_row *row = policy_find(p, PART_CPU, NULL, name);
+
+		if (!row || row->rule != POLICY_FEATURE || !json_is_boolean(a) || !json_is_boolean(b) || json_is_true(a) == json_is_true(b))
+			continue;
+		if (json_is_true(a) != lacking || len + strlen(name) + 8 > size)
+			continue;
+		len += (size_t)snprintf(text + len, size - len, "%s%s", len ? ", " : "", name);
+	}
+}
+
+static void compare_cpu(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f)
+{
+	const struct thing t = { PART_CPU, FIT_CPU, NULL, "vCPU" };
+	const json_t *a = json_object_get(src, "cpu"), *b = json_object_get(dst, "cpu");
+	const char *from = text_of(json_object_get(src, "vcpus"), "model"), *to = text_of(json_object_get(dst, "vcpus"), "model");
+	char text[300];
+	const char *name;
+	json_t *value;
+
+	list_features(a, b, true, p, text, sizeof(text));
+	if (*text)
+		findings_add(f, FIT_CPU, FIT_FATAL, "the destination's CPU (%.40s) lacks %s, which the source's (%.40s) has: start the destination with the source's -cpu, or the guest with the -cpu of the weaker host",
+			     to ? to : "?", text, from ? from : "?");
+	list_features(a, b, false, p, text, sizeof(text));
+	if (*text)
+		findings_add(f, FIT_CPU, FIT_WARNING, "the destination's CPU (%.40s) has %s, which the source's (%.40s) lacks: the guest finds them when it restarts",
+			     to ? to : "?", text, from ? from : "?");
+	json_object_foreach((json_t *)a, name, value) {
+		const json_t *other = json_object_get(b, name);
+
+		if (other && !alike(value, other) && !(json_is_boolean(value) && json_is_boolean(other)))
+			judge(&t, policy_find(p, PART_CPU, NULL, name), name, value, other, f);
+	}
+}
+
+/* "disk0 (virtio-blk-pci at pcie.0/05.0)" */
+static const char *device_name(const char *place, const json_t *device, char *buf, size_t size)
+{
+	const char *id = text_of(device, "id"), *type = text_of(device, "type");
+
+	if (id)
+		snprintf(buf, size, "%.60s (%.60s at %.120s)", id, type ? type : "?", place);
+	else
+		snprintf(buf, size, "%.60s at %.120s", type ? type : "?", place);
+	return buf;
+}
+
+/* Is what it sits on missing as well? Then that has been said. */
+static bool below_a_missing_one(const char *place, const json_t *from, const json_t *in)
+{
+	char above[600];
+	char *end;
+
+	snprintf(above, sizeof(above), "%s", place);
+	while ((end = strrchr(above, '/'))) {
+		*end = '\0';
+		if (json_object_get(from, above) && !json_object_get(in, above))
+			return true;
+	}
+	return false;
+}
+
+static const char *place_of_id(const json_t *devices, const char *id)
+{
+	const char *place;
+	json_t *device;
+
+	json_object_foreach((json_t *)devices, place, device) {
+		const char *its = text_of(device, "id");
+
+		if (id && its && !strcmp(id, its))
+			return place;
+	}
+	return NULL;
+}
+
+/* What is no device of its own, and which only one version of QEMU has. */
+static bool is_inner(const json_t *device)
+{
+	return !json_is_true(json_object_get(device, "plugged"));
+}
+
+static void missing(const char *place, const json_t *device, const json_t *there, struct findings *f)
+{
+	const char *elsewhere = place_of_id(there, text_of(device, "id"));
+	char name[300];
+
+	device_name(place, device, name, sizeof(name));
+	if (elsewhere)
+		findings_add(f, FIT_DEVICE, FIT_IMPOSSIBLE, "%s is at %.120s at the destination: give both QEMUs the same bus= and addr= for it", name, elsewhere);
+	else
+		findings_add(f, FIT_DEVICE, FIT_IMPOSSIBLE, "%s is missing at the destination: start its QEMU with the same -device", name);
+}
+
+static void extra(const char *place, const json_t *device, const json_t *here, struct findings *f)
+{
+	char name[300];
+
+	/* That it is in another place has been said. */
+	if (place_of_id(here, text_of(device, "id")))
+		return;
+	findings_add(f, FIT_DEVICE, FIT_FATAL, "the destination has %s, which the source lacks: start its QEMU without it",
+		     device_name(place, device, name, sizeof(name)));
+}
+
+static void compare_device(const char *place, const json_t *a, const json_t *b, const struct policy *p, struct findings *f)
+{
+	const char *from = text_of(a, "type"), *to = text_of(b, "type");
+	char name[300];
+	struct thing t = { PART_DEVICE, FIT_DEVICE, from, device_name(place, a, name, sizeof(name)) };
+
+	if (!from || !to)
+		return;
+	if (!strcmp(from, to))
+		compare_props(&t, json_object_get(a, "props"), json_object_get(b, "props"), p, f);
+	else
+		judge(&t, policy_find(p, PART_DEVICE, NULL, "type"), "type", json_object_get(a, "type"), json_object_get(b, "type"), f);
+}
+
+static void compare_devices(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f)
+{
+	const json_t *here = json_object_get(src, "devices"), *there = json_object_get(dst, "devices");
+	const char *place;
+	json_t *device;
+
+	if (!json_is_object(here) || !json_is_object(there))
+		return;
+	json_object_foreach((json_t *)here, place, device) {
+		const json_t *other = json_object_get(there, place);
+
+		if (other)
+			compare_device(place, device, other, p, f);
+		else if (!is_inner(device) && !below_a_missing_one(place, here, there))
+			missing(place, device, there, f);
+	}
+	json_object_foreach((json_t *)there, place, device)
+		if (!json_object_get(here, place) && !is_inner(device) && !below_a_missing_one(place, there, here))
+			extra(place, device, here, f);
+}
+
+/* What has a table of things below it: RAM blocks, disks. */
+static void compare_each(const json_t *src, const json_t *dst, const char *key, enum policy_part part, enum fit_class class,
+			 const char *what, const struct policy *p, struct findings *f)
+{
+	const json_t *there = json_object_get(dst, key);
+	json_t *here = json_object_get(src, key), *a;
+	const char *place;
+
+	json_object_foreach(here, place, a) {
+		const char *id = text_of(json_object_get(json_object_get(src, "devices"), place), "id");
+		char name[300];
+		struct thing t = { part, class, NULL, name };
+
+		snprintf(name, sizeof(name), "%s %.120s", what, id ? id : place);
+		if (json_object_get(there, place))
+			compare_props(&t, a, json_object_get(there, place), p, f);
+	}
+}
+
+static bool has_text(const json_t *array, const char *text)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(array, i, one)
+		if (json_is_string(one) && !strcmp(json_string_value(one), text))
+			return true;
+	return false;
+}
+
+/* A feature that the guest has taken, and the backend there does not offer. */
+static void compare_virtio(const json_t *src, const json_t *dst, struct findings *f)
+{
+	json_t *here = json_object_get(src, "virtio"), *a;
+	const char *place;
+
+	json_object_foreach(here, place, a) {
+		const json_t *offered = json_object_get(json_object_get(json_object_get(dst, "virtio"), place), "host"), *one;
+		const json_t *device = json_object_get(json_object_get(src, "devices"), place);
+		char lacks[300] = "", name[300];
+		size_t i, len = 0;
+
+		if (!json_is_array(offered))
+			continue;
+		json_array_foreach(json_object_get(a, "guest"), i, one) {
+			const char *feature = json_string_value(one);
+
+			if (feature && !has_text(offered, feature) && len + strlen(feature) + 3 < sizeof(lacks))
+				len += (size_t)snprintf(lacks + len, sizeof(lacks) - len, "%s%s", len ? ", " : "", feature);
+		}
+		if (len)
+			findings_add(f, FIT_BACKEND, FIT_IMPOSSIBLE, "%s: the guest uses %s, which the destination's does not offer: give it the same properties, and a backend (netdev, vhost) that can do that",
+				     device_name(place, device, name, sizeof(name)), lacks);
+	}
+}
+
+void fit_compare(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f)
+{
+	const struct thing machine = { PART_MACHINE, FIT_MACHINE, NULL, "machine" }, vcpus = { PART_VCPUS, FIT_CPU, NULL, "vCPUs" };
+
+	compare_props(&machine, json_object_get(src, "machine"), json_object_get(dst, "machine"), p, f);
+	compare_props(&vcpus, json_object_get(src, "vcpus"), json_object_get(dst, "vcpus"), p, f);
+	compare_cpu(src, dst, p, f);
+	compare_each(src, dst, "ram", PART_RAM, FIT_MEMORY, "RAM", p, f);
+	compare_devices(src, dst, p, f);
+	compare_each(src, dst, "disks", PART_DISK, FIT_DISK, "disk", p, f);
+	compare_virtio(src, dst, f);
+	host_compare(src, dst, f);
+	findings_sort(f);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sources: QEMU's properties as device-list-properties of 7.2, 10.0 and 11.1 has them, what QEMU's own loading of a device state
+ * refuses, and which differences libvirt's check of a domain's ABI refuses.
+ */
+#include <fnmatch.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "fit/policy.h"
+
+static const struct policy_row rows[] = {
+	/* The machine. */
+	{ PART_MACHINE, NULL, "type", POLICY_QEMU, "-machine" },
+	/* Where the guest's firmware and kernel come from; they are in its RAM by now. */
+	{ PART_MACHINE, NULL, "append", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "dtb", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "dumpdtb", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "firmware", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "initrd", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "kernel", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "shim", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "pflash*", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "boot", POLICY_ANY, NULL },
+	/* How QEMU goes about it on its host. */
+	{ PART_MACHINE, NULL, "*audiodev", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "aux-ram-share", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "dump-guest-core", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "mem-merge", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "memory-backend", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "graphics", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "suppress-vmdesc", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "bus-lock-ratelimit", POLICY_ANY, NULL },
+	/* Of the moment. */
+	{ PART_MACHINE, NULL, "rtc-time", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "device-memory-region-size", POLICY_ANY, NULL },
+	/* vCPUs have a part of their own here. */
+	{ PART_MACHINE, NULL, "smp", POLICY_ANY, NULL },
+	{ PART_MACHINE, NULL, "max-ram-below-4g", POLICY_SAME, "-machine" },
+	{ PART_MACHINE, NULL, "memory", POLICY_SAME, "-m" },
+	{ PART_MACHINE, NULL, "maxcpus", POLICY_SAME, "-smp" },
+	{ PART_MACHINE, NULL, "*", POLICY_SAME, "-machine" },
+
+	/* All vCPUs. */
+	{ PART_VCPUS, NULL, "model", POLICY_ANY, NULL },
+	{ PART_VCPUS, NULL, "accelerator", POLICY_SAME, "-accel" },
+	{ PART_VCPUS, NULL, "*", POLICY_SAME, "-smp" },
+
+	/* One vCPU; what is not listed here is true or false, and a feature. */
+	{ PART_CPU, NULL, "apic-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "*-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "*-features", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "feature-words", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "crash-information", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "realized", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "memory", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "start-powered-off", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "check", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "enforce", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "migratable", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "min-*level*", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "full-cpuid-auto-level", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "fill-mtrr-mask", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "host-phys-bits*", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "tsc-frequency", POLICY_SHOULD, "-cpu" },
+	{ PART_CPU, NULL, "stepping", POLICY_SHOULD, "-cpu" },
+	{ PART_CPU, NULL, "ucode-rev", POLICY_SHOULD, "-cpu" },
+	{ PART_CPU, NULL, "*", POLICY_FEATURE, "-cpu" },
+
+	/* RAM. */
+	{ PART_RAM, NULL, "address", POLICY_SAME, "-numa and -device pc-dimm" },
+
+	/* Devices: what is on the host behind them. */
+	{ PART_DEVICE, NULL, "*audiodev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "account-*", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "backend_defaults", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "bootindex", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "chardev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "drive", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "netdev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "memdev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "rng", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "tpmdev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "romfile", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "vhostfd", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "wwpn", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "display", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "debug", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "pcap", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "ioeventfd", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "rerror", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "werror", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "share-rw", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "write-cache", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "request-merging", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "use-timer", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "x-tx*", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "tx", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "failover_pair_id", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "iothread*", POLICY_ANY, NULL },
+	/* Of the moment, or told by the place. */
+	{ PART_DEVICE, NULL, "addr", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "attached", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "guest-stats*", POLICY_ANY, NULL },
+	{ PART_DEVICE, "*VGA*", "big-endian-framebuffer", POLICY_ANY, NULL },
+	{ PART_DEVICE, "PIIX4_PM", "smb_io_base", POLICY_ANY, NULL },
+	{ PART_DEVICE, "ICH9-LPC", "gpe0_blk", POLICY_ANY, NULL },
+	{ PART_DEVICE, "ICH9-LPC", "pm_io_base", POLICY_ANY, NULL },
+	{ PART_DEVICE, "q35-pcihost", "MCFG", POLICY_ANY, NULL },
+	{ PART_DEVICE, "q35-pcihost", "mcfg_size", POLICY_ANY, NULL },
+	{ PART_DEVICE, "*-pcihost", "pci-hole*-end", POLICY_ANY, NULL },
+	{ PART_DEVICE, "*-pcihost", "pci-hole*-start", POLICY_ANY, NULL },
+	{ PART_DEVICE, "i8042", "kbd-irq", POLICY_ANY, NULL },
+	{ PART_DEVICE, "hpet", "timers", POLICY_SAME, "-machine hpet" },
+	/* What QEMU compares by itself, with the guest stopped. */
+	{ PART_DEVICE, NULL, "type", POLICY_QEMU, "-device" },
+	{ PART_DEVICE, NULL, "num-queues", POLICY_QEMU, NULL },
+	{ PART_DEVICE, NULL, "num_queues", POLICY_QEMU, NULL },
+	{ PART_DEVICE, NULL, "romsize", POLICY_QEMU, "romfile (another size)" },
+	{ PART_DEVICE, NULL, "vgamem_mb", POLICY_QEMU, NULL },
+	{ PART_DEVICE, NULL, "rombar", POLICY_ON, NULL },
+	/* What a guest takes for a property of its hardware. */
+	{ PART_DEVICE, "virtio-*", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "vhost-*", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "virtserialport", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "virtconsole", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "scsi-*", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "ide-*", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "usb-*", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "pc-dimm", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "nvdimm", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "isa-*", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "mac", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "serial", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "multifunction", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "acpi-index", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "chassis*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "slot", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "port", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "hotplug", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "*-reserve", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "msi*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "x-*", POLICY_SAME, NULL },
+
+	/* What is in a disk drive, firmware included. */
+	{ PART_DISK, NULL, "bytes", POLICY_SAME, "-blockdev (another image)" },
+	{ PART_DISK, NULL, "read-only", POLICY_SAME, "read-only= of -blockdev" },
+	{ PART_DISK, NULL, "medium", POLICY_SAME, "-blockdev" },
+};
+
+const struct policy policy = { sizeof(rows) / sizeof(rows[0]), rows };
+
+static bool matches(const struct policy_row *row, enum policy_part part, const char *type, const char *property)
+{
+	if (row->part != part || fnmatch(row->property, property, 0))
+		return false;
+	return !row->type || (type && !fnmatch(row->type, type, 0));
+}
+
+const struct policy_row *policy_find(const struct policy *p, enum policy_part part, const char *type, const char *property)
+{
+	for (unsigned int i = 0; i < p->n; i++)
+		if (matches(&p->rows[i], part, type, property))
+			return &p->rows[i];
+	return NULL;
+}
+
+bool policy_wants(const char *type, const char *property)
+{
+	size_t len = strlen(type);
+	enum policy_part part = len > 4 && !strcmp(type + len - 4, "-cpu") ? PART_CPU : PART_DEVICE;
+	const struct policy_row *row = policy_find(&policy, part, type, property);
+
+	/* A place is made of some that do not matter by themselves. */
+	return !row || row->rule != POLICY_ANY || (part == PART_DEVICE && !strcmp(property, "addr"));
+}

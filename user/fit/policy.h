@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a difference between both ends means: one table. */
+#ifndef GODWIT_POLICY_H
+#define GODWIT_POLICY_H
+
+#include <stdbool.h>
+
+#include "fit/findings.h"
+
+/**
+ * enum policy_rule - what a property must be at the destination
+ * POLICY_ANY: it does not matter to the guest: a name, path or backend on the host, or a value of the moment. Not even asked for
+ * POLICY_SAME: the same
+ * POLICY_QEMU: the same, or QEMU itself refuses what comes from the other one: no --accept helps
+ * POLICY_SHOULD: the same, but a guest survives another: a warning
+ * POLICY_FEATURE: if true at the source true there, too; the other way round is a warning
+ * POLICY_AT_LEAST: a number, no less than at the source; more is a warning
+ * POLICY_ON: a switch: the same, where any number but 0 is on
+ */
+enum policy_rule { POLICY_ANY, POLICY_SAME, POLICY_QEMU, POLICY_SHOULD, POLICY_FEATURE, POLICY_AT_LEAST, POLICY_ON };
+
+/* Where a property is: of the machine, of a vCPU, of all vCPUs together, of a RAM block, of a device, of what is in a disk. */
+enum policy_part { PART_MACHINE, PART_CPU, PART_VCPUS, PART_RAM, PART_DEVICE, PART_DISK };
+
+/**
+ * struct policy_row - one row; the first that matches counts
+ * @type: of the device, a pattern as of fnmatch(); NULL: any
+ * @property: a pattern
+ * @option: what the operator changes; NULL: the option of that name
+ */
+struct policy_row {
+	enum policy_part part;
+	const char *type, *property;
+	enum policy_rule rule;
+	const char *option;
+};
+
+struct policy {
+	unsigned int n;
+	const struct policy_row *rows;
+};
+
+/* The table. What it does not know is a warning (POLICY_SHOULD). */
+extern const struct policy policy;
+
+/* The row that counts, or NULL. */
+const struct policy_row *policy_find(const struct policy *p, enum policy_part part, const char *type, const char *property);
+/* Must it be asked for? A type of vCPU ends in "-cpu". For qom_read(). */
+bool policy_wants(const char *type, const char *property);
+
+#endif

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fit/host.h"
+#include "fit/place.h"
+#include "fit/policy.h"
+#include "fit/qom.h"
+#include "fit/view.h"
+#include "vmm/mtree.h"
+
+/**
+ * struct making - a view that is being made
+ * @places: of the objects in @qom, by their index
+ */
+struct making {
+	struct qmp *q;
+	struct qom qom;
+	char **places;
+	json_t *view;
+};
+
+static int no_memory(struct err *e)
+{
+	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+}
+
+/* Of the machine itself device-list-properties says nothing. */
+static int add_machine(struct making *m, struct err *e)
+{
+	json_auto_t *list = NULL, *names = json_array(), *machine = json_object();
+	struct qmp_batch *b = NULL;
+	const json_t *one;
+	size_t i, n;
+	int r = qmp_call(m->q, "qom-list", json_pack("{s:s}", "path", "/machine"), &list, e);
+
+	json_array_foreach(list, i, one) {
+		const char *name = json_string_value(json_object_get(one, "name")), *type = json_string_value(json_object_get(one, "type"));
+		const struct policy_row *row = name ? policy_find(&policy, PART_MACHINE, NULL, name) : NULL;
+
+		if (name && type && strncmp(type, "link<", 5) && strncmp(type, "child<", 6) && !(row && row->rule == POLICY_ANY))
+			json_array_append_new(names, json_string(name));
+	}
+	n = json_array_size(names);
+	if (!r)
+		b = calloc(n + 1, sizeof(*b));
+	if (!r && !b)
+		r = no_memory(e);
+	for (i = 0; !r && i < n; i++)
+		b[i] = (struct qmp_batch) {
+			.command = "qom-get",
+			.args = json_pack("{s:s, s:O}", "path", "/machine", "property", json_array_get(names, i)),
+		};
+	if (!r)
+		r = qmp_call_all(m->q, b, n, e);
+	for (i = 0; b && i < n; i++) {
+		if (b[i].ret)
+			json_object_set_new(machine, json_string_value(json_array_get(names, i)), b[i].ret);
+	}
+	free(b);
+	/* How much RAM there is, and in which blocks, BLOCKS compares: with them a size that differs has a message of its own. */
+	json_object_del(json_object_get(machine, "memory"), "size");
+	json_object_set(m->view, "machine", machine);
+	return r;
+}
+
+/* "socket 0, core 1, thread 0", by the number of the vCPU. */
+static void add_topology(json_t *vcpus, const json_t *cpu)
+{
+	static const char *const parts[] = { "node-id", "socket-id", "die-id", "module-id", "core-id", "thread-id" };
+	const json_t *props = json_object_get(cpu, "props");
+	char name[40], text[200] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (json_object_get(props, parts[i]))
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %lld", len ? ", " : "", parts[i],
+						(long long)json_integer_value(json_object_get(props, parts[i])));
+	snprintf(name, sizeof(name), "vCPU %lld", (long long)json_integer_value(json_object_get(cpu, "cpu-index")));
+	json_object_set_new(vcpus, name, json_string(text));
+}
+
+static int add_vcpus(struct making *m, struct err *e)
+{
+	json_auto_t *list = NULL, *kvm = NULL, *smp = NULL;
+	json_t *vcpus = json_object();
+	const json_t *cpu;
+	size_t i;
+	int r = qmp_call(m->q, "query-cpus-fast", NULL, &list, e);
+
+	json_object_set_new(m->view, "vcpus", vcpus);
+	if (!r)
+		r = qmp_call(m->q, "query-kvm", NULL, &kvm, e);
+	if (!r)
+		r = qmp_call(m->q, "qom-get", json_pack("{s:s, s:s}", "path", "/machine", "property", "smp"), &smp, e);
+	if (r)
+		return r;
+	json_object_set_new(vcpus, "count", json_integer((json_int_t)json_array_size(list)));
+	json_object_set(vcpus, "maxcpus", json_object_get(smp, "maxcpus"));
+	json_object_set_new(vcpus, "accelerator", json_string(json_is_true(json_object_get(kvm, "enabled")) ? "kvm" : "tcg"));
+	json_array_foreach(list, i, cpu)
+		add_topology(vcpus, cpu);
+	for (unsigned int k = 0; k < m->qom.n; k++) {
+		const struct qom_object *o = &m->qom.o[k];
+
+		if (!qom_is_cpu(o) || !o->props)
+			continue;
+		json_object_set(m->view, "cpu", o->props);
+		json_object_set_new(vcpus, "model", json_string(o->type));
+		break;
+	}
+	return 0;
+}
+
+static int add_ram(struct making *m, struct vm *vm, struct err *e)
+{
+	json_t *ram = json_object();
+	int r = mtree_query(m->q, vm, e);
+
+	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
+		if (vm->blocks[i].address != WIRE_NO_ADDRESS)
+			json_object_set_new(ram, vm->blocks[i].name,
+					    json_pack("{s:I}", "address", (json_int_t)vm->blocks[i].address));
+	json_object_set_new(m->view, "ram", ram);
+	return r;
+}
+
+static bool below_a_cpu(const struct qom *t, unsigned int i)
+{
+	for (; i != QOM_ROOT; i = t->o[i].parent)
+		if (qom_is_cpu(&t->o[i]))
+			return true;
+	return false;
+}
+
+/* The id that the operator gave it, or NULL. */
+static const char *id_of(const struct qom *t, unsigned int i)
+{
+	uint32_t above = t->o[i].parent;
+
+	return above != QOM_ROOT && !strcmp(t->o[above].path, "/machine/peripheral") ? t->o[i].name : NULL;
+}
+
+/* On a bus that devices are plugged into, so a guest finds it, or finds it missing. */
+static bool is_plugged(const struct qom_object *o)
+{
+	return *o->bus && strcmp(o->bus, "/machine/unattached/sysbus") && strcmp(o->name, "virtio-backend");
+}
+
+static void add_devices(struct making *m)
+{
+	json_t *devices = json_object();
+
+	for (unsigned int i = 0; i < m->qom.n; i++) {
+		const struct qom_object *o = &m->qom.o[i];
+		const char *id = id_of(&m->qom, i);
+		json_t *device;
+
+		if (!o->device || !o->props || below_a_cpu(&m->qom, i))
+			continue;
+		device = json_pack("{s:s, s:b, s:O}", "type", o->type, "plugged", is_plugged(o), "props", o->props);
+		if (id)
+			json_object_set_new(device, "id", json_string(id));
+		json_object_set_new(devices, m->places[i], device);
+	}
+	json_object_set_new(m->view, "devices", devices);
+}
+
+/* The place of an object that QEMU names by its path or by its id; of a virtio device that of its proxy. */
+static const char *place_named(const struct making *m, const char *name)
+{
+	const struct qom_object *o;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s%s", *name == '/' ? "" : "/machine/peripheral/", name);
+	o = qom_find(&m->qom, path);
+	if (o && !strcmp(o->name, "virtio-backend") && o->parent != QOM_ROOT)
+		o = &m->qom.o[o->parent];
+	return o ? m->places[o - m->qom.o] : NULL;
+}
+
+static int add_disks(struct making *m, struct err *e)
+{
+	json_auto_t *list = NULL;
+	json_t *disks = json_object();
+	const json_t *one;
+	size_t i;
+	int r = qmp_call(m->q, "query-block", NULL, &list, e);
+
+	json_array_foreach(list, i, one) {
+		const char *qdev = json_string_value(json_object_get(one, "qdev"));
+		const char *name = json_string_value(json_object_get(one, "device"));
+		const char *place = qdev && *qdev ? place_named(m, qdev) : NULL;
+		const json_t *inserted = json_object_get(one, "inserted"), *bytes;
+
+		if (!place)
+			place = name && *name ? name : NULL;
+		if (!place)
+			continue;
+		bytes = json_object_get(json_object_get(inserted, "image"), "virtual-size");
+		json_object_set_new(disks, place, json_pack("{s:b, s:O*, s:O*}", "medium", !!inserted, "bytes", bytes,
+							    "read-only", json_object_get(inserted, "ro")));
+	}
+	json_object_set_new(m->view, "disks", disks);
+	return r;
+}
+
+static void add_names(json_t *to, const json_t *features)
+{
+	const json_t *one;
+	size_t i;
+
+	/* "VIRTIO_NET_F_MAC: Device has given MAC address" */
+	json_array_foreach(features, i, one) {
+		const char *text = json_string_value(one);
+
+		if (text)
+			json_array_append_new(to, json_stringn(text, strcspn(text, ":")));
+	}
+}
+
+static json_t *feature_names(const json_t *status, const char *key)
+{
+	const json_t *features = json_object_get(status, key);
+	json_t *names = json_array();
+
+	add_names(names, json_object_get(features, "transports"));
+	add_names(names, json_object_get(features, "dev-features"));
+	return names;
+}
+
+/* From QEMU 7.2 on; others do not say it. */
+static int add_virtio(struct making *m, struct err *e)
+{
+	struct qmp_batch devices = { .command = "x-query-virtio" }, *b;
+	json_t *virtio = json_object();
+	const json_t *one;
+	size_t i, n;
+	int r = qmp_call_all(m->q, &devices, 1, e);
+
+	json_object_set_new(m->view, "virtio", virtio);
+	n = json_array_size(devices.ret);
+	b = calloc(n + 1, sizeof(*b));
+	if (!r && !b)
+		r = no_memory(e);
+	if (!r)
+		json_array_foreach(devices.ret, i, one)
+			b[i] = (struct qmp_batch) {
+				.command = "x-query-virtio-status",
+				.args = json_pack("{s:O?}", "path", json_object_get(one, "path")),
+			};
+	if (!r)
+		r = qmp_call_all(m->q, b, n, e);
+	for (i = 0; b && i < n; i++) {
+		const char *path = json_string_value(json_object_get(json_array_get(devices.ret, i), "path"));
+		const char *place = path ? place_named(m, path) : NULL;
+
+		if (place && b[i].ret)
+			json_object_set_new(virtio, place, json_pack("{s:o, s:o}", "guest", feature_names(b[i].ret, "guest-features"),
+								     "host", feature_names(b[i].ret, "host-features")));
+		json_decref(b[i].ret);
+	}
+	free(b);
+	json_decref(devices.ret);
+	return r;
+}
+
+int view_make(struct qmp *q, struct vm *vm, bool destination, json_t **view, struct err *e)
+{
+	struct making m = { .q = q, .view = json_object() };
+	int r = qom_read(q, policy_wants, &m.qom, e);
+
+	*view = NULL;
+	if (!r) {
+		m.places = place_all(&m.qom);
+		r = m.places && m.view ? 0 : no_memory(e);
+	}
+	if (!r)
+		r = add_machine(&m, e);
+	if (!r)
+		r = add_vcpus(&m, e);
+	if (!r)
+		r = add_ram(&m, vm, e);
+	if (!r)
+		add_devices(&m);
+	if (!r)
+		r = add_disks(&m, e);
+	if (!r)
+		r = add_virtio(&m, e);
+	if (!r)
+		r = host_view(m.view, q, vm, "/proc", "/sys", destination, e);
+	places_free(m.places, &m.qom);
+	qom_free(&m.qom);
+	if (r)
+		json_decref(m.view);
+	else
+		*view = m.view;
+	return r;
+}
+
+int view_encode(const json_t *view, char **text, size_t *len, struct err *e)
+{
+	*text = json_dumps(view, JSON_COMPACT);
+	if (!*text)
+		return no_memory(e);
+	*len = strlen(*text);
+	if (*len <= VIEW_BYTES_MAX)
+		return 0;
+	free(*text);
+	*text = NULL;
+	return err_set(e, GW_INTERNAL, E2BIG, "QEMU lists more of its machine than %u MiB of text", VIEW_BYTES_MAX >> 20);
+}
+
+json_t *view_decode(const char *text, size_t len)
+{
+	json_t *view = json_loadb(text, len, 0, NULL);
+
+	if (json_is_object(view))
+		return view;
+	json_decref(view);
+	return NULL;
+}
