@@ -122,45 +122,72 @@ static void compare_props(const struct thing *t, const json_t *src, const json_t
 	}
 }
 
-/*
- * A feature more or less is one of hundreds: all in one line. Feature names come with '-' and with '_', and QEMU has both for some.
- */
-static void list_features(const json_t *src, const json_t *dst, bool lacking, const struct policy *p, char *text, size_t size)
+static int by_text(const void *a, const void *b)
 {
-	const char *name;
-	json_t *a;
-	size_t len = 0;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorted, as many as there is room for, and how many more. */
+static void join(const char **names, size_t n, char *text, size_t size)
+{
+	size_t len = 0, i;
 
 	*text = '\0';
+	qsort(names, n, sizeof(*names), by_text);
+	for (i = 0; i < n && len + strlen(names[i]) + 20 < size; i++)
+		len += (size_t)snprintf(text + len, size - len, "%s%s", len ? ", " : "", names[i]);
+	if (i < n)
+		snprintf(text + len, size - len, " and %zu more", n - i);
+}
+
+/* A feature more or less is one of hundreds: those that only one end has, in one line. */
+static void list_features(const json_t *src, const json_t *dst, bool lacking, const struct policy *p, char *text, size_t size)
+{
+	const char **names = calloc(json_object_size(src) + 1, sizeof(*names));
+	const char *name;
+	json_t *a;
+	size_t n = 0;
+
 	json_object_foreach((json_t *)src, name, a) {
 		const json_t *b = json_object_get(dst, name);
 		const struct policy_row *row = policy_find(p, PART_CPU, NULL, name);
 
-		if (!row || row->rule != POLICY_FEATURE || !json_is_boolean(a) || !json_is_boolean(b) || json_is_true(a) == json_is_true(b))
-			continue;
-		if (json_is_true(a) != lacking || len + strlen(name) + 8 > size)
-			continue;
-		len += (size_t)snprintf(text + len, size - len, "%s%s", len ? ", " : "", name);
+		if (names && row && row->rule == POLICY_FEATURE && json_is_boolean(a) && json_is_boolean(b) &&
+		    json_is_true(a) != json_is_true(b) && json_is_true(a) == lacking)
+			names[n++] = name;
 	}
+	join(names, n, text, size);
+	free(names);
+}
+
+/* "qemu64-x86_64-cpu" is what -cpu calls qemu64. */
+static void model_of(const json_t *view, char *buf, size_t size)
+{
+	const char *model = text_of(json_object_get(view, "vcpus"), "model");
+	const char *end = model ? strstr(model, "-x86_64-cpu") : NULL;
+
+	snprintf(buf, size, "%.*s", model ? (int)(end ? end - model : (ptrdiff_t)strlen(model)) : 1, model ? model : "?");
 }
 
 static void compare_cpu(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f)
 {
 	const struct thing t = { PART_CPU, FIT_CPU, NULL, "vCPU" };
 	const json_t *a = json_object_get(src, "cpu"), *b = json_object_get(dst, "cpu");
-	const char *from = text_of(json_object_get(src, "vcpus"), "model"), *to = text_of(json_object_get(dst, "vcpus"), "model");
+	char from[60], to[60];
 	char text[300];
 	const char *name;
 	json_t *value;
 
+	model_of(src, from, sizeof(from));
+	model_of(dst, to, sizeof(to));
 	list_features(a, b, true, p, text, sizeof(text));
 	if (*text)
-		findings_add(f, FIT_CPU, FIT_FATAL, "the destination's CPU (%.40s) lacks %s, which the source's (%.40s) has: start the destination with the source's -cpu, or the guest with the -cpu of the weaker host",
-			     to ? to : "?", text, from ? from : "?");
+		findings_add(f, FIT_CPU, FIT_FATAL, "the destination's CPU (%s) lacks %s, which the source's (%s) has: start the destination with the source's -cpu, or the guest with the -cpu of the weaker host",
+			     to, text, from);
 	list_features(a, b, false, p, text, sizeof(text));
 	if (*text)
-		findings_add(f, FIT_CPU, FIT_WARNING, "the destination's CPU (%.40s) has %s, which the source's (%.40s) lacks: the guest finds them when it restarts",
-			     to ? to : "?", text, from ? from : "?");
+		findings_add(f, FIT_CPU, FIT_WARNING, "the destination's CPU (%s) has %s, which the source's (%s) lacks: the guest finds them when it restarts",
+			     to, text, from);
 	json_object_foreach((json_t *)a, name, value) {
 		const json_t *other = json_object_get(b, name);
 
