@@ -140,6 +140,18 @@ static void join(const char **names, size_t n, char *text, size_t size)
 		snprintf(text + len, size - len, " and %zu more", n - i);
 }
 
+/* QEMU has some names with '-' and with '_': the first is its own. */
+static bool is_alias(const json_t *features, const char *name)
+{
+	char own[64];
+
+	if (!strchr(name, '_') || strlen(name) >= sizeof(own))
+		return false;
+	for (size_t i = 0; i <= strlen(name); i++)
+		own[i] = name[i] == '_' ? '-' : name[i];
+	return json_object_get(features, own);
+}
+
 /* A feature more or less is one of hundreds: those that only one end has, in one line. */
 static void list_features(const json_t *src, const json_t *dst, bool lacking, const struct policy *p, char *text, size_t size)
 {
@@ -153,7 +165,7 @@ static void list_features(const json_t *src, const json_t *dst, bool lacking, co
 		const struct policy_row *row = policy_find(p, PART_CPU, NULL, name);
 
 		if (names && row && row->rule == POLICY_FEATURE && json_is_boolean(a) && json_is_boolean(b) &&
-		    json_is_true(a) != json_is_true(b) && json_is_true(a) == lacking)
+		    json_is_true(a) != json_is_true(b) && json_is_true(a) == lacking && !is_alias(src, name))
 			names[n++] = name;
 	}
 	join(names, n, text, size);

@@ -5,6 +5,22 @@
 #include "fit/compare.h"
 #include "fit/fit.h"
 
+/* The next VIEW. While rounds go on the receiver may have said that it lives. */
+static int next(struct channel *ch, struct wire_header *h, struct err *e)
+{
+	uint8_t clock[8];
+	int r;
+
+	while (!(r = channel_recv(ch, h, false, e)) && h->type == WIRE_PONG) {
+		r = channel_body(ch, clock, sizeof(clock), e);
+		if (r)
+			return r;
+	}
+	if (!r && h->type != WIRE_VIEW)
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where VIEW was due", wire_type_name(h->type));
+	return r;
+}
+
 /* A body of VIEW after the other, up to the last. */
 static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 {
@@ -16,7 +32,7 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 	while (!r && h.flags & WIRE_MORE) {
 		char *more;
 
-		r = channel_expect(ch, WIRE_VIEW, &h, e);
+		r = next(ch, &h, e);
 		if (r)
 			return r;
 		if (*len + h.length > VIEW_BYTES_MAX)
@@ -31,6 +47,41 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 	return r;
 }
 
+/* Of a disk what does not change by itself. */
+static json_t *disk_glance(const json_t *disk)
+{
+	const json_t *inserted = json_object_get(disk, "inserted");
+
+	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "qdev", json_object_get(disk, "qdev"), "device", json_object_get(disk, "device"),
+			 "ro", json_object_get(inserted, "ro"), "bytes",
+			 json_object_get(json_object_get(inserted, "image"), "virtual-size"));
+}
+
+/* What somebody could change while the guest runs. NULL at @out: QEMU did not say. */
+static int glance(struct qmp *q, json_t **out, struct err *e)
+{
+	struct qmp_batch b[] = {
+		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral") },
+		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral-anon") },
+		{ .command = "query-memory-devices" },
+		{ .command = "query-cpus-fast" },
+		{ .command = "query-block" },
+	};
+	const size_t n = sizeof(b) / sizeof(b[0]);
+	int r = qmp_call_all(q, b, n, e);
+
+	*out = json_array();
+	for (size_t i = 0; i < n; i++) {
+		json_t *one;
+		size_t k;
+
+		json_array_foreach(b[i].ret, k, one)
+			json_array_append_new(*out, i + 1 < n ? json_incref(one) : disk_glance(one));
+		json_decref(b[i].ret);
+	}
+	return r;
+}
+
 int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ASK_VIEW };
@@ -38,6 +89,11 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 	size_t len = 0;
 	int r = channel_send(ch, &h, NULL, e);
 
+	/* Before the view: what changes after this is seen by fit_again(). */
+	json_decref(fit->glance);
+	fit->glance = NULL;
+	if (!r)
+		r = glance(q, &fit->glance, e);
 	/* While the receiver looks at its own. */
 	if (!r)
 		r = view_make(q, vm, false, &fit->here, e);
@@ -51,6 +107,21 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 		fit_compare(fit->here, fit->there, &policy, &fit->findings);
 	free(text);
 	return r;
+}
+
+int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, bool *changed, struct err *e)
+{
+	json_t *now = NULL;
+	unsigned int accepted = fit->findings.accepted;
+	int r = glance(q, &now, e);
+
+	*changed = !r && !json_equal(now, fit->glance);
+	json_decref(now);
+	if (!*changed)
+		return r;
+	fit_free(fit);
+	fit->findings.accepted = accepted;
+	return fit_ask(ch, q, vm, fit, e);
 }
 
 int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, struct err *e)
@@ -78,6 +149,7 @@ void fit_free(struct fit *fit)
 {
 	json_decref(fit->here);
 	json_decref(fit->there);
-	fit->here = fit->there = NULL;
+	json_decref(fit->glance);
+	fit->here = fit->there = fit->glance = NULL;
 	findings_free(&fit->findings);
 }

@@ -58,6 +58,9 @@ static const struct policy_row rows[] = {
 	{ PART_CPU, NULL, "check", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "enforce", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "migratable", POLICY_ANY, NULL },
+	/* Of the topology, which is compared by itself: since QEMU 9 they show here what CPUID always had. */
+	{ PART_CPU, NULL, "ht", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "cmp[-_]legacy", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "min-*level*", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "full-cpuid-auto-level", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "fill-mtrr-mask", POLICY_ANY, NULL },

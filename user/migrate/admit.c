@@ -220,10 +220,13 @@ static int hear_private(struct receiver *r, const struct wire_header *h, struct 
 
 static void hang_up_on(struct receiver *r, const struct err *why)
 {
+	/* Its own last words: the guest does not fit here, or the operator has thought better of it. */
+	bool gave_up = channel_aborted(r->ch);
+
 	channel_abort(r->ch, why);
 	channel_free(r->ch);
 	r->ch = NULL;
-	printf("godwit: who came was no sender: %s\n", why->text);
+	printf("godwit: %s: %s\n", gave_up ? "a sender gave up before it began" : "who came was no sender", why->text);
 	fflush(stdout);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fit/host.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/hello.h"
@@ -97,7 +98,8 @@ static int does_it_fit(struct sender *s, uint64_t features, struct err *e)
 {
 	int r;
 
-	if (!(features & WIRE_VIEWS)) {
+	s->views = features & WIRE_VIEWS;
+	if (!s->views) {
 		fprintf(stderr, "godwit: warning: the receiver's godwit is too old to say what machine it has: whether the guest fits there shows only when it has been stopped\n");
 		return 0;
 	}
@@ -105,6 +107,30 @@ static int does_it_fit(struct sender *s, uint64_t features, struct err *e)
 	r = fit_ask(s->ch, s->qmp, &s->vm, &s->fit, e);
 	if (r)
 		return r;
+	tell_findings(&s->fit.findings);
+	return findings_verdict(&s->fit.findings, e);
+}
+
+static int compare_clocks(struct sender *s, struct err *e)
+{
+	struct findings f = { .accepted = s->o->accepted };
+	int r;
+
+	host_compare_clocks(s->clock_offset_ns, s->rtt_ns, &f);
+	tell_findings(&f);
+	r = findings_verdict(&f, e);
+	findings_free(&f);
+	return r;
+}
+
+int sender_fits_still(struct sender *s, struct err *e)
+{
+	bool changed = false;
+	int r = s->views ? fit_again(s->ch, s->qmp, &s->vm, &s->fit, &changed, e) : 0;
+
+	if (r || !changed)
+		return r;
+	fprintf(stderr, "godwit: the source VM was changed since the migration began: looked at both ends again\n");
 	tell_findings(&s->fit.findings);
 	return findings_verdict(&s->fit.findings, e);
 }
@@ -130,5 +156,5 @@ int connect_peer(struct sender *s, struct err *e)
 		return r;
 	s->rtt_ns = pong.rtt_ns;
 	s->clock_offset_ns = pong.offset_ns;
-	return 0;
+	return compare_clocks(s, e);
 }

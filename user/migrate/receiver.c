@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "claim/owners.h"
+#include "fit/fit.h"
 #include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/load.h"
@@ -81,6 +82,8 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 		return on_round(r, h, e);
 	case WIRE_PING:
 		return receiver_pong(r, h, e);
+	case WIRE_ASK_VIEW:
+		return fit_answer(r->ch, r->qmp, &r->vm, e);
 	case WIRE_DEVICE:
 		return load_frame(r, h, e);
 	case WIRE_PRIVATE:

@@ -68,6 +68,7 @@ struct sender {
 	enum way choice;		/* and what the receiver made of it: */
 	const struct device_way *way;
 	struct fit fit;			/* what differs between both ends */
+	bool views;			/* the receiver can say what it has */
 	struct devram devram;		/* with way_save only, as is: */
 	struct saved saved;
 	bool resumed;			/* QEMU's RESUME came since it stopped */
@@ -87,6 +88,8 @@ struct sender {
 
 /* Connects, agrees, opens the streams, compares clocks. */
 int connect_peer(struct sender *s, struct err *e);
+/* Before the switchover: has somebody plugged, unplugged or resized something, so that the guest does not fit there any more? */
+int sender_fits_still(struct sender *s, struct err *e);
 /* The next round, on all streams, until it is acknowledged. */
 int sender_round(struct sender *s, enum round_kind kind, struct err *e);
 /* Sent so far, over all connections. */

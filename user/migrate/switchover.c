@@ -236,6 +236,8 @@ int switchover(struct sender *s, struct err *e)
 	/* Nobody else's may be under way: we would stop its guest, and it takes no settings. */
 	r = migration_check_idle(s->qmp, e);
 	if (!r)
+		r = sender_fits_still(s, e);
+	if (!r)
 		r = jobs_check_again(s->qmp, e);
 	if (!r)
 		r = s->way->stand_still(s, e);

@@ -101,6 +101,8 @@ static int state(struct sender *s, struct err *e)
 	if (!r)
 		r = wait_answer(s, "xen-save-devices-state", false, e);
 	if (!r)
+		r = saved_check_disks(s->qmp, e);
+	if (!r)
 		r = saved_finish(&s->saved, s->migration.was_running, e);
 	return r ? r : sender_device(s, s->saved.state, s->saved.len, e);
 }

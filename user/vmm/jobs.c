@@ -19,6 +19,25 @@ static const char *text_of(const json_t *object, const char *key)
 	return text ? text : "?";
 }
 
+static int check_exports(struct qmp *q, struct err *e)
+{
+	struct qmp_batch b = { .command = "query-block-exports" };	/* from QEMU 5.2 on */
+	int r = qmp_call_all(q, &b, 1, e);
+	const json_t *export = json_array_get(b.ret, 0);
+
+	if (!r && export) {
+		char id[80], node[80];
+
+		one_line(id, sizeof(id), text_of(export, "id"));
+		one_line(node, sizeof(node), text_of(export, "node-name"));
+		r = err_set(e, GW_VM_STATE, EBUSY,
+			    "the source VM exports a disk (\"%s\", of node \"%s\"), which somebody else may write by it: end that (block-export-del; of a whole server nbd-server-stop)",
+			    id, node);
+	}
+	json_decref(b.ret);
+	return r;
+}
+
 int jobs_check_again(struct qmp *q, struct err *e)
 {
 	json_auto_t *jobs = NULL;
@@ -37,7 +56,7 @@ int jobs_check_again(struct qmp *q, struct err *e)
 			    "a job is under way in the source VM (\"%s\", %s): wait for its end, or end it (job-cancel; with libvirt virsh blockjob --abort)",
 			    id, type);
 	}
-	return r;
+	return r ? r : check_exports(q, e);
 }
 
 int jobs_check(struct qmp *q, struct err *e)

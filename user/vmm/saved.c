@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "vmm/saved.h"
+#include "vmm/text.h"
 
 /* Of QEMU's stream: all numbers are big-endian. */
 #define FILE_MAGIC		0x5145564du	/* "QEVM" */
@@ -78,6 +79,25 @@ int saved_begin(struct saved *s, struct qmp *q, struct err *e)
 	snprintf(path, sizeof(path), "/dev/fdset/%lld", s->fdset);
 	/* live: it gives up its disks, so that the destination may have them; `cont` takes them back. */
 	return qmp_begin(q, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", path, "live", 1), e);
+}
+
+int saved_check_disks(struct qmp *q, struct err *e)
+{
+	json_auto_t *disks = NULL;
+	const json_t *disk;
+	size_t i;
+	int r = qmp_version(q) < 100000 ? 0 : qmp_call(q, "query-block", NULL, &disks, e);
+
+	json_array_foreach(disks, i, disk) {
+		const json_t *inserted = json_object_get(disk, "inserted");
+		const char *node = json_string_value(json_object_get(inserted, "node-name"));
+		char shown[80];
+
+		if (!r && json_is_true(json_object_get(inserted, "active")) && !json_is_true(json_object_get(inserted, "ro")))
+			r = err_set(e, GW_VM_STATE, EBUSY, "the source QEMU could not give up a disk (node \"%s\"), its log may say why: what else uses it there?",
+				    one_line(shown, sizeof(shown), node ? node : "?"));
+	}
+	return r;
 }
 
 static uint32_t get_u32(const uint8_t *p)

@@ -38,6 +38,11 @@ int saved_open(struct saved *s, struct qmp *q, struct err *e);
 /* Begins to save. Its answer comes with qmp_event(), see qmp_answered(). */
 int saved_begin(struct saved *s, struct qmp *q, struct err *e);
 /*
+ * After the answer: has it given up its disks? QEMU answers well also when it could not, and then the destination does not get
+ * them, or both have them. Only 10.0 and newer say so; of older ones nothing is known. Errors: GW_VM_STATE, naming the disk.
+ */
+int saved_check_disks(struct qmp *q, struct err *e);
+/*
  * After the answer: s->state becomes a stream for -incoming. running: whether the guest is to run there. GW_QMP: QEMU's state
  * is not what this knows.
  */

@@ -50,7 +50,8 @@
  *			refuses to write into the source's own. RAM_FILES comes right after HELLO, before a check too.
  *
  *	WIRE_VIEWS	the receiver answers ASK_VIEW, right after HELLO and before anything else, with what its QEMU is to a guest
- *			(fit/compare.h), so that a sender whose guest would not fit there says so before RAM is asked for.
+ *			(fit/compare.h), so that a sender whose guest would not fit there says so before RAM is asked for. And once
+ *			more before the last round, when something was plugged at the source since.
  *
  * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
  * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
