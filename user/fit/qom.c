@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fit/qom.h"
+#include "fit/qom_internal.h"
 
-static int no_memory(struct err *e)
+int qom_no_memory(struct err *e)
 {
 	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
 
-static int too_many(const char *what, struct err *e)
+int qom_too_many(const char *what, struct err *e)
 {
 	return err_set(e, GW_NOT_QEMU, E2BIG, "QEMU lists more %s than any machine has: is this QEMU's own QMP socket?", what);
 }
@@ -35,13 +35,6 @@ bool qom_is_cpu(const struct qom_object *o)
 	return len > 4 && !strcmp(o->type + len - 4, "-cpu");
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	size_t len = strlen(s), n = strlen(end);
-
-	return len >= n && !strcmp(s + len - n, end);
-}
-
 static int add(struct qom *t, uint32_t parent, const char *name, const char *type, struct err *e)
 {
 	const char *above = parent == QOM_ROOT ? "/machine" : t->o[parent].path;
@@ -49,12 +42,12 @@ static int add(struct qom *t, uint32_t parent, const char *name, const char *typ
 	size_t len = strlen(above);
 
 	if (t->n == QOM_OBJECTS_MAX)
-		return too_many("objects", e);
+		return qom_too_many("objects", e);
 	o = &t->o[t->n];
 	*o = (struct qom_object) { .parent = parent, .path = malloc(len + strlen(name) + 2), .type = strdup(type) };
 	t->n++;
 	if (!o->path || !o->type)
-		return no_memory(e);
+		return qom_no_memory(e);
 	memcpy(o->path, above, len);
 	o->path[len] = '/';
 	strcpy(o->path + len + 1, name);
@@ -104,16 +97,16 @@ static int take_list(struct qom *t, uint32_t of, const json_t *list, struct err 
 	return r;
 }
 
-static struct qmp_batch *batch_new(size_t n, struct err *e)
+struct qmp_batch *qom_batch(size_t n, struct err *e)
 {
 	struct qmp_batch *b = calloc(n ? n : 1, sizeof(*b));
 
 	if (!b)
-		no_memory(e);
+		qom_no_memory(e);
 	return b;
 }
 
-static void batch_free(struct qmp_batch *b, size_t n)
+void qom_batch_free(struct qmp_batch *b, size_t n)
 {
 	for (size_t i = 0; b && i < n; i++) {
 		json_decref(b[i].args);
@@ -122,18 +115,28 @@ static void batch_free(struct qmp_batch *b, size_t n)
 	free(b);
 }
 
-static struct qmp_batch get(const char *path, const char *property)
+/* NULL: QEMU did not say. Borrowed. */
+const json_t *qom_listed(const struct qom_object *o, const char *name)
+{
+	const json_t *property;
+	size_t i;
+
+	json_array_foreach(o->listed, i, property) {
+		const char *its = json_string_value(json_object_get(property, "name"));
+
+		if (its && !strcmp(its, name))
+			return json_object_get(property, "value");
+	}
+	return NULL;
+}
+
+struct qmp_batch qom_get(const char *path, const char *property)
 {
 	return (struct qmp_batch) { .command = "qom-get", .args = json_pack("{s:s, s:s}", "path", path, "property", property) };
 }
 
-static struct qmp_batch list(const char *path)
-{
-	return (struct qmp_batch) { .command = "qom-list", .args = json_pack("{s:s}", "path", path) };
-}
-
 /* Of the vCPUs below one object only the first is looked into. */
-static bool is_further_cpu(const struct qom *t, unsigned int i)
+bool qom_is_further_cpu(const struct qom *t, unsigned int i)
 {
 	if (!qom_is_cpu(&t->o[i]))
 		return false;
@@ -143,149 +146,93 @@ static bool is_further_cpu(const struct qom *t, unsigned int i)
 	return false;
 }
 
+#define PATHS_AT_A_TIME	4u	/* of qom-list-get: together a millisecond of QEMU's main loop */
+
+/* One command for some of the objects in of[], from at on. How many: *some. */
+static struct qmp_batch ask(const struct qom *t, const uint32_t *of, unsigned int n, unsigned int at, unsigned int *some)
+{
+	json_t *paths;
+
+	*some = 1;
+	if (!t->bulk)
+		return (struct qmp_batch) { .command = "qom-list", .args = json_pack("{s:s}", "path", t->o[of[at]].path) };
+	paths = json_array();
+	*some = n - at < PATHS_AT_A_TIME ? n - at : PATHS_AT_A_TIME;
+	for (unsigned int i = 0; i < *some; i++)
+		json_array_append_new(paths, json_string(t->o[of[at + i]].path));
+	return (struct qmp_batch) { .command = "qom-list-get", .args = json_pack("{s:o}", "paths", paths) };
+}
+
+/* What QEMU says of n objects: goes to their @listed. */
+static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned int n, struct err *e)
+{
+	struct qmp_batch *b = qom_batch(n, e);
+	unsigned int commands = 0, some, at;
+	int r;
+
+	if (!b)
+		return -ENOMEM;
+	for (at = 0; at < n; at += some)
+		b[commands++] = ask(t, of, n, at, &some);
+	r = qmp_call_all(q, b, commands, e);
+	for (at = 0; !r && at < n; at++) {
+		const struct qmp_batch *said = &b[t->bulk ? at / PATHS_AT_A_TIME : at];
+
+		t->o[of[at]].listed = json_incref(t->bulk ? json_object_get(json_array_get(said->ret, at % PATHS_AT_A_TIME), "properties")
+							  : said->ret);
+	}
+	qom_batch_free(b, commands);
+	return r;
+}
+
 /* The objects from first on, and what is below them, one level after the other. */
 static int read_tree(struct qmp *q, struct qom *t, struct err *e)
 {
 	unsigned int first = 0, end;
 	json_auto_t *top = NULL;
-	int r = qmp_call(q, "qom-list", json_pack("{s:s}", "path", "/machine"), &top, e);
+	uint32_t *of = calloc(QOM_OBJECTS_MAX, sizeof(*of));
+	int r = of ? qmp_call(q, "qom-list", json_pack("{s:s}", "path", "/machine"), &top, e) : qom_no_memory(e);
 
 	if (!r)
 		r = take_list(t, QOM_ROOT, top, e);
 	for (; !r && first < t->n; first = end) {
-		struct qmp_batch *b;
 		unsigned int n = 0;
-		uint32_t *of;
 
 		end = t->n;
-		b = batch_new(end - first, e);
-		of = calloc(end - first, sizeof(*of));
-		for (unsigned int i = first; b && of && i < end; i++) {
-			if (is_further_cpu(t, i))
-				continue;
-			of[n] = i;
-			b[n++] = list(t->o[i].path);
-		}
-		r = b && of ? qmp_call_all(q, b, n, e) : no_memory(e);
+		for (unsigned int i = first; i < end; i++)
+			if (!qom_is_further_cpu(t, i))
+				of[n++] = i;
+		r = list_some(q, t, of, n, e);
 		for (unsigned int i = 0; !r && i < n; i++)
-			r = take_list(t, of[i], b[i].ret, e);
-		batch_free(b, n);
-		free(of);
+			r = take_list(t, of[i], t->o[of[i]].listed, e);
 	}
+	free(of);
 	return r;
 }
 
 static int read_buses(struct qmp *q, struct qom *t, struct err *e)
 {
-	struct qmp_batch *b = batch_new(t->n, e);
+	struct qmp_batch *b = qom_batch(t->n, e);
 	unsigned int n = 0;
-	int r;
+	int r = b ? 0 : -ENOMEM;
 
-	for (unsigned int i = 0; b && i < t->n; i++)
+	for (unsigned int i = 0; !r && !t->bulk && i < t->n; i++)
 		if (t->o[i].device)
-			b[n++] = get(t->o[i].path, "parent_bus");
-	r = b ? qmp_call_all(q, b, n, e) : -ENOMEM;
+			b[n++] = qom_get(t->o[i].path, "parent_bus");
+	if (!r)
+		r = qmp_call_all(q, b, n, e);
 	n = 0;
 	for (unsigned int i = 0; !r && i < t->n; i++) {
 		const char *bus;
 
 		if (!t->o[i].device)
 			continue;
-		bus = json_string_value(b[n++].ret);
+		bus = json_string_value(t->bulk ? qom_listed(&t->o[i], "parent_bus") : b[n++].ret);
 		t->o[i].bus = strdup(bus ? bus : "");
 		if (!t->o[i].bus)
-			r = no_memory(e);
+			r = qom_no_memory(e);
 	}
-	batch_free(b, n);
-	return r;
-}
-
-/* For each type of device: the names of its properties, an array. What is no device has none. */
-static int read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t *types, struct err *e)
-{
-	struct qmp_batch *b;
-	const char *type;
-	json_t *unused;
-	size_t n = 0;
-	int r;
-
-	for (unsigned int i = 0; i < t->n; i++)
-		if (t->o[i].device)
-			json_object_set_new(types, t->o[i].type, json_array());
-	b = batch_new(json_object_size(types), e);
-	if (!b)
-		return -ENOMEM;
-	json_object_foreach(types, type, unused)
-		b[n++] = (struct qmp_batch) { .command = "device-list-properties", .args = json_pack("{s:s}", "typename", type) };
-	r = qmp_call_all(q, b, n, e);
-	n = 0;
-	json_object_foreach(types, type, unused) {
-		const json_t *property;
-		size_t i;
-
-		json_array_foreach(b[n].ret, i, property) {
-			const char *name = json_string_value(json_object_get(property, "name"));
-			const char *kind = json_string_value(json_object_get(property, "type"));
-
-			if (name && kind && strncmp(kind, "link<", 5) && strncmp(kind, "child<", 6) && wanted(type, name))
-				json_array_append_new(unused, json_string(name));
-		}
-		n++;
-	}
-	batch_free(b, n);
-	return r;
-}
-
-/* What a proxy on PCI passes on to its virtio device is read there. */
-static bool is_asked(const struct qom *t, unsigned int i)
-{
-	return t->o[i].device && !is_further_cpu(t, i) && !ends_with(t->o[i].path, "/virtio-backend");
-}
-
-static int take_props(struct qom *t, const json_t *types, const struct qmp_batch *b, struct err *e)
-{
-	for (unsigned int i = 0; i < t->n; i++) {
-		const json_t *names = json_object_get(types, t->o[i].type), *name;
-		size_t k;
-
-		if (!is_asked(t, i))
-			continue;
-		t->o[i].props = json_object();
-		if (!t->o[i].props)
-			return no_memory(e);
-		json_array_foreach(names, k, name) {
-			if (b->ret)
-				json_object_set(t->o[i].props, json_string_value(name), b->ret);
-			b++;
-		}
-	}
-	return 0;
-}
-
-static int read_props(struct qmp *q, struct qom *t, const json_t *types, struct err *e)
-{
-	struct qmp_batch *b;
-	size_t n = 0, at = 0;
-	int r;
-
-	for (unsigned int i = 0; i < t->n; i++)
-		if (is_asked(t, i))
-			n += json_array_size(json_object_get(types, t->o[i].type));
-	if (n > QOM_GETS_MAX)
-		return too_many("properties", e);
-	b = batch_new(n, e);
-	for (unsigned int i = 0; b && i < t->n; i++) {
-		const json_t *names = json_object_get(types, t->o[i].type), *name;
-		size_t k;
-
-		if (is_asked(t, i))
-			json_array_foreach(names, k, name)
-				b[at++] = get(t->o[i].path, json_string_value(name));
-	}
-	r = b ? qmp_call_all(q, b, n, e) : -ENOMEM;
-	if (!r)
-		r = take_props(t, types, b, e);
-	batch_free(b, n);
+	qom_batch_free(b, n);
 	return r;
 }
 
@@ -295,17 +242,18 @@ int qom_read(struct qmp *q, qom_wanted wanted, struct qom *t, struct err *e)
 	int r = 0;
 
 	t->n = 0;
+	t->bulk = qmp_version(q) >= 100100;
 	t->o = calloc(QOM_OBJECTS_MAX, sizeof(*t->o));
 	if (!t->o || !types)
-		r = no_memory(e);
+		r = qom_no_memory(e);
 	if (!r)
 		r = read_tree(q, t, e);
 	if (!r)
 		r = read_buses(q, t, e);
 	if (!r)
-		r = read_types(q, t, wanted, types, e);
+		r = qom_read_types(q, t, wanted, types, e);
 	if (!r)
-		r = read_props(q, t, types, e);
+		r = qom_read_props(q, t, types, e);
 	if (r)
 		qom_free(t);
 	return r;
@@ -326,6 +274,7 @@ void qom_free(struct qom *t)
 		free(t->o[i].type);
 		free(t->o[i].bus);
 		json_decref(t->o[i].props);
+		json_decref(t->o[i].listed);
 	}
 	free(t->o);
 	t->o = NULL;

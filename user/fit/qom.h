@@ -22,6 +22,7 @@
  * @parent: its index in the table; QOM_ROOT: /machine itself
  * @device: it has a parent_bus, so it is a device. @bus: the path of that; "": on none
  * @props: name to value, of a device; NULL: none. Values are QEMU's own
+ * @listed: what QEMU has said of it, while the table is made
  */
 struct qom_object {
 	char *path;
@@ -31,10 +32,16 @@ struct qom_object {
 	uint32_t parent;
 	bool device;
 	json_t *props;
+	json_t *listed;
 };
 
-/* Parents stand before their children, siblings in the order of their names (device[2] before device[10]). */
+/**
+ * struct qom - the table
+ * @bulk: QEMU (10.1) lists objects with the values of their properties, several in one command
+ * @o: parents stand before their children, siblings in the order of their names (device[2] before device[10])
+ */
 struct qom {
+	bool bulk;
 	unsigned int n;
 	struct qom_object *o;
 };
@@ -44,7 +51,9 @@ typedef bool (*qom_wanted)(const char *type, const char *property);
 
 /**
  * qom_read() - the whole tree
- * Reads only, many commands under way at a time; between any two QEMU serves its guest. Of several vCPUs the properties are
+ * Reads only, many commands under way at a time; between any two QEMU serves its guest. A command takes some 0.4 ms, most of
+ * it to wake QEMU's threads, so a QEMU before 10.1, which says one value at a time, is not asked the same of each device of a type
+ * where the type's compatibility properties ("x-") are meant. Of several vCPUs the properties are
  * those of the first, as QEMU gives all the same. Errors: those of qmp_call_all(); GW_NOT_QEMU: more objects or properties
  * than any machine has.
  */
