@@ -85,6 +85,8 @@ static const struct {
 	{ "ASK", 25, 0, 0, 0, 16, 0, 0, 0 },
 	{ "VERDICT", 26, 0, 0, 255, 8, 0, 0, 0 },
 	{ "RAM_FILES", 27, 0, 1, 64, 16, 16, 0, 0 },
+	{ "ASK_VIEW", 28, 0, 0, 0, 0, 0, 0, 0 },
+	{ "VIEW", 29, 8, 0, 0, 1, 0, (256 << 10) - 1, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -36,9 +36,7 @@ static const struct policy_row rows[] = {
 	{ PART_MACHINE, NULL, "device-memory-region-size", POLICY_ANY, NULL },
 	/* vCPUs have a part of their own here. */
 	{ PART_MACHINE, NULL, "smp", POLICY_ANY, NULL },
-	{ PART_MACHINE, NULL, "max-ram-below-4g", POLICY_SAME, "-machine" },
-	{ PART_MACHINE, NULL, "memory", POLICY_SAME, "-m" },
-	{ PART_MACHINE, NULL, "maxcpus", POLICY_SAME, "-smp" },
+	{ PART_MACHINE, NULL, "memory", POLICY_SAME, "-m size,slots=,maxmem=" },
 	{ PART_MACHINE, NULL, "*", POLICY_SAME, "-machine" },
 
 	/* All vCPUs. */
@@ -47,7 +45,7 @@ static const struct policy_row rows[] = {
 	{ PART_VCPUS, NULL, "*", POLICY_SAME, "-smp" },
 
 	/* One vCPU; what is not listed here is true or false, and a feature. */
-	{ PART_CPU, NULL, "apic-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "model-id", POLICY_SHOULD, "-cpu" },
 	{ PART_CPU, NULL, "*-id", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "*-features", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "feature-words", POLICY_ANY, NULL },
@@ -114,7 +112,7 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "*-pcihost", "pci-hole*-end", POLICY_ANY, NULL },
 	{ PART_DEVICE, "*-pcihost", "pci-hole*-start", POLICY_ANY, NULL },
 	{ PART_DEVICE, "i8042", "kbd-irq", POLICY_ANY, NULL },
-	{ PART_DEVICE, "hpet", "timers", POLICY_SAME, "-machine hpet" },
+	{ PART_DEVICE, "hpet", "timers", POLICY_SAME, NULL },
 	/* What QEMU compares by itself, with the guest stopped. */
 	{ PART_DEVICE, NULL, "type", POLICY_QEMU, "-device" },
 	{ PART_DEVICE, NULL, "num-queues", POLICY_QEMU, NULL },
