@@ -178,8 +178,12 @@ def test_refused_by_the_destination(directory, qemu):
     """It has the same private RAM, but a device less."""
     lab.net()
     src = lab.Qemu('src', directory=directory, qemu=qemu, append='start=16 size=16 touch=8 rate=50', devices=lab.rng()).wait_ticks(2)
-    run = godwit.Run(src, godwit.destination(src), *SAVE)
-    run.wait('device-state')
+    between = relay.Watching((lab.ADDRESS['dst'], godwit.PORT), blind=True)
+    try:
+        run = godwit.Run(src, godwit.destination(src), *SAVE, to=between.address)
+        run.wait('device-state')
+    finally:
+        between.stop()
     assert run.send.said.count('private RAM') == 0 and 'same machine type and devices' in run.send.said
     godwit.unharmed(src)
 

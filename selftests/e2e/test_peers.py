@@ -187,7 +187,7 @@ def test_strangers_before_the_sender(directory):
                  frame(ABORT, 22), hello() + frame(ABORT, 22), hello() + frame(PING, 1, bytes(8)), hello() + frame(COMMIT)]
     status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
     refused((status, said), 'bad-peer', 'COMMIT')
-    assert said.count('was no sender') == len(strangers), said
+    assert said.count('was no sender') + said.count('gave up before it began') == len(strangers), said
 
 
 def test_strangers_at_the_door(directory):

@@ -44,7 +44,7 @@ def plug(vm, content=None):
 def test_memory(roomy, where):
     """
     RAM that was plugged meanwhile is in no round, and QEMU leaves shared RAM out of its stream: a destination that has it too
-    would have it empty. The migration is refused, and the next one takes it along.
+    would have it empty. The migration is refused before the guest stops, and the next one takes it along.
     """
     src, dst = roomy
     run = godwit.start_in('round', roomy)
@@ -53,8 +53,8 @@ def test_memory(roomy, where):
         plug(dst)
     lab.link('rate', 200)
     godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 5000})
-    run.wait('vm-state')
-    assert 'plugged' in run.send.said
+    run.wait('misfit' if where == 'here' else 'vm-state')
+    assert ('dimm0' if where == 'here' else 'plugged') in run.send.said and not src.was_stopped()
     src.wait_ticks(2).check()
     assert src.query_status() == 'running'
     godwit.wait_unlogged(src)
@@ -65,6 +65,47 @@ def test_memory(roomy, where):
     assert godwit.Run(src, dst).wait()['verified']
     godwit.proof(src, dst)
     proved(not lab.differing_pages(more_ram('src'), more_ram('dst2')), 'the plugged RAM differs')
+
+
+@pytest.mark.parametrize('where', ['here', 'at-both-ends'])
+def test_device(pair, where):
+    """Plugged in a round: at the source alone the guest would not stop for it; at both ends it arrives with it."""
+    src, dst = pair
+    run = godwit.start_in('round', pair)
+    src.qmp('device_add', driver='virtio-rng-pci', id='late', addr='0x1e')
+    if where == 'at-both-ends':
+        dst.qmp('device_add', driver='virtio-rng-pci', id='late', addr='0x1e')
+    lab.link('clear')
+    if where == 'here':
+        run.wait('misfit')
+        assert 'late (virtio-rng-pci' in run.send.said and src.was_stopped() == src.put_back
+        src.qmp('device_del', id='late')
+        godwit.unharmed(src)
+    else:
+        run.wait()
+        assert 'looked at both ends again' in run.send.said
+        godwit.proof(src, dst)
+
+
+def test_disk_grows(directory):
+    """The guest has been told of its larger disk when the round was under way: the destination's is too small."""
+    disks = {name: lab.fill_disk(f'/dev/shm/{name}.disk', 8) for name in ('src', 'dst')}
+
+    def devices(name):
+        return ['-blockdev', f'driver=file,node-name=file,filename={disks[name]}', '-blockdev', 'driver=raw,node-name=disk,file=file',
+                '-device', 'virtio-blk-pci,drive=disk,id=disk0']
+    with godwit.guests():
+        lab.net()
+        src = lab.Qemu('src', directory=directory, append='start=16 size=24 touch=24 rate=300', devices=devices('src')).wait_ticks(2)
+        pair = src, godwit.destination(src, devices=devices('dst'))
+        run = godwit.start_in('round', pair)
+        src.qmp('block_resize', node_name='disk', size=16 << 20)
+        lab.link('clear')
+        run.wait('misfit')
+        assert 'disk0' in run.send.said and str(16 << 20) in run.send.said and not src.was_stopped()
+        godwit.unharmed(src)
+    for path in disks.values():
+        os.unlink(path)
 
 
 def give_back(vm, mib):

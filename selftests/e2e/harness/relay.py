@@ -3,20 +3,22 @@
 import contextlib
 import select
 import socket
+import struct
 import threading
 
 import lab
-from wire import COMMIT, HEADER, MAGIC
+from wire import COMMIT, HEADER, HELLO, MAGIC, VIEWS
 
 
 class Relay:
     """
     cut: the type of the frame that goes nowhere: with it all connections end, whatever is under way on the others. at_cut: is
-    called first. lasting: those that come afterwards are passed on.
+    called first. lasting: those that come afterwards are passed on. blind: neither end hears that the other can tell what machine
+    it has, as before there was that: what does not fit is QEMU's to refuse.
     """
 
-    def __init__(self, to, cut, lasting=False, at_cut=lambda: None):
-        self.to, self.cut, self.lasting, self.at_cut = to, cut, lasting, at_cut
+    def __init__(self, to, cut, lasting=False, at_cut=lambda: None, blind=False):
+        self.to, self.cut, self.lasting, self.at_cut, self.blind = to, cut, lasting, at_cut, blind
         self.sockets = []
         self.committed = False
         self.stopped = threading.Event()
@@ -78,7 +80,11 @@ class Relay:
                         self._hang_up()
                         return
                     break
-                b.sendall(head + self._receive(a, length))
+                body = self._receive(a, length)
+                if self.blind and kind == HELLO:
+                    offers, needs = struct.unpack('<QQ', body)
+                    body = struct.pack('<QQ', offers & ~VIEWS, needs)
+                b.sendall(head + body)
         if not self.lasting:
             self.stopped.set()
 
@@ -99,9 +105,9 @@ class Relay:
 class Watching(Relay):
     """Cuts nothing. seen(type): is called when a frame of the control connection comes by, before it is passed on."""
 
-    def __init__(self, to, seen):
+    def __init__(self, to, seen=lambda kind: None, blind=False):
         self.seen = seen
-        super().__init__(to, None)
+        super().__init__(to, None, blind=blind)
 
     def _receive(self, a, n):
         data = super()._receive(a, n)

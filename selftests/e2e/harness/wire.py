@@ -6,7 +6,7 @@ MAGIC, VERSION = 0x54575447, 6
 HELLO, BLOCKS, READY, PING, PONG, RAM, ROUND, ACK = 1, 2, 3, 4, 5, 6, 7, 8
 COMMIT, DEVICE, DEVICE_END, RESUMED, ABORT, STREAMS, JOIN = 12, 13, 14, 15, 16, 17, 18
 DONE, ASK, VERDICT = 24, 25, 26
-VERDICTS = 1	# a feature
+VERDICTS, VIEWS = 1, 4	# features
 HEADER = struct.Struct('<IHHIIQ')	# magic, type, flags, arg, length, reserved
 
 
