@@ -1,11 +1,77 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#ifndef GODWIT_HOST_H
-#define GODWIT_HOST_H
+/*
+ * What of the two hosts matters to the guest: room for its RAM, clocks, nested virtualization, and
+ * what is behind its devices at the destination. Each end adds its facts to its view; the sender
+ * compares them.
+ */
+#ifndef GODWIT_FIT_HOST_H
+#define GODWIT_FIT_HOST_H
+
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "err.h"
 #include "fit/findings.h"
+#include "vmm/qmp.h"
 #include "vmm/vm.h"
-int host_view(json_t *view, struct qmp *q, const struct vm *vm, const char *proc, const char *sys, bool destination, struct err *e);
+
+/*
+ * The object "host" of a view. A fact that is missing is not known, and not compared. Sizes are
+ * bytes. D: a destination's view alone has it.
+ *
+ *	kvm			bool: the VM runs under KVM
+ *	tsc-set			bool: the VMM's command line sets a TSC frequency
+ *	ram.NAME		of each RAM block:
+ *	    bytes		how large it is
+ *	    allocated		what of that its file holds
+ *	    fs			D: id of the file system that its file is on
+ *	    reserved		D: huge pages that are reserved for it, and not allocated
+ *	media.NAME		bool: this drive of the guest's holds a medium
+ *	fs.ID			D: of each file system that RAM files are on:
+ *	    type		"tmpfs", "hugetlbfs"
+ *	    mount		where it is mounted; the one of a memfd is not
+ *	    page		how large its pages are
+ *	    size, free		if it has a limit
+ *	pool.BYTES		D: huge pages of that size that are neither used nor reserved
+ *	memory.available	D: MemAvailable
+ *	memory.swap		D: SwapFree
+ *	cgroups[]		D: memory cgroups of the receiver with a limit, from inner to outer:
+ *	    path		its directory
+ *	    limit, room		memory.max, and what can be charged until it is reached
+ *	    high, high-room	memory.high, likewise
+ *	    swap		what it may put into swap
+ *	tsc-hz			D: TSC frequency of the first vCPU; QEMU knows it under KVM
+ *	tsc-scaling		D: bool: KVM can give a guest another TSC frequency than its own
+ *	nested.vmx, nested.svm	D: bool: KVM offers it to guests
+ *	backends.NAME		D: of each tap and vhost-user device, by id of netdev or device:
+ *	    type		"tap", "vhost-user" (a netdev), or the device's type
+ *	    interface, up	tap: its name, bool
+ *	    chardev, connected	vhost-user: its label, bool
+ */
+
+/**
+ * host_view() - add the object "host" to a view
+ * @vm: its RAM blocks are open
+ * @proc: "/proc", or a test's
+ * @sys: "/sys", or a test's
+ * About ten commands, none of which changes anything. What cannot be read is left out.
+ * Errors: those of qmp_call() but GW_QMP.
+ */
+int host_view(json_t *view, struct qmp *q, const struct vm *vm, const char *proc, const char *sys,
+	      bool destination, struct err *e);
+
+/**
+ * host_compare() - what of the hosts does not fit
+ * @src: the source's view; of its object "cpu": vmx, svm, invtsc and tsc-frequency
+ * @dst: the destination's, as the peer sent it
+ */
 void host_compare(const json_t *src, const json_t *dst, struct findings *f);
+
+/**
+ * host_compare_clocks() - wall clocks, as PINGs have shown them
+ * @offset_ns: destination minus source, off by half of @rtt_ns at most
+ */
 void host_compare_clocks(int64_t offset_ns, uint64_t rtt_ns, struct findings *f);
+
 #endif

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Is there room for a guest's RAM? Each answer, and what comes close to it and is another one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "host_pair.h"
+
+static void test_tmpfs(void **state)
+{
+	static const struct pair pairs[] = {
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", " TMPFS("99M") "}", FIT_ROOM, FIT_FATAL,
+		  "no room at the destination for RAM \"ram0\": it holds 100 MiB, and 99 MiB are free for it on the tmpfs /mnt: "
+		  "make room there, or mount -o remount,size=1201M /mnt" },
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", " TMPFS("100M") "}", FIT_ROOM, FIT_WARNING,
+		  "RAM \"ram0\" holds 100 of 400 MiB, and 100 MiB are free" },
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", " TMPFS("400M") "}", .finds = NULL },
+		/* What its file holds is free when the receiver has emptied it. */
+		{ "{}", HOLDS_100, "{" RAM("1M", "0:5") ", " TMPFS("99M") "}", FIT_ROOM, FIT_WARNING, "100 MiB are free" },
+		{ "{}", HOLDS_100, "{" RAM("300M", "0:5") ", " TMPFS("100M") "}", .finds = NULL },
+		/* Preallocated. */
+		{ "{}", HOLDS_100, "{" RAM("400M", "0:5") ", " TMPFS("0") "}", .finds = NULL },
+		{ "{}", HOLDS_100, "{" RAM("399M", "0:5") ", " TMPFS("0") "}", FIT_ROOM, FIT_WARNING, "399 MiB are free" },
+		/* There is no limit, or that is another file system. */
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", 'fs': {'0:5': {'type': 'tmpfs'}}}", .finds = NULL },
+		{ "{}", HOLDS_100, "{" RAM("0", "0:6") ", " TMPFS("0") "}", .finds = NULL },
+		/* Numbers may be reals. */
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", " TMPFS("1e8") "}", FIT_ROOM, FIT_FATAL, "95 MiB are free" },
+		/* What is none is not known, be it of the source. */
+		{ "{}", "{'ram': {'ram0': {'allocated': -1}}}", "{" RAM("0", "0:5") ", " TMPFS("400M") "}", .finds = NULL },
+		{ "{}", "{'ram': {'ram0': {'allocated': -1.5}}}", "{" RAM("0", "0:5") ", " TMPFS("400M") "}", .finds = NULL },
+		{ "{}", "{'ram': {'ram0': {'allocated': 1e300}}}", "{" RAM("0", "0:5") ", " TMPFS("400M") "}", .finds = NULL },
+		/* A source that does not say what it holds. */
+		{ "{}", "{}", "{" RAM("0", "0:5") ", " TMPFS("0") "}", FIT_ROOM, FIT_WARNING, "holds 0 of 400 MiB" },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* The blocks on one file system share its room. */
+static void test_several_blocks(void **state)
+{
+	static const char src[] =
+		"{'ram': {'a': {'allocated': 50M}, 'b': {'allocated': 60M}, 'c': {'allocated': 70M}}}";
+#define A(more)	"'a': {'bytes': 60M, 'fs': '1'" more "}"
+	static const struct pair pairs[] = {
+		{ "{}", src, "{'ram': {" A("") ", 'b': {'bytes': 60M, 'fs': '1'}}, 'fs': {'1': {'free': 109M}}}",
+		  FIT_ROOM, FIT_FATAL, "for RAM \"a\" and 1 more: it holds 110 MiB" },
+		{ "{}", src, "{'ram': {" A("") ", 'b': {'bytes': 60M, 'fs': '1'}}, 'fs': {'1': {'free': 120M}}}", .finds = NULL },
+		{ "{}", src, "{'ram': {" A("") ", 'b': {'bytes': 60M, 'fs': '2'}}, 'fs': {'1': {'free': 60M}, '2': {'free': 59M}}}",
+		  FIT_ROOM, FIT_FATAL, "for RAM \"b\"" },
+		{ "{}", src, "{'ram': {" A("") ", 'b': {'bytes': 60M, 'fs': '2'}}, 'fs': {'1': {'free': 60M}, '2': {'free': 60M}}}",
+		  .finds = NULL },
+		/* A preallocated one does not give its room away. */
+		{ "{}", src, "{'ram': {" A(", 'allocated': 60M") ", 'c': {'bytes': 70M, 'fs': '1'}}, 'fs': {'1': {'free': 69M}}}",
+		  FIT_ROOM, FIT_FATAL, "for RAM \"c\": it holds 70 MiB" },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* Four pages of 2 MiB. */
+#define HUGE(held, reserved, fs, more)							\
+	"{'ram': {'ram0': {'bytes': 8M, 'allocated': " held ", 'reserved': " reserved ", 'fs': '0:7'}},"	\
+	" 'fs': {'0:7': {'type': 'hugetlbfs', 'mount': '/huge', 'page': 2M" fs "}}" more "}"
+
+static void test_huge_pages(void **state)
+{
+	static const char src[] = "{'ram': {'ram0': {'bytes': 8M, 'allocated': 2M}}}";
+	static const struct pair pairs[] = {
+		/* All of it is needed, whatever the source holds. */
+		{ "{}", src, HUGE("0", "0", "", ", 'pool': {'2097152': 6M}"), FIT_ROOM, FIT_IMPOSSIBLE,
+		  "it takes 4 huge pages of 2048 KiB, of which 3 are free and not reserved: "
+		  "add 1 to /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" },
+		{ "{}", src, HUGE("0", "0", "", ", 'pool': {'2097152': 8M}"), .finds = NULL },
+		{ "{}", src, HUGE("2M", "0", "", ", 'pool': {'2097152': 6M}"), .finds = NULL },
+		/* QEMU has reserved the rest, so it does not matter what else is free. */
+		{ "{}", src, HUGE("2M", "6M", "", ", 'pool': {'2097152': 0}"), .finds = NULL },
+		{ "{}", src, HUGE("0", "0", "", ", 'pool': {'1048576': 0}"), .finds = NULL },
+		/* The mount's own limit. */
+		{ "{}", src, HUGE("0", "0", ", 'free': 6M", ""), FIT_ROOM, FIT_IMPOSSIBLE, "6 MiB are free for it on the hugetlbfs /huge" },
+		{ "{}", src, HUGE("0", "0", ", 'free': 8M", ""), .finds = NULL },
+		{ "{}", src, HUGE("2M", "0", ", 'free': 6M", ""), .finds = NULL },
+		{ "{}", src, HUGE("0", "0", "", ""), .finds = NULL },
+		/* Huge pages do not come from what is available, nor are they charged to the memory cgroup. */
+		{ "{}", src, HUGE("0", "0", "", ", 'memory': {'available': 0}, 'cgroups': [{'path': '/a', 'room': 0}]"), .finds = NULL },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* Two mounts take from one pool. */
+static void test_one_pool(void **state)
+{
+#define TWO(pool) "{'ram': {'a': {'bytes': 4M, 'fs': '1'}, 'b': {'bytes': 6M, 'fs': '2'}},"	\
+		  " 'fs': {'1': {'type': 'hugetlbfs', 'page': 2M}, '2': {'type': 'hugetlbfs', 'page': 2M}}, 'pool': {'2097152': " pool "}}"
+	static const struct pair pairs[] = {
+		{ "{}", "{}", TWO("9M"), FIT_ROOM, FIT_IMPOSSIBLE, "RAM \"a\" and 1 more: it takes 5 huge pages" },
+		{ "{}", "{}", TWO("10M"), .finds = NULL },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+static void test_memory(void **state)
+{
+#define HAS(held, available, swap) "{" RAM(held, "0:5") ", 'memory': {'available': " available ", 'swap': " swap "}}"
+	static const struct pair pairs[] = {
+		{ "{}", HOLDS_100, HAS("0", "60M", "39M"), FIT_ROOM, FIT_FATAL,
+		  "needs 100 MiB, and the destination has 60 MiB of memory available, and 39 MiB of swap" },
+		{ "{}", HOLDS_100, HAS("0", "60M", "340M"), FIT_ROOM, FIT_WARNING, "would be swapped out" },
+		{ "{}", HOLDS_100, HAS("0", "100M", "299M"), FIT_ROOM, FIT_WARNING, "400 MiB when the guest uses all of it" },
+		{ "{}", HOLDS_100, HAS("0", "100M", "300M"), .finds = NULL },
+		/* What the file holds is given back first; what is preallocated is there. */
+		{ "{}", HOLDS_100, HAS("41M", "60M", "299M"), .finds = NULL },
+		{ "{}", HOLDS_100, HAS("400M", "0", "0"), .finds = NULL },
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", 'memory': {'available': 99M}}", FIT_ROOM, FIT_FATAL, "0 MiB of swap" },
+		{ "{}", HOLDS_100, "{" RAM("0", "0:5") ", 'memory': {}}", .finds = NULL },
+		/* On two file systems. */
+		{ "{}", "{'ram': {'a': {'allocated': 50M}, 'b': {'allocated': 60M}}}",
+		  "{'ram': {'a': {'bytes': 60M, 'fs': '1'}, 'b': {'bytes': 60M, 'fs': '2'}}, 'memory': {'available': 109M}}",
+		  FIT_ROOM, FIT_FATAL, "RAM \"a\" and 1 more: it needs 110 MiB" },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+static void test_cgroups(void **state)
+{
+#define IN(held, swap, groups) "{" RAM(held, "0:5") ", 'memory': {'swap': " swap "}, 'cgroups': [" groups "]}"
+	static const struct pair pairs[] = {
+		{ "{}", HOLDS_100, IN("0", "0", "{'path': '/cg/b', 'limit': 500M, 'room': 99M}"), FIT_ROOM, FIT_FATAL,
+		  "/cg/b, has 99 of 500 MiB left, and the guest's RAM, which is charged to it, needs 100 MiB" },
+		{ "{}", HOLDS_100, IN("0", "0", "{'path': '/cg/b', 'limit': 500M, 'room': 100M}"), .finds = NULL },
+		{ "{}", HOLDS_100, IN("0", "0", "{'path': '/cg/b', 'room': 100M}, {'path': '/cg', 'limit': 90M, 'room': 9M}"),
+		  FIT_ROOM, FIT_FATAL, "/cg, has 9 of 90 MiB left" },
+		/* Swap helps, as far as both the host has it and the cgroup may use it. */
+		{ "{}", HOLDS_100, IN("0", "1M", "{'path': '/a', 'limit': 99M, 'room': 99M}"), FIT_ROOM, FIT_WARNING, "would be swapped out" },
+		{ "{}", HOLDS_100, IN("0", "9M", "{'path': '/a', 'room': 99M, 'swap': 1M}"), FIT_ROOM, FIT_WARNING, "/a" },
+		{ "{}", HOLDS_100, IN("0", "9M", "{'path': '/a', 'room': 99M, 'swap': 0}"), FIT_ROOM, FIT_FATAL, "/a" },
+		{ "{}", HOLDS_100, IN("0", "0", "{'path': '/a', 'high': 200M, 'high-room': 99M}"), FIT_ROOM, FIT_WARNING, "memory.high, 200 MiB" },
+		{ "{}", HOLDS_100, IN("0", "0", "{'path': '/a', 'high': 200M, 'high-room': 100M}"), .finds = NULL },
+		{ "{}", HOLDS_100, IN("1M", "0", "{'path': '/a', 'room': 99M}"), .finds = NULL },
+		{ "{}", HOLDS_100, IN("400M", "0", "{'path': '/a', 'room': 0}"), .finds = NULL },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* Numbers at their limits: sums do not wrap around. */
+static void test_huge_numbers(void **state)
+{
+#define MOST	"9223372036854775807"
+	static const char src[] = "{'ram': {'a': {'allocated': " MOST "}, 'b': {'allocated': " MOST "}, 'c': {'allocated': " MOST "}}}";
+#define BLOCKS	"'ram': {'a': {'bytes': " MOST ", 'fs': '1'}, 'b': {'bytes': " MOST ", 'fs': '1'}, 'c': {'bytes': " MOST ", 'fs': '1'}}"
+	static const struct pair pairs[] = {
+		{ "{}", src, "{" BLOCKS ", 'fs': {'1': {'free': " MOST ", 'size': " MOST "}}}", FIT_ROOM, FIT_FATAL, "and 2 more" },
+		{ "{}", src, "{" BLOCKS ", 'memory': {'available': " MOST ", 'swap': " MOST "}}", FIT_ROOM, FIT_FATAL, "and 2 more" },
+		{ "{}", src, "{" BLOCKS ", 'fs': {'1': {'type': 'hugetlbfs', 'page': 4096}}, 'pool': {'4096': " MOST "}}",
+		  FIT_ROOM, FIT_IMPOSSIBLE, "and 2 more" },
+		{ "{}", src, "{" BLOCKS ", 'fs': {'1': {'type': 'hugetlbfs', 'page': 0}}, 'pool': {'0': 0, 'x': 0, '-1': 0}}", .finds = NULL },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tmpfs), cmocka_unit_test(test_several_blocks), cmocka_unit_test(test_huge_pages),
+		cmocka_unit_test(test_one_pool), cmocka_unit_test(test_memory), cmocka_unit_test(test_cgroups),
+		cmocka_unit_test(test_huge_numbers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
