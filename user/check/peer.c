@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "check/check_internal.h"
+#include "fit/host.h"
 #include "migrate/probe.h"
 #include "page/page.h"
 
@@ -12,6 +13,49 @@
 #define ROWS_BEHIND	6u	/* the most that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
+
+static const char *const fit_names[] = {
+	[FIT_MACHINE] = "fit: machine",
+	[FIT_CPU] = "fit: cpu",
+	[FIT_MEMORY] = "fit: memory",
+	[FIT_DEVICE] = "fit: device",
+	[FIT_DISK] = "fit: disk",
+	[FIT_BACKEND] = "fit: backend",
+	[FIT_HOST] = "fit: host",
+	[FIT_ROOM] = "fit: room",
+};
+static_assert(sizeof(fit_names) / sizeof(fit_names[0]) == FIT_CLASSES, "a class of differences has no row");
+
+static void add_findings(const struct findings *f, unsigned int n, struct check *c)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		const struct finding *row = &f->rows[i];
+		struct err e = { .exit = finding_exit(row) };
+
+		snprintf(e.text, sizeof(e.text), "%s", row->text);
+		if (row->severity == FIT_WARNING)
+			check_add(c, fit_names[row->class], CHECK_WARNING, "%s", row->text);
+		else
+			check_refuse(c, fit_names[row->class], &e);
+	}
+}
+
+/* The worst come first: of more than there is room for, warnings go. */
+static void check_fit(const struct fit *fit, struct check *c)
+{
+	const struct findings *f = &fit->findings;
+	unsigned int room = CHECK_ROWS_MAX - c->n - ROWS_BEHIND, shown = findings_kept(f) < room ? findings_kept(f) : room;
+
+	if (!fit->there) {
+		check_add(c, "fit", CHECK_WARNING, "the receiver's godwit is too old to say what machine it has");
+		return;
+	}
+	add_findings(f, shown, c);
+	if (!f->n)
+		check_add(c, "fit", CHECK_OK, "the destination is the machine that the guest was started on");
+	else if (shown < f->n)
+		check_add(c, "fit", CHECK_WARNING, "and %u more differences", f->n - shown);
+}
 
 static void check_version(unsigned int ours, const struct probe_answer *there, struct check *c)
 {
@@ -43,14 +87,19 @@ static void check_saved(const struct look *l, const struct probe_answer *there, 
 
 static void check_delay(const struct check_options *o, struct channel *ch, struct check *c)
 {
+	struct findings clocks = { .accepted = o->accepted };
 	struct err e = { 0 };
 	uint64_t rtt_ns;
+	int64_t offset_ns;
 	double ms;
 
-	if (probe_delay(ch, &rtt_ns, &e)) {
+	if (probe_delay(ch, &rtt_ns, &offset_ns, &e)) {
 		check_refuse(c, delay_name, &e);
 		return;
 	}
+	host_compare_clocks(offset_ns, rtt_ns, &clocks);
+	add_findings(&clocks, findings_kept(&clocks), c);
+	findings_free(&clocks);
 	ms = (double)rtt_ns / 1e6;
 	/* The last round and COMMIT each wait for the other side once. */
 	if (2 * rtt_ns >= o->downtime_limit_ms * 1000000ull)
@@ -83,44 +132,6 @@ static void unknown(const struct check_options *o, struct check *c)
 	check_add(c, delay_name, CHECK_UNKNOWN, "not measured: see above");
 	if (o->probe_ms)
 		check_add(c, speed_name, CHECK_UNKNOWN, "not measured: see above");
-}
-
-static const char *const fit_names[] = {
-	[FIT_MACHINE] = "fit: machine",
-	[FIT_CPU] = "fit: cpu",
-	[FIT_MEMORY] = "fit: memory",
-	[FIT_DEVICE] = "fit: device",
-	[FIT_DISK] = "fit: disk",
-	[FIT_BACKEND] = "fit: backend",
-	[FIT_HOST] = "fit: host",
-	[FIT_ROOM] = "fit: room",
-};
-static_assert(sizeof(fit_names) / sizeof(fit_names[0]) == FIT_CLASSES, "a class of differences has no row");
-
-/* The worst come first: of more than there is room for, warnings go. */
-static void check_fit(const struct fit *fit, struct check *c)
-{
-	const struct findings *f = &fit->findings;
-	unsigned int room = CHECK_ROWS_MAX - c->n - ROWS_BEHIND, shown = findings_kept(f) < room ? findings_kept(f) : room;
-
-	if (!fit->there) {
-		check_add(c, "fit", CHECK_WARNING, "the receiver's godwit is too old to say what machine it has");
-		return;
-	}
-	for (unsigned int i = 0; i < shown; i++) {
-		const struct finding *row = &f->rows[i];
-		struct err e = { .exit = finding_exit(row) };
-
-		snprintf(e.text, sizeof(e.text), "%s", row->text);
-		if (row->severity == FIT_WARNING)
-			check_add(c, fit_names[row->class], CHECK_WARNING, "%s", row->text);
-		else
-			check_refuse(c, fit_names[row->class], &e);
-	}
-	if (!f->n)
-		check_add(c, "fit", CHECK_OK, "the destination is the machine that the guest was started on");
-	else if (shown < f->n)
-		check_add(c, "fit", CHECK_WARNING, "and %u more differences", f->n - shown);
 }
 
 void check_peer(const struct check_options *o, const struct look *l, struct check *c)

@@ -149,6 +149,7 @@ static int measure_link(const struct estimate_args *a, struct found *f, struct e
 	};
 	struct probe_answer there;
 	struct channel *ch = NULL;
+	int64_t offset_ns;
 	uint64_t rate;
 	int r = probe_open(&question, &ch, &there, e);
 
@@ -157,7 +158,7 @@ static int measure_link(const struct estimate_args *a, struct found *f, struct e
 	if (!r && !there.saved)
 		f->way = WAY_MIGRATE;
 	if (!r)
-		r = probe_delay(ch, &in->rtt_ns, e);
+		r = probe_delay(ch, &in->rtt_ns, &offset_ns, e);
 	if (!r)
 		r = probe_speed(ch, PROBE_MS, &rate, e);
 	if (!r && (!in->rate || rate < in->rate))

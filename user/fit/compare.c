@@ -84,6 +84,7 @@ static void judge(const struct thing *t, const struct policy_row *row, const cha
 
 	switch (row ? row->rule : POLICY_SHOULD) {
 	case POLICY_ANY:
+	case POLICY_ELSEWHERE:
 		return;
 	case POLICY_SAME:
 		severity = FIT_FATAL;

@@ -9,7 +9,7 @@
  *	cpu		property: value, of one vCPU
  *	ram		RAM block: { address }
  *	devices		place: { type, id, props: { property: value } }
- *	disks		place of the drive: { bytes, read-only }
+ *	disks		place of the drive: { bytes, read-only } of the medium in it
  *	virtio		place: { guest: features that it has taken, host: features that are offered }
  *	host		see host.h
  *

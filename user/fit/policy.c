@@ -63,7 +63,7 @@ static const struct policy_row rows[] = {
 	{ PART_CPU, NULL, "full-cpuid-auto-level", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "fill-mtrr-mask", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "host-phys-bits*", POLICY_ANY, NULL },
-	{ PART_CPU, NULL, "tsc-frequency", POLICY_SHOULD, "-cpu" },
+	{ PART_CPU, NULL, "tsc-frequency", POLICY_ELSEWHERE, NULL },
 	{ PART_CPU, NULL, "stepping", POLICY_SHOULD, "-cpu" },
 	{ PART_CPU, NULL, "ucode-rev", POLICY_SHOULD, "-cpu" },
 	{ PART_CPU, NULL, "*", POLICY_FEATURE, "-cpu" },
@@ -100,7 +100,7 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "failover_pair_id", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "iothread*", POLICY_ANY, NULL },
 	/* Of the moment, or told by the place. */
-	{ PART_DEVICE, NULL, "addr", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "addr", POLICY_ELSEWHERE, NULL },
 	{ PART_DEVICE, NULL, "attached", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "guest-stats*", POLICY_ANY, NULL },
 	{ PART_DEVICE, "*VGA*", "big-endian-framebuffer", POLICY_ANY, NULL },
@@ -146,7 +146,6 @@ static const struct policy_row rows[] = {
 	/* What is in a disk drive, firmware included. */
 	{ PART_DISK, NULL, "bytes", POLICY_SAME, "-blockdev (another image)" },
 	{ PART_DISK, NULL, "read-only", POLICY_SAME, "read-only= of -blockdev" },
-	{ PART_DISK, NULL, "medium", POLICY_SAME, "-blockdev" },
 };
 
 const struct policy policy = { sizeof(rows) / sizeof(rows[0]), rows };
@@ -172,6 +171,5 @@ bool policy_wants(const char *type, const char *property)
 	enum policy_part part = len > 4 && !strcmp(type + len - 4, "-cpu") ? PART_CPU : PART_DEVICE;
 	const struct policy_row *row = policy_find(&policy, part, type, property);
 
-	/* A place is made of some that do not matter by themselves. */
-	return !row || row->rule != POLICY_ANY || (part == PART_DEVICE && !strcmp(property, "addr"));
+	return !row || row->rule != POLICY_ANY;
 }

@@ -10,6 +10,7 @@
 /**
  * enum policy_rule - what a property must be at the destination
  * POLICY_ANY: it does not matter to the guest: a name, path or backend on the host, or a value of the moment. Not even asked for
+ * POLICY_ELSEWHERE: the same, but that is compared elsewhere: a device's place is made of it, or host.h knows more
  * POLICY_SAME: the same
  * POLICY_QEMU: the same, or QEMU itself refuses what comes from the other one: no --accept helps
  * POLICY_SHOULD: the same, but a guest survives another: a warning
@@ -17,7 +18,7 @@
  * POLICY_AT_LEAST: a number, no less than at the source; more is a warning
  * POLICY_ON: a switch: the same, where any number but 0 is on
  */
-enum policy_rule { POLICY_ANY, POLICY_SAME, POLICY_QEMU, POLICY_SHOULD, POLICY_FEATURE, POLICY_AT_LEAST, POLICY_ON };
+enum policy_rule { POLICY_ANY, POLICY_ELSEWHERE, POLICY_SAME, POLICY_QEMU, POLICY_SHOULD, POLICY_FEATURE, POLICY_AT_LEAST, POLICY_ON };
 
 /* Where a property is: of the machine, of a vCPU, of all vCPUs together, of a RAM block, of a device, of what is in a disk. */
 enum policy_part { PART_MACHINE, PART_CPU, PART_VCPUS, PART_RAM, PART_DEVICE, PART_DISK };

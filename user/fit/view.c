@@ -200,8 +200,7 @@ static int add_disks(struct making *m, struct err *e)
 		if (!place)
 			continue;
 		bytes = json_object_get(json_object_get(inserted, "image"), "virtual-size");
-		json_object_set_new(disks, place, json_pack("{s:b, s:O*, s:O*}", "medium", !!inserted, "bytes", bytes,
-							    "read-only", json_object_get(inserted, "ro")));
+		json_object_set_new(disks, place, json_pack("{s:O*, s:O*}", "bytes", bytes, "read-only", json_object_get(inserted, "ro")));
 	}
 	json_object_set_new(m->view, "disks", disks);
 	return r;

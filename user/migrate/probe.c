@@ -33,12 +33,13 @@ int probe_open(const struct probe_question *question, struct channel **out, stru
 	return 0;
 }
 
-int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e)
+int probe_delay(struct channel *ch, uint64_t *rtt_ns, int64_t *offset_ns, struct err *e)
 {
-	struct hello_pong best;
+	struct hello_pong best = { 0 };
 	int r = hello_clocks(ch, &best, e);
 
 	*rtt_ns = best.rtt_ns;
+	*offset_ns = best.offset_ns;
 	return r;
 }
 

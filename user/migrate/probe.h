@@ -42,8 +42,8 @@ struct probe_answer {
 
 /* Would this VM's RAM fit there? Errors: those of hello(), and what the receiver refuses (GW_RAM_DIFFERS ...). */
 int probe_open(const struct probe_question *question, struct channel **out, struct probe_answer *answer, struct err *e);
-/* The shortest of a few round trips. */
-int probe_delay(struct channel *ch, uint64_t *rtt_ns, struct err *e);
+/* The shortest of a few round trips, and what it says of the receiver's clock (hello.h). */
+int probe_delay(struct channel *ch, uint64_t *rtt_ns, int64_t *offset_ns, struct err *e);
 /**
  * probe_speed() - how much one connection carries
  * @ms: send for about so long
