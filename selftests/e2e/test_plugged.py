@@ -68,18 +68,20 @@ def test_memory(roomy, where):
 
 
 @pytest.mark.parametrize('where', ['here', 'at-both-ends'])
-def test_device(pair, where):
+def test_device(directory, where):
     """Plugged in a round: at the source alone the guest would not stop for it; at both ends it arrives with it."""
-    src, dst = pair
-    run = godwit.start_in('round', pair)
+    lab.net()
+    # The bus of q35 itself takes nothing later.
+    src = lab.Qemu('src', directory=directory, machine='pc', append='start=32 size=16 touch=10 rate=1500').wait_ticks(2)
+    dst = godwit.destination(src)
+    run = godwit.start_in('round', (src, dst))
     src.qmp('device_add', driver='virtio-rng-pci', id='late', addr='0x1e')
     if where == 'at-both-ends':
         dst.qmp('device_add', driver='virtio-rng-pci', id='late', addr='0x1e')
     lab.link('clear')
     if where == 'here':
         run.wait('misfit')
-        assert 'late (virtio-rng-pci' in run.send.said and src.was_stopped() == src.put_back
-        src.qmp('device_del', id='late')
+        assert 'late (virtio-rng-pci' in run.send.said and not src.was_stopped()
         godwit.unharmed(src)
     else:
         run.wait()

@@ -25,6 +25,7 @@ static void compare(const json_t *src, const json_t *dst, unsigned int accepted)
 	struct findings f = { .accepted = accepted };
 	struct err e = { 0 };
 
+	fit_needs_features(src, dst);
 	fit_compare(src, dst, &policy, &f);
 	for (unsigned int i = 0; i < findings_kept(&f); i++) {
 		const struct finding *row = &f.rows[i];

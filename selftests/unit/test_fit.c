@@ -108,6 +108,36 @@ static void test_features(void **state)
 	assert_non_null(strstr(e.text, "avx2"));
 }
 
+/* In brief, as QEMU before 10.1: bits, and names only where those do not say it. */
+static void test_brief(void **state)
+{
+	static const char words[] = "[{\"cpuid-register\": \"EDX\", \"cpuid-input-eax\": 1, \"features\": 4294967295},"
+				    " {\"cpuid-register\": \"ECX\", \"cpuid-input-eax\": 1, \"features\": 4294967263}]";
+	struct both *b = *state;
+	json_t *src = json_object(), *dst = json_object(), *word;
+
+	json_object_set_new(b->src, "cpu", src);
+	json_object_set_new(b->dst, "cpu", dst);
+	assert_true(fit_needs_features(b->src, b->dst));
+	json_object_set_new(src, "feature-words", json_loads(words, 0, NULL));
+	assert_true(fit_needs_features(b->src, b->dst));
+	json_object_set_new(dst, "feature-words", json_loads(words, 0, NULL));
+	assert_false(fit_needs_features(b->src, b->dst));
+	/* One bit. */
+	word = json_array_get(json_object_get(dst, "feature-words"), 1);
+	json_object_set_new(word, "features", json_integer(4294967262));
+	assert_true(fit_needs_features(b->src, b->dst));
+	/* What VMX has is in no CPUID leaf. */
+	json_object_set_new(word, "features", json_integer(4294967295));
+	json_object_set_new(json_array_get(json_object_get(src, "feature-words"), 1), "features", json_integer(4294967295));
+	assert_true(fit_needs_features(b->src, b->dst));
+	/* All features are there, by name. */
+	json_object_set_new(src, "sse2", json_true());
+	assert_true(fit_needs_features(b->src, b->dst));
+	json_object_set_new(dst, "sse2", json_true());
+	assert_false(fit_needs_features(b->src, b->dst));
+}
+
 static void test_accepted(void **state)
 {
 	struct both *b = *state;
@@ -325,7 +355,7 @@ int main(void)
 {
 #define TEST(fn)	cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_same), TEST(test_features), TEST(test_accepted), TEST(test_another_slot), TEST(test_missing), TEST(test_extra),
+		TEST(test_same), TEST(test_features), TEST(test_brief), TEST(test_accepted), TEST(test_another_slot), TEST(test_missing), TEST(test_extra),
 		TEST(test_inner), TEST(test_another_type), TEST(test_disk), TEST(test_negotiated), TEST(test_doubles), TEST(test_many),
 		TEST(test_what_is_shown), TEST(test_hostile), TEST(test_encoding),
 	};

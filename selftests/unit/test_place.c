@@ -36,13 +36,14 @@ static const struct one q35[] = {
 	{ "/machine/unattached/device[7]", "ide-hd", "/machine/unattached/device[6]/ide.3", "{\"unit\": 0}" },
 	{ "/machine/peripheral/scsi.my/virtio-backend", "virtio-scsi-device", "/machine/peripheral/scsi.my/virtio-bus", NULL },
 	{ "/machine/peripheral-anon/device[0]/serial", "serial", "", "{}" },
+	{ "/machine/peripheral/my-dimm", "pc-dimm", "", "{\"slot\": 1, \"addr\": 4294967296}" },
 };
 
 static const char *const there[] = {
 	"peripheral", "peripheral-anon", "unattached/q35-pcihost", "unattached", "pcie.0/01.0", "pcie.0/02.1/00.0", "pcie.0/02.1",
 	"pcie.0/03.0", "pcie.0/03.0/virtio/scsi-hd scsi-id=1 lun=2", "pcie.0/1f.0/isa-serial index=0", "pcie.0/1f.0",
 	"pcie.0/1f.0/i8257", "pcie.0/1f.0/i8257#1", "pcie.0/1f.2", "pcie.0/1f.2/3:ide-hd unit=0", "pcie.0/03.0/virtio",
-	"pcie.0/1f.0/isa-serial index=0/serial",
+	"pcie.0/1f.0/isa-serial index=0/serial", "pc-dimm slot=1",
 };
 
 #define N	(sizeof(q35) / sizeof(q35[0]))

@@ -150,6 +150,7 @@ static const struct fact facts[] = {
 	{ PART_DEVICE, "ide-hd", "model", TEXT, FIT_FATAL, NULL },
 	{ PART_DEVICE, "usb-tablet", "usb_version", NUMBER, FIT_FATAL, NULL },
 	{ PART_DEVICE, "pc-dimm", "node", NUMBER, FIT_FATAL, NULL },
+	{ PART_DEVICE, "pc-dimm", "addr", NUMBER, FIT_FATAL, NULL },
 	{ PART_DEVICE, "nvdimm", "label-size", NUMBER, FIT_FATAL, NULL },
 	{ PART_DEVICE, "isa-serial", "irq", NUMBER, FIT_FATAL, NULL },
 	{ PART_DEVICE, "e1000", "mac", TEXT, FIT_FATAL, "mac" },
@@ -251,13 +252,21 @@ static void test_no_row_is_lost(void **state)
 static void test_what_is_asked_for(void **state)
 {
 	(void)state;
-	assert_true(policy_wants("virtio-net-pci", "mac"));
-	assert_true(policy_wants("virtio-net-pci", "addr"));	/* its place is made of it */
-	assert_true(policy_wants("qemu64-x86_64-cpu", "tsc-frequency"));
-	assert_false(policy_wants("virtio-net-pci", "netdev"));
-	assert_true(policy_wants("qemu64-x86_64-cpu", "avx2"));
-	assert_false(policy_wants("qemu64-x86_64-cpu", "apic-id"));
-	assert_true(policy_wants("a-new-one", "a-new-property"));
+	assert_true(policy_wants("virtio-net-pci", "mac", "str"));
+	assert_true(policy_wants("virtio-net-pci", "addr", "str"));	/* its place is made of it */
+	assert_true(policy_wants("qemu64-x86_64-cpu", "tsc-frequency", "str"));
+	assert_false(policy_wants("virtio-net-pci", "netdev", "str"));
+	assert_true(policy_wants("qemu64-x86_64-cpu", "avx2", "str"));
+	assert_false(policy_wants("qemu64-x86_64-cpu", "apic-id", "str"));
+	assert_true(policy_wants("a-new-one", "a-new-property", "str"));
+	assert_false(policy_wants_in_brief("qemu64-x86_64-cpu", "avx2", "bool"));
+	assert_true(policy_wants_in_brief("qemu64-x86_64-cpu", "hv-relaxed", "bool"));
+	assert_true(policy_wants_in_brief("qemu64-x86_64-cpu", "mds-no", "bool"));
+	assert_true(policy_wants_in_brief("qemu64-x86_64-cpu", "invtsc", "bool"));
+	assert_true(policy_wants_in_brief("qemu64-x86_64-cpu", "family", "int"));
+	assert_true(policy_wants_in_brief("qemu64-x86_64-cpu", "feature-words", "X86CPUFeatureWordInfo"));
+	assert_false(policy_wants_in_brief("qemu64-x86_64-cpu", "apic-id", "uint32"));
+	assert_true(policy_wants_in_brief("virtio-net-pci", "mq", "bool"));
 }
 
 int main(void)

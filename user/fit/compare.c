@@ -182,6 +182,32 @@ static void model_of(const json_t *view, char *buf, size_t size)
 	snprintf(buf, size, "%.*s", model ? (int)(end ? end - model : (ptrdiff_t)strlen(model)) : 1, model ? model : "?");
 }
 
+/* Has the guest VMX (CPUID 1, ECX, bit 5)? */
+static bool has_vmx(const json_t *words)
+{
+	const json_t *word;
+	size_t i;
+
+	json_array_foreach(words, i, word) {
+		const char *reg = text_of(word, "cpuid-register");
+
+		if (reg && !strcmp(reg, "ECX") && json_integer_value(json_object_get(word, "cpuid-input-eax")) == 1)
+			return json_integer_value(json_object_get(word, "features")) & 1 << 5;
+	}
+	return true;	/* who knows */
+}
+
+bool fit_needs_features(const json_t *src, const json_t *dst)
+{
+	const json_t *a = json_object_get(src, "cpu"), *b = json_object_get(dst, "cpu");
+	const json_t *words = json_object_get(a, "feature-words");
+
+	/* "sse2" stands for them: every vCPU of 64 bits has it. */
+	if (json_object_get(a, "sse2") && json_object_get(b, "sse2"))
+		return false;
+	return !json_is_array(words) || !json_equal(words, json_object_get(b, "feature-words")) || has_vmx(words);
+}
+
 static void compare_cpu(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f)
 {
 	const struct thing t = { PART_CPU, FIT_CPU, NULL, "vCPU" };

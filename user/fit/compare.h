@@ -24,6 +24,11 @@
 #include "fit/findings.h"
 #include "fit/policy.h"
 
+/*
+ * Two views that were made in brief: do their vCPUs differ, or may they, in what only a view with all features has? Then those are
+ * to be made.
+ */
+bool fit_needs_features(const json_t *src, const json_t *dst);
 void fit_compare(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f);
 
 #endif

@@ -82,30 +82,43 @@ static int glance(struct qmp *q, json_t **out, struct err *e)
 	return r;
 }
 
-int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, struct err *e)
+/* Both views. */
+static int look(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, struct fit *fit, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_ASK_VIEW };
+	struct wire_header h = { .type = WIRE_ASK_VIEW, .flags = brief ? WIRE_BRIEF : 0 };
 	char *text = NULL;
 	size_t len = 0;
 	int r = channel_send(ch, &h, NULL, e);
 
-	/* Before the view: what changes after this is seen by fit_again(). */
-	json_decref(fit->glance);
-	fit->glance = NULL;
-	if (!r)
-		r = glance(q, &fit->glance, e);
+	json_decref(fit->here);
+	json_decref(fit->there);
+	fit->here = fit->there = NULL;
 	/* While the receiver looks at its own. */
 	if (!r)
-		r = view_make(q, vm, false, &fit->here, e);
+		r = view_make(q, vm, false, brief, &fit->here, e);
 	if (!r)
 		r = receive(ch, &text, &len, e);
 	if (!r) {
 		fit->there = view_decode(text, len);
 		r = fit->there ? 0 : err_set(e, GW_BAD_PEER, EPROTO, "the receiver's view of its QEMU makes no sense");
 	}
+	free(text);
+	return r;
+}
+
+int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, struct err *e)
+{
+	int r;
+
+	/* Before the views: what changes after this is seen by fit_again(). */
+	json_decref(fit->glance);
+	r = glance(q, &fit->glance, e);
+	if (!r)
+		r = look(ch, q, vm, true, fit, e);
+	if (!r && fit_needs_features(fit->here, fit->there))
+		r = look(ch, q, vm, false, fit, e);
 	if (!r)
 		fit_compare(fit->here, fit->there, &policy, &fit->findings);
-	free(text);
 	return r;
 }
 
@@ -124,12 +137,12 @@ int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit,
 	return fit_ask(ch, q, vm, fit, e);
 }
 
-int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, struct err *e)
+int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, struct err *e)
 {
 	json_t *view = NULL;
 	char *text = NULL;
 	size_t len = 0, at = 0;
-	int r = view_make(q, vm, true, &view, e);
+	int r = view_make(q, vm, true, brief, &view, e);
 
 	if (!r)
 		r = view_encode(view, &text, &len, e);

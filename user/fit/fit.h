@@ -30,8 +30,8 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
  * Errors: as above.
  */
 int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, bool *changed, struct err *e);
-/* The receiver's answer, when ASK_VIEW has come. Changes nothing. */
-int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, struct err *e);
+/* The receiver's answer, when ASK_VIEW has come. brief: it had WIRE_BRIEF. Changes nothing. */
+int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, struct err *e);
 void fit_free(struct fit *fit);
 
 #endif

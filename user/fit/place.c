@@ -79,6 +79,11 @@ static void number(const struct qom *t, char **places, char *place)
 		snprintf(place + len, PLACE_MAX - len, "#%u", same);
 }
 
+static bool is_given(const struct qom *t, const struct qom_object *o)
+{
+	return o->device && o->parent != QOM_ROOT && qom_is_container(&t->o[o->parent]);
+}
+
 /* What lies above it in the guest: its bus's owner, or the object that it is a part of. */
 static const struct qom_object *above(const struct qom *t, unsigned int i)
 {
@@ -86,7 +91,7 @@ static const struct qom_object *above(const struct qom *t, unsigned int i)
 
 	if (o->device && o->bus && *o->bus)
 		return owner_of(t, o->bus);
-	return o->parent == QOM_ROOT ? NULL : &t->o[o->parent];
+	return o->parent == QOM_ROOT || is_given(t, o) ? NULL : &t->o[o->parent];
 }
 
 static void prefix(const struct qom *t, char **places, unsigned int i, char *place)
@@ -99,7 +104,7 @@ static void prefix(const struct qom *t, char **places, unsigned int i, char *pla
 		snprintf(place, PLACE_MAX, "%s/", last_part(o->bus));	/* a host bridge's bus, which the machine names */
 	else if (owner && places[owner - t->o])
 		snprintf(place, PLACE_MAX, "%s/", places[owner - t->o]);
-	else if (o->parent != QOM_ROOT && !on_bus && places[o->parent])
+	else if (o->parent != QOM_ROOT && !on_bus && !is_given(t, o) && places[o->parent])
 		snprintf(place, PLACE_MAX, "%s/", places[o->parent]);
 }
 
@@ -126,6 +131,9 @@ static char *place_of(const struct qom *t, char **places, unsigned int i)
 
 		snprintf(text, sizeof(text), "%s%s%s", *bus && strcmp(bus, "0") ? bus : "", *bus && strcmp(bus, "0") ? ":" : "", o->type);
 		append(place, text);
+		append_address(place, o);
+	} else if (is_given(t, o)) {
+		append(place, o->type);		/* its name is the operator's */
 		append_address(place, o);
 	} else {
 		append(place, is_unattached(o) ? o->type : o->name);

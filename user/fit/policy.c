@@ -47,8 +47,8 @@ static const struct policy_row rows[] = {
 	/* One vCPU; what is not listed here is true or false, and a feature. */
 	{ PART_CPU, NULL, "model-id", POLICY_SHOULD, "-cpu" },
 	{ PART_CPU, NULL, "*-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "feature-words", POLICY_ELSEWHERE, NULL },
 	{ PART_CPU, NULL, "*-features", POLICY_ANY, NULL },
-	{ PART_CPU, NULL, "feature-words", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "crash-information", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "realized", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "memory", POLICY_ANY, NULL },
@@ -100,6 +100,7 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "failover_pair_id", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "iothread*", POLICY_ANY, NULL },
 	/* Of the moment, or told by the place. */
+	{ PART_DEVICE, "*dimm", "addr", POLICY_SAME, NULL },	/* in the guest's memory, not on a bus */
 	{ PART_DEVICE, NULL, "addr", POLICY_ELSEWHERE, NULL },
 	{ PART_DEVICE, NULL, "attached", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "guest-stats*", POLICY_ANY, NULL },
@@ -165,11 +166,37 @@ const struct policy_row *policy_find(const struct policy *p, enum policy_part pa
 	return NULL;
 }
 
-bool policy_wants(const char *type, const char *property)
+static bool is_vcpu(const char *type)
 {
 	size_t len = strlen(type);
-	enum policy_part part = len > 4 && !strcmp(type + len - 4, "-cpu") ? PART_CPU : PART_DEVICE;
+
+	return len > 4 && !strcmp(type + len - 4, "-cpu");
+}
+
+bool policy_wants_in_brief(const char *type, const char *property, const char *kind)
+{
+	/* Bits of MSRs (QEMU target/i386/cpu.c, feature_word_info), and of Hyper-V's leaves; and what host_compare() wants by name. */
+	static const char *const no_cpuid[] = {
+		"hv-*", "*-no", "ibrs-all", "rsba", "rrsba", "skip-l1dfl-vmentry", "tsx-ctrl", "*-clear", "split-lock-detect", "full-width-write",
+		"invtsc", "svm", "vmx",
+	};
+
+	if (is_vcpu(type) && !strcmp(kind, "bool")) {
+		size_t i = 0;
+
+		while (i < sizeof(no_cpuid) / sizeof(no_cpuid[0]) && fnmatch(no_cpuid[i], property, 0))
+			i++;
+		if (i == sizeof(no_cpuid) / sizeof(no_cpuid[0]))
+			return false;
+	}
+	return policy_wants(type, property, kind);
+}
+
+bool policy_wants(const char *type, const char *property, const char *kind)
+{
+	enum policy_part part = is_vcpu(type) ? PART_CPU : PART_DEVICE;
 	const struct policy_row *row = policy_find(&policy, part, type, property);
 
+	(void)kind;
 	return !row || row->rule != POLICY_ANY;
 }

@@ -47,6 +47,11 @@ extern const struct policy policy;
 /* The row that counts, or NULL. */
 const struct policy_row *policy_find(const struct policy *p, enum policy_part part, const char *type, const char *property);
 /* Must it be asked for? A type of vCPU ends in "-cpu". For qom_read(). */
-bool policy_wants(const char *type, const char *property);
+bool policy_wants(const char *type, const char *property, const char *kind);
+/*
+ * The same, but of a vCPU's features only those that are no bits of CPUID: all of these are in "feature-words". Nor those of VMX, which
+ * only matter to a guest that has it.
+ */
+bool policy_wants_in_brief(const char *type, const char *property, const char *kind);
 
 #endif

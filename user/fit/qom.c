@@ -28,6 +28,11 @@ static bool is_plumbing(const char *type)
 	return false;
 }
 
+bool qom_is_container(const struct qom_object *o)
+{
+	return !strcmp(o->path, "/machine/peripheral") || !strcmp(o->path, "/machine/peripheral-anon");
+}
+
 bool qom_is_cpu(const struct qom_object *o)
 {
 	size_t len = strlen(o->type);
@@ -242,7 +247,7 @@ int qom_read(struct qmp *q, qom_wanted wanted, struct qom *t, struct err *e)
 	int r = 0;
 
 	t->n = 0;
-	t->bulk = qmp_version(q) >= 100100;
+	t->bulk = qmp_version(q) >= QOM_BULK;
 	t->o = calloc(QOM_OBJECTS_MAX, sizeof(*t->o));
 	if (!t->o || !types)
 		r = qom_no_memory(e);

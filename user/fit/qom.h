@@ -11,6 +11,7 @@
 
 #include "vmm/qmp.h"
 
+#define QOM_BULK	100100u	/* the version of QEMU that has qom-list-get */
 #define QOM_OBJECTS_MAX	8192u
 #define QOM_GETS_MAX	65536u
 #define QOM_ROOT	UINT32_MAX
@@ -46,8 +47,8 @@ struct qom {
 	struct qom_object *o;
 };
 
-/* Is this property to be asked for? */
-typedef bool (*qom_wanted)(const char *type, const char *property);
+/* Is this property to be asked for? kind: what its value is, as QEMU says: "bool", "uint32", "str" ... */
+typedef bool (*qom_wanted)(const char *type, const char *property, const char *kind);
 
 /**
  * qom_read() - the whole tree
@@ -60,6 +61,8 @@ typedef bool (*qom_wanted)(const char *type, const char *property);
 int qom_read(struct qmp *q, qom_wanted wanted, struct qom *t, struct err *e);
 /* The object of that path, or NULL. */
 const struct qom_object *qom_find(const struct qom *t, const char *path);
+/* What holds the devices that the operator gave, with and without an id? */
+bool qom_is_container(const struct qom_object *o);
 /* A vCPU? */
 bool qom_is_cpu(const struct qom_object *o);
 void qom_free(struct qom *t);

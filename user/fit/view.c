@@ -143,10 +143,16 @@ static const char *id_of(const struct qom *t, unsigned int i)
 	return above != QOM_ROOT && !strcmp(t->o[above].path, "/machine/peripheral") ? t->o[i].name : NULL;
 }
 
-/* On a bus that devices are plugged into, so a guest finds it, or finds it missing. */
-static bool is_plugged(const struct qom_object *o)
+/* On a bus that devices are plugged into, or given by the operator (a DIMM is on none): a guest finds it, or finds it missing. */
+static bool is_plugged(const struct qom *t, unsigned int i)
 {
-	return *o->bus && strcmp(o->bus, "/machine/unattached/sysbus") && strcmp(o->name, "virtio-backend");
+	const struct qom_object *o = &t->o[i];
+
+	if (!strcmp(o->name, "virtio-backend"))
+		return false;
+	if (o->parent != QOM_ROOT && qom_is_container(&t->o[o->parent]))
+		return true;
+	return *o->bus && strcmp(o->bus, "/machine/unattached/sysbus");
 }
 
 static void add_devices(struct making *m)
@@ -160,7 +166,7 @@ static void add_devices(struct making *m)
 
 		if (!o->device || !o->props || below_a_cpu(&m->qom, i))
 			continue;
-		device = json_pack("{s:s, s:b, s:O}", "type", o->type, "plugged", is_plugged(o), "props", o->props);
+		device = json_pack("{s:s, s:b, s:O}", "type", o->type, "plugged", is_plugged(&m->qom, i), "props", o->props);
 		if (id)
 			json_object_set_new(device, "id", json_string(id));
 		json_object_set_new(devices, m->places[i], device);
@@ -276,10 +282,10 @@ static int add_virtio(struct making *m, struct err *e)
 	return r;
 }
 
-int view_make(struct qmp *q, struct vm *vm, bool destination, json_t **view, struct err *e)
+int view_make(struct qmp *q, struct vm *vm, bool destination, bool brief, json_t **view, struct err *e)
 {
 	struct making m = { .q = q, .view = json_object() };
-	int r = qom_read(q, policy_wants, &m.qom, e);
+	int r = qom_read(q, brief && qmp_version(q) < QOM_BULK ? policy_wants_in_brief : policy_wants, &m.qom, e);
 
 	*view = NULL;
 	if (!r) {

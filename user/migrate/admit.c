@@ -18,6 +18,7 @@
 #include "vmm/mtree.h"
 
 #define GREETING_MS	5000u
+#define VIEWS_MAX	2u	/* in brief, and if that does not do, with all features */
 
 static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
 {
@@ -268,10 +269,10 @@ static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 
 	r->saved = false;
 	r->own = NULL;
-	if (h->type == WIRE_ASK_VIEW) {
+	for (unsigned int asked = 0; !ret && asked < VIEWS_MAX && h->type == WIRE_ASK_VIEW; asked++) {
 		/* The sender looks at its QEMU meanwhile, and afterwards compares. */
 		channel_set_timeout(r->ch, r->o->timeout_ms);
-		ret = fit_answer(r->ch, r->qmp, &r->vm, e);
+		ret = fit_answer(r->ch, r->qmp, &r->vm, h->flags & WIRE_BRIEF, e);
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
 	}
