@@ -22,6 +22,7 @@
 #include "migrate/sender_internal.h"
 #include "migrate/verify.h"
 #include "vmm/jobs.h"
+#include "vmm/ram.h"
 
 int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
 {
@@ -237,6 +238,9 @@ int switchover(struct sender *s, struct err *e)
 	r = migration_check_idle(s->qmp, e);
 	if (!r)
 		r = sender_fits_still(s, e);
+	/* RAM that is plugged at both ends fits, and was in no round. QEMU's migration is asked again when nothing can be plugged. */
+	if (!r)
+		r = backends_same(s->qmp, &s->vm, e);
 	if (!r)
 		r = jobs_check_again(s->qmp, e);
 	if (!r)
