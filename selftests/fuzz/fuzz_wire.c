@@ -140,7 +140,7 @@ static void check_header(const struct wire_header *h)
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
 	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVED) ||
 	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_VIEW && h->flags == WIRE_MORE) ||
-	      (h->type == WIRE_ASK_VIEW && h->flags == WIRE_BRIEF));
+	      (h->type == WIRE_ASK_VIEW && !(h->flags & ~(WIRE_BRIEF | WIRE_GLANCE))));
 	switch (h->type) {
 	case WIRE_HELLO:
 		CHECK(h->arg == WIRE_VERSION && h->length == WIRE_HELLO_BODY);

@@ -248,6 +248,50 @@ static void test_negotiated(void **state)
 }
 
 /* A message with a number of 64 bits has doubles for all of them. */
+/* QEMU's own RAM: it refuses what it lacks; what belongs to a device is said of the device. */
+static void test_private(void **state)
+{
+	struct both *b = *state;
+	json_t *here = json_pack("{s:i, s:i, s:i}", "pc.bios", 262144, "system.flash0", 4096, "0000:00:02.0/vga.vram", 8192);
+	json_t *there = json_pack("{s:i}", "pc.bios", 131072);
+
+	json_object_set_new(b->src, "private", here);
+	compare(b);
+	assert_int_equal(b->f.n, 0);
+	json_object_set_new(b->dst, "private", there);
+	compare(b);
+	assert_found(b, FIT_MEMORY, FIT_IMPOSSIBLE, "pc.bios has 256 KiB at the source and 128 KiB");
+	assert_found(b, FIT_MEMORY, FIT_IMPOSSIBLE, "system.flash0 is missing");
+	assert_int_equal(b->f.n, 2);
+}
+
+static void test_usb(void **state)
+{
+	struct both *b = *state;
+
+	json_object_set_new(b->src, "usb", json_pack("{s:s, s:s}", "bus 0, port 1", "QEMU USB Tablet", "bus 0, port 2", "x"));
+	json_object_set_new(b->dst, "usb", json_pack("{s:s}", "bus 0, port 1", "QEMU USB Keyboard"));
+	compare(b);
+	assert_found(b, FIT_DEVICE, FIT_IMPOSSIBLE, "USB bus 0, port 1: there is \"QEMU USB Tablet\" at the source");
+	assert_int_equal(b->f.n, 1);
+}
+
+/* A feature that an older QEMU does not know. */
+static void test_unknown_features(void **state)
+{
+	struct both *b = *state;
+
+	json_object_set_new(json_object_get(b->src, "cpu"), "fsrm", json_true());
+	json_object_set_new(json_object_get(b->src, "cpu"), "x-odd", json_true());
+	compare(b);
+	assert_int_equal(b->f.n, 0);	/* it has not said all that it has */
+	json_object_set_new(json_object_get(b->src, "cpu"), "sse2", json_true());
+	json_object_set_new(json_object_get(b->dst, "cpu"), "sse2", json_true());
+	compare(b);
+	assert_found(b, FIT_CPU, FIT_WARNING, "does not know fsrm, which");
+	assert_int_equal(b->f.n, 1);
+}
+
 static void test_doubles(void **state)
 {
 	struct both *b = *state;
@@ -356,7 +400,7 @@ int main(void)
 #define TEST(fn)	cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_same), TEST(test_features), TEST(test_brief), TEST(test_accepted), TEST(test_another_slot), TEST(test_missing), TEST(test_extra),
-		TEST(test_inner), TEST(test_another_type), TEST(test_disk), TEST(test_negotiated), TEST(test_doubles), TEST(test_many),
+		TEST(test_inner), TEST(test_another_type), TEST(test_disk), TEST(test_negotiated), TEST(test_doubles), TEST(test_private), TEST(test_usb), TEST(test_unknown_features), TEST(test_many),
 		TEST(test_what_is_shown), TEST(test_hostile), TEST(test_encoding),
 	};
 

@@ -70,10 +70,6 @@ static void test_backends(void **state)
 		{ "{}", "{}", "{'backends': {'d0': {'type': 'vhost-user-blk-pci', 'chardev': 'vu0', 'connected': false}}}", FIT_BACKEND, FIT_FATAL,
 		  "nothing is connected to chardev \"vu0\" at the destination, and the guest would lose \"d0\" (vhost-user-blk-pci)" },
 		{ "{}", "{}", "{'backends': {'d0': {'type': 'vhost-user', 'chardev': 'vu0', 'connected': true}}}", .finds = NULL },
-		{ "{}", "{'media': {'cd0': true}}", "{'media': {'cd0': false}}", FIT_BACKEND, FIT_FATAL, "drive \"cd0\" holds a medium at the source" },
-		{ "{}", "{'media': {'cd0': true}}", "{'media': {'cd0': true}}", .finds = NULL },
-		{ "{}", "{'media': {'cd0': false}}", "{'media': {'cd0': false}}", .finds = NULL },
-		{ "{}", "{'media': {'cd0': true}}", "{'media': {'cd1': false}}", .finds = NULL },
 	};
 
 	(void)state;
@@ -88,7 +84,7 @@ static void test_hostile(void **state)
 		"{'0:5': []}", "{'vmx': 0}",
 	};
 	static const char *const facts[] = {
-		"kvm", "tsc-set", "ram", "media", "fs", "pool", "memory", "cgroups", "tsc-hz", "tsc-scaling", "nested", "backends",
+		"kvm", "tsc-set", "ram", "fs", "pool", "memory", "cgroups", "tsc-hz", "tsc-scaling", "nested", "backends",
 	};
 
 	(void)state;

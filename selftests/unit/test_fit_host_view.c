@@ -54,7 +54,6 @@ static void test_nothing_known(void **state)
 	assert_int_equal(json_object_size(fact(end, "memory")), 0);
 	assert_int_equal(json_array_size(fact(end, "cgroups")), 0);
 	assert_int_equal(json_object_size(fact(end, "backends")), 0);
-	assert_int_equal(json_object_size(fact(end, "media")), 0);
 	assert_null(fact(end, "kvm"));
 	assert_null(fact(end, "nested"));
 	assert_null(fact(end, "tsc-set"));
@@ -85,10 +84,6 @@ static void test_source(void **state)
 {
 	static const struct peer_answer answers[] = {
 		{ "query-kvm", "", "{\"enabled\": true, \"present\": true}" },
-		{ "query-block", "",
-		  "[{\"device\": \"drive0\", \"qdev\": \"/machine/peripheral/d0/virtio-backend\", \"inserted\": {\"file\": \"x\"}},"
-		  " {\"device\": \"ide1-cd0\", \"qdev\": \"/machine/unattached/device[23]\"}, {\"device\": \"nobody's\", \"inserted\": {}},"
-		  " {\"device\": \"drive1\", \"qdev\": \"cd1\"}, {\"device\": \"\", \"qdev\": \"/machine/unattached/device[24]\"}, 7]" },
 		{ NULL, NULL, NULL },
 	};
 	struct end *end = *state;
@@ -107,10 +102,6 @@ static void test_source(void **state)
 	assert_bool(end, "tsc-set", false);
 	assert_in_range(json_integer_value(fact(end, "ram/ram0/allocated")), 1, PAGES * WIRE_PAGE - 1);
 	assert_number(end, "ram/ram1/allocated", WIRE_PAGE);
-	assert_int_equal(json_object_size(fact(end, "media")), 4);
-	assert_bool(end, "media/d0", true);
-	assert_bool(end, "media/ide1-cd0", false);
-	assert_bool(end, "media/cd1", false);
 	assert_null(fact(end, "ram/ram0/fs"));
 	assert_null(fact(end, "fs"));
 	assert_null(fact(end, "memory"));

@@ -36,6 +36,12 @@ static const struct one q35[] = {
 	{ "/machine/unattached/device[7]", "ide-hd", "/machine/unattached/device[6]/ide.3", "{\"unit\": 0}" },
 	{ "/machine/peripheral/scsi.my/virtio-backend", "virtio-scsi-device", "/machine/peripheral/scsi.my/virtio-bus", NULL },
 	{ "/machine/peripheral-anon/device[0]/serial", "serial", "", "{}" },
+	{ "/machine/peripheral/my-pxb", "pxb-pcie", "/machine/q35/pcie.0", "{\"addr\": 40, \"multifunction\": false, \"bus_nr\": 128}" },
+	{ "/machine/unattached/device[20]", "pxb-host", "/machine/unattached/sysbus", "{}" },
+	{ "/machine/peripheral/behind", "pcie-root-port", "/machine/unattached/device[20]/my-pxb", PCI(0) },
+	{ "/machine/unattached/device[21]", "kvm-i8259", "/machine/unattached/device[3]/isa.0", "{\"iobase\": 32}" },
+	{ "/machine/peripheral/tablet", "usb-tablet", "/machine/peripheral/usb/usb.0", "{\"port\": \"1\"}" },
+	{ "/machine/peripheral/usb", "qemu-xhci", "/machine/q35/pcie.0", PCI(48) },
 	{ "/machine/peripheral/my-dimm", "pc-dimm", "", "{\"slot\": 1, \"addr\": 4294967296}" },
 };
 
@@ -43,7 +49,8 @@ static const char *const there[] = {
 	"peripheral", "peripheral-anon", "unattached/q35-pcihost", "unattached", "pcie.0/01.0", "pcie.0/02.1/00.0", "pcie.0/02.1",
 	"pcie.0/03.0", "pcie.0/03.0/virtio/scsi-hd scsi-id=1 lun=2", "pcie.0/1f.0/isa-serial index=0", "pcie.0/1f.0",
 	"pcie.0/1f.0/i8257", "pcie.0/1f.0/i8257#1", "pcie.0/1f.2", "pcie.0/1f.2/3:ide-hd unit=0", "pcie.0/03.0/virtio",
-	"pcie.0/1f.0/isa-serial index=0/serial", "pc-dimm slot=1",
+	"pcie.0/1f.0/isa-serial index=0/serial", "pcie.0/05.0",
+	"unattached/pxb-host", "bus 128/00.0", "pcie.0/1f.0/isa-i8259 iobase=32", "pcie.0/06.0/usb-tablet", "pcie.0/06.0", "pc-dimm slot=1",
 };
 
 #define N	(sizeof(q35) / sizeof(q35[0]))

@@ -143,7 +143,30 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_nonsense),
 	cmocka_unit_test(test_too_many),
 	cmocka_unit_test(test_query),
+		cmocka_unit_test(test_sizes),
 };
+
+/* Of every version, with and without addresses. */
+static void test_sizes(void **state)
+{
+	static const char text[] =
+		"              Block Name    PSize              Offset               Used              Total\r\n"
+		"                    ram0    4 KiB  0x0000000000000000 0x0000000010000000 0x0000000010000000\r\n"
+		"                            4 KiB  0x0000000010000000 0x0000000000001000 0x0000000000001000\r\n"
+		"    0000:00:02.0/vga.vram    4 KiB  0x0000000020000000 0x0000000001000000 0x0000000001000000 0x00007f2d8fe00000  rw\r\n"
+		"nonsense\r\n";
+	static struct ramblocks all;
+
+	(void)state;
+	ramblocks_sizes(text, &all);
+	assert_int_equal(all.n, 2);
+	assert_string_equal(all.b[0].name, "ram0");
+	assert_int_equal(all.b[0].bytes, 0x10000000);
+	assert_string_equal(all.b[1].name, "0000:00:02.0/vga.vram");
+	assert_int_equal(all.b[1].bytes, 0x1000000);
+	ramblocks_sizes("", &all);
+	assert_int_equal(all.n, 0);
+}
 
 int main(void)
 {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "check/check_internal.h"
+#include "vmm/text.h"
 
 static const char *const result_names[] = {
 	[CHECK_OK] = "ok",
@@ -21,13 +22,16 @@ const char *check_result_name(enum check_result result)
 void check_add(struct check *c, const char *name, enum check_result result, const char *fmt, ...)
 {
 	struct check_row *row = &c->rows[c->n++];
+	char text[sizeof(row->text)];
 	va_list ap;
 
 	assert(c->n <= CHECK_ROWS_MAX);
 	*row = (struct check_row) { .name = name, .result = result };
 	va_start(ap, fmt);
-	vsnprintf(row->text, sizeof(row->text), fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	/* What was cut within a character would be no JSON. */
+	one_line(row->text, sizeof(row->text), text);
 }
 
 void check_refuse(struct check *c, const char *name, const struct err *e)

@@ -152,7 +152,7 @@ void check_peer(const struct check_options *o, const struct look *l, struct chec
 		return;
 	}
 	r = probe_open(&question, &ch, &there, &e);
-	if (fit.here && (!r || fit.there))
+	if (!r || fit.there)
 		check_fit(&fit, c);
 	if (r) {
 		check_refuse(c, "destination", &e);

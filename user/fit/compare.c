@@ -77,6 +77,11 @@ static bool is_on(const json_t *v)
 	return json_is_true(v) || (json_is_number(v) && !(json_number_value(v) >= 0 && json_number_value(v) <= 0));
 }
 
+static bool is_auto(const json_t *v)
+{
+	return json_is_string(v) && !strcmp(json_string_value(v), "auto");
+}
+
 static void judge(const struct thing *t, const struct policy_row *row, const char *property, const json_t *a, const json_t *b,
 		  struct findings *f)
 {
@@ -87,19 +92,22 @@ static void judge(const struct thing *t, const struct policy_row *row, const cha
 	case POLICY_ELSEWHERE:
 		return;
 	case POLICY_SAME:
-		severity = FIT_FATAL;
+		/* What QEMU makes of "auto" is often what the other end says. */
+		severity = t->part == PART_MACHINE && (is_auto(a) || is_auto(b)) ? FIT_WARNING : FIT_FATAL;
 		break;
 	case POLICY_QEMU:
 		severity = FIT_IMPOSSIBLE;
 		break;
 	case POLICY_SHOULD:
+		if (is_auto(a) || is_auto(b))
+			return;
 		break;
 	case POLICY_FEATURE:
 		/* What is neither true nor false: a level, a family, a name. */
 		severity = json_is_boolean(a) && json_is_boolean(b) && json_is_true(b) ? FIT_WARNING : FIT_FATAL;
 		break;
 	case POLICY_AT_LEAST:
-		severity = json_number_value(b) < json_number_value(a) ? FIT_FATAL : FIT_WARNING;
+		severity = json_number_value(b) < json_number_value(a) ? FIT_IMPOSSIBLE : FIT_FATAL;
 		break;
 	case POLICY_ON:
 		if (is_on(a) == is_on(b))
@@ -153,8 +161,18 @@ static bool is_alias(const json_t *features, const char *name)
 	return json_object_get(features, own);
 }
 
+enum features { LACKING, FOUND, UNKNOWN };
+
+/* Is it one of these? UNKNOWN: the QEMU at the destination has no such property, and has said all that it has. */
+static bool is_such(const json_t *a, const json_t *b, enum features which, const char *name)
+{
+	if (which == UNKNOWN)
+		return json_is_true(a) && !b && strncmp(name, "x-", 2);
+	return json_is_boolean(a) && json_is_boolean(b) && json_is_true(a) != json_is_true(b) && json_is_true(a) == (which == LACKING);
+}
+
 /* A feature more or less is one of hundreds: those that only one end has, in one line. */
-static void list_features(const json_t *src, const json_t *dst, bool lacking, const struct policy *p, char *text, size_t size)
+static void list_features(const json_t *src, const json_t *dst, enum features which, const struct policy *p, char *text, size_t size)
 {
 	const char **names = calloc(json_object_size(src) + 1, sizeof(*names));
 	const char *name;
@@ -165,8 +183,7 @@ static void list_features(const json_t *src, const json_t *dst, bool lacking, co
 		const json_t *b = json_object_get(dst, name);
 		const struct policy_row *row = policy_find(p, PART_CPU, NULL, name);
 
-		if (names && row && row->rule == POLICY_FEATURE && json_is_boolean(a) && json_is_boolean(b) &&
-		    json_is_true(a) != json_is_true(b) && json_is_true(a) == lacking && !is_alias(src, name))
+		if (names && row && row->rule == POLICY_FEATURE && is_such(a, b, which, name) && !is_alias(src, name))
 			names[n++] = name;
 	}
 	join(names, n, text, size);
@@ -219,14 +236,18 @@ static void compare_cpu(const json_t *src, const json_t *dst, const struct polic
 
 	model_of(src, from, sizeof(from));
 	model_of(dst, to, sizeof(to));
-	list_features(a, b, true, p, text, sizeof(text));
+	list_features(a, b, LACKING, p, text, sizeof(text));
 	if (*text)
 		findings_add(f, FIT_CPU, FIT_FATAL, "the destination's CPU (%s) lacks %s, which the source's (%s) has: start the destination with the source's -cpu, or the guest with the -cpu of the weaker host",
 			     to, text, from);
-	list_features(a, b, false, p, text, sizeof(text));
+	list_features(a, b, FOUND, p, text, sizeof(text));
 	if (*text)
 		findings_add(f, FIT_CPU, FIT_WARNING, "the destination's CPU (%s) has %s, which the source's (%s) lacks: the guest finds them when it restarts",
 			     to, text, from);
+	list_features(a, b, UNKNOWN, p, text, sizeof(text));
+	if (*text && json_object_get(b, "sse2"))
+		findings_add(f, FIT_CPU, FIT_WARNING, "the destination's QEMU does not know %s, which the source's CPU (%s) has: use a newer QEMU there, or a -cpu that both know",
+			     text, from);
 	json_object_foreach((json_t *)a, name, value) {
 		const json_t *other = json_object_get(b, name);
 
@@ -359,6 +380,42 @@ static void compare_each(const json_t *src, const json_t *dst, const char *key, 
 	}
 }
 
+/* QEMU's own RAM (firmware, flash, displays): it refuses a block that it does not have, or of another size. */
+static void compare_private(const json_t *src, const json_t *dst, struct findings *f)
+{
+	json_t *here = json_object_get(src, "private"), *a;
+	const json_t *there = json_object_get(dst, "private");
+	const char *name;
+
+	if (!json_is_object(there))
+		return;
+	json_object_foreach(here, name, a) {
+		const json_t *b = json_object_get(there, name);
+
+		if (b && json_is_integer(a) && json_is_integer(b) && !json_equal(a, b))
+			findings_add(f, FIT_MEMORY, FIT_IMPOSSIBLE, "%.80s has %lld KiB at the source and %lld KiB at the destination: give both QEMUs the same firmware (-bios, pflash), ROMs and displays",
+				     name, (long long)json_integer_value(a) >> 10, (long long)json_integer_value(b) >> 10);
+		else if (!b && !strchr(name, '/'))	/* else a device's, and that is missing */
+			findings_add(f, FIT_MEMORY, FIT_IMPOSSIBLE, "%.80s is missing at the destination: give both QEMUs the same firmware (-bios, pflash)", name);
+	}
+}
+
+/* A device of USB is known to QEMU by its port; that there is one too few, or too many, is said of the devices. */
+static void compare_usb(const json_t *src, const json_t *dst, struct findings *f)
+{
+	json_t *here = json_object_get(src, "usb"), *a;
+	const json_t *there = json_object_get(dst, "usb");
+	const char *port;
+
+	json_object_foreach(here, port, a) {
+		const char *from = json_string_value(a), *to = text_of(there, port);
+
+		if (from && to && strcmp(from, to))
+			findings_add(f, FIT_DEVICE, FIT_IMPOSSIBLE, "USB %.40s: there is \"%.60s\" at the source and \"%.60s\" at the destination: give both QEMUs the same port= for them",
+				     port, from, to);
+	}
+}
+
 static bool has_text(const json_t *array, const char *text)
 {
 	const json_t *one;
@@ -404,7 +461,9 @@ void fit_compare(const json_t *src, const json_t *dst, const struct policy *p, s
 	compare_props(&vcpus, json_object_get(src, "vcpus"), json_object_get(dst, "vcpus"), p, f);
 	compare_cpu(src, dst, p, f);
 	compare_each(src, dst, "ram", PART_RAM, FIT_MEMORY, "RAM", p, f);
+	compare_private(src, dst, f);
 	compare_devices(src, dst, p, f);
+	compare_usb(src, dst, f);
 	compare_each(src, dst, "disks", PART_DISK, FIT_DISK, "disk", p, f);
 	compare_virtio(src, dst, f);
 	host_compare(src, dst, f);

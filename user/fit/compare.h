@@ -8,8 +8,10 @@
  *	vcpus		count, accelerator, the topology of each; model
  *	cpu		property: value, of one vCPU
  *	ram		RAM block: { address }
+ *	private		block of QEMU's own RAM: bytes
  *	devices		place: { type, id, props: { property: value } }
- *	disks		place of the drive: { bytes, read-only } of the medium in it
+ *	usb		"BUS port PORT": what is plugged in there
+ *	disks		place of the drive: { medium, bytes, read-only }
  *	virtio		place: { guest: features that it has taken, host: features that are offered }
  *	host		see host.h
  *

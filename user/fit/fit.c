@@ -4,18 +4,64 @@
 
 #include "fit/compare.h"
 #include "fit/fit.h"
+#include "io/sock.h"
+
+#define ANSWER_MS	60000u	/* a receiver that only shows that it lives: a look takes seconds at most */
+
+/* Of a disk what does not change by itself. */
+static json_t *disk_glance(const json_t *disk)
+{
+	const json_t *inserted = json_object_get(disk, "inserted");
+
+	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "qdev", json_object_get(disk, "qdev"), "device", json_object_get(disk, "device"),
+			 "ro", json_object_get(inserted, "ro"), "bytes",
+			 json_object_get(json_object_get(inserted, "image"), "virtual-size"));
+}
+
+/*
+ * What somebody could change while the guest runs. disks: QEMU looks at their images, which may lie on a slow network. *out: also
+ * after an error.
+ */
+static int glance(struct qmp *q, bool disks, json_t **out, struct err *e)
+{
+	struct qmp_batch b[] = {
+		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral") },
+		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral-anon") },
+		{ .command = "query-memory-devices" },
+		{ .command = "query-cpus-fast" },
+		{ .command = "query-block" },
+	};
+	const size_t all = sizeof(b) / sizeof(b[0]);
+	json_t *devices = json_array(), *images = json_array();
+	const json_t *one;
+	size_t i;
+	int r = qmp_call_all(q, b, disks ? all : all - 1, e);
+
+	for (size_t k = 0; k + 1 < all; k++) {
+		json_array_append(devices, b[k].ret ? b[k].ret : json_null());
+		json_decref(b[k].ret);
+	}
+	json_array_foreach(b[all - 1].ret, i, one)
+		json_array_append_new(images, disk_glance(one));
+	json_decref(b[all - 1].ret);
+	*out = json_pack("{s:o, s:o}", "devices", devices, "disks", images);
+	return r || *out ? r : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+}
 
 /* The next VIEW. While rounds go on the receiver may have said that it lives. */
 static int next(struct channel *ch, struct wire_header *h, struct err *e)
 {
+	uint64_t deadline = deadline_ms(ANSWER_MS);
 	uint8_t clock[8];
 	int r;
 
-	while (!(r = channel_recv(ch, h, false, e)) && h->type == WIRE_PONG) {
+	while (!(r = channel_recv(ch, h, false, e)) && h->type == WIRE_PONG && now_ns() < deadline) {
 		r = channel_body(ch, clock, sizeof(clock), e);
 		if (r)
 			return r;
 	}
+	if (!r && h->type == WIRE_PONG)
+		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other side lives, but does not say what machine it has");
 	if (!r && h->type != WIRE_VIEW)
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where VIEW was due", wire_type_name(h->type));
 	return r;
@@ -47,60 +93,41 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 	return r;
 }
 
-/* Of a disk what does not change by itself. */
-static json_t *disk_glance(const json_t *disk)
-{
-	const json_t *inserted = json_object_get(disk, "inserted");
+/**
+ * struct asked - what is asked for, of both ends
+ * @flags: WIRE_BRIEF, WIRE_GLANCE
+ * @here, @there: where the answers go; what was there is dropped
+ */
+struct asked {
+	unsigned int flags;
+	struct qmp *q;
+	struct vm *vm;
+	json_t **here, **there;
+};
 
-	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "qdev", json_object_get(disk, "qdev"), "device", json_object_get(disk, "device"),
-			 "ro", json_object_get(inserted, "ro"), "bytes",
-			 json_object_get(json_object_get(inserted, "image"), "virtual-size"));
+static int make(struct qmp *q, struct vm *vm, bool destination, unsigned int flags, json_t **out, struct err *e)
+{
+	return flags & WIRE_GLANCE ? glance(q, true, out, e) : view_make(q, vm, destination, flags & WIRE_BRIEF, out, e);
 }
 
-/* What somebody could change while the guest runs. NULL at @out: QEMU did not say. */
-static int glance(struct qmp *q, json_t **out, struct err *e)
+static int look(struct channel *ch, const struct asked *a, struct err *e)
 {
-	struct qmp_batch b[] = {
-		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral") },
-		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral-anon") },
-		{ .command = "query-memory-devices" },
-		{ .command = "query-cpus-fast" },
-		{ .command = "query-block" },
-	};
-	const size_t n = sizeof(b) / sizeof(b[0]);
-	int r = qmp_call_all(q, b, n, e);
-
-	*out = json_array();
-	for (size_t i = 0; i < n; i++) {
-		json_t *one;
-		size_t k;
-
-		json_array_foreach(b[i].ret, k, one)
-			json_array_append_new(*out, i + 1 < n ? json_incref(one) : disk_glance(one));
-		json_decref(b[i].ret);
-	}
-	return r;
-}
-
-/* Both views. */
-static int look(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, struct fit *fit, struct err *e)
-{
-	struct wire_header h = { .type = WIRE_ASK_VIEW, .flags = brief ? WIRE_BRIEF : 0 };
+	struct wire_header h = { .type = WIRE_ASK_VIEW, .flags = (uint16_t)a->flags };
 	char *text = NULL;
 	size_t len = 0;
 	int r = channel_send(ch, &h, NULL, e);
 
-	json_decref(fit->here);
-	json_decref(fit->there);
-	fit->here = fit->there = NULL;
+	json_decref(*a->here);
+	json_decref(*a->there);
+	*a->here = *a->there = NULL;
 	/* While the receiver looks at its own. */
 	if (!r)
-		r = view_make(q, vm, false, brief, &fit->here, e);
+		r = make(a->q, a->vm, false, a->flags, a->here, e);
 	if (!r)
 		r = receive(ch, &text, &len, e);
 	if (!r) {
-		fit->there = view_decode(text, len);
-		r = fit->there ? 0 : err_set(e, GW_BAD_PEER, EPROTO, "the receiver's view of its QEMU makes no sense");
+		*a->there = view_decode(text, len);
+		r = *a->there ? 0 : err_set(e, GW_BAD_PEER, EPROTO, "the receiver's view of its QEMU makes no sense");
 	}
 	free(text);
 	return r;
@@ -108,15 +135,17 @@ static int look(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, st
 
 int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, struct err *e)
 {
+	struct asked a = { WIRE_GLANCE, q, vm, &fit->glance_here, &fit->glance_there };
 	int r;
 
 	/* Before the views: what changes after this is seen by fit_again(). */
-	json_decref(fit->glance);
-	r = glance(q, &fit->glance, e);
+	r = look(ch, &a, e);
+	a = (struct asked) { WIRE_BRIEF, q, vm, &fit->here, &fit->there };
 	if (!r)
-		r = look(ch, q, vm, true, fit, e);
+		r = look(ch, &a, e);
+	a.flags = 0;
 	if (!r && fit_needs_features(fit->here, fit->there))
-		r = look(ch, q, vm, false, fit, e);
+		r = look(ch, &a, e);
 	if (!r)
 		fit_compare(fit->here, fit->there, &policy, &fit->findings);
 	return r;
@@ -124,12 +153,14 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 
 int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, bool *changed, struct err *e)
 {
-	json_t *now = NULL;
 	unsigned int accepted = fit->findings.accepted;
-	int r = glance(q, &now, e);
+	json_t *here = NULL, *there = NULL;
+	const struct asked a = { WIRE_GLANCE, q, vm, &here, &there };
+	int r = look(ch, &a, e);
 
-	*changed = !r && !json_equal(now, fit->glance);
-	json_decref(now);
+	*changed = !r && (!json_equal(here, fit->glance_here) || !json_equal(there, fit->glance_there));
+	json_decref(here);
+	json_decref(there);
 	if (!*changed)
 		return r;
 	fit_free(fit);
@@ -137,12 +168,23 @@ int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit,
 	return fit_ask(ch, q, vm, fit, e);
 }
 
-int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, struct err *e)
+int fit_check_same(struct qmp *q, const struct fit *fit, struct err *e)
+{
+	json_t *now = NULL;
+	int r = glance(q, false, &now, e);
+
+	if (!r && !json_equal(json_object_get(now, "devices"), json_object_get(fit->glance_here, "devices")))
+		r = err_set(e, GW_VM_STATE, EAGAIN, "a device of the source VM was plugged or unplugged in the last moment: try again");
+	json_decref(now);
+	return r;
+}
+
+int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, unsigned int flags, struct err *e)
 {
 	json_t *view = NULL;
 	char *text = NULL;
 	size_t len = 0, at = 0;
-	int r = view_make(q, vm, true, brief, &view, e);
+	int r = make(q, vm, true, flags, &view, e);
 
 	if (!r)
 		r = view_encode(view, &text, &len, e);
@@ -160,9 +202,11 @@ int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, bool brief, str
 
 void fit_free(struct fit *fit)
 {
-	json_decref(fit->here);
-	json_decref(fit->there);
-	json_decref(fit->glance);
-	fit->here = fit->there = fit->glance = NULL;
+	json_t **all[] = { &fit->here, &fit->there, &fit->glance_here, &fit->glance_there };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		json_decref(*all[i]);
+		*all[i] = NULL;
+	}
 	findings_free(&fit->findings);
 }

@@ -233,7 +233,5 @@ int host_view(json_t *view, struct qmp *q, const struct vm *vm, const char *proc
 
 	view_tsc_set(&l);
 	view_ram(&l);
-	if (!r)
-		r = host_view_media(&l, e);
 	return r || !destination ? r : view_destination(&l, e);
 }

@@ -27,7 +27,6 @@
  *	    allocated		what of that its file holds
  *	    fs			D: id of the file system that its file is on
  *	    reserved		D: huge pages that are reserved for it, and not allocated
- *	media.NAME		bool: this drive of the guest's holds a medium
  *	fs.ID			D: of each file system that RAM files are on:
  *	    type		"tmpfs", "hugetlbfs"
  *	    mount		where it is mounted; the one of a memfd is not

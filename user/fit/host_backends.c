@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is behind the guest's devices: media of drives, taps, sockets of vhost-user. QEMU tells all
- * of it without opening anything.
+ * What is behind the guest's devices: taps, sockets of vhost-user. QEMU tells all of it without
+ * opening anything.
  *
  * Network backends are told only to people, by "info network":
  *
@@ -39,41 +39,6 @@ static void copy_until(char *name, size_t size, const char *text, const char *en
 		return;
 	memcpy(name, text, len);
 	name[len] = '\0';
-}
-
-/*
- * The id that the operator gave the device, of "/machine/peripheral/ID/virtio-backend". A drive of
- * the machine's own has none, but a name ("ide1-cd0").
- */
-static void drive_name(const char *qdev, const char *drive, char *name, size_t size)
-{
-	const char *id = after(qdev, "/machine/peripheral/");
-
-	if (!id && *qdev != '/')
-		id = qdev;
-	copy_until(name, size, id ? id : drive && *drive ? drive : qdev, id ? "/" : "");
-}
-
-/* Of drives that a device of the guest's shows. */
-int host_view_media(const struct host_look *l, struct err *e)
-{
-	json_t *media = host_object(l->host, "media"), *block;
-	json_auto_t *blocks = NULL;
-	int r = host_ask(l, "query-block", NULL, &blocks, e);
-	size_t i;
-
-	json_array_foreach(blocks, i, block) {
-		const char *qdev = host_text(block, "qdev");
-		bool medium = json_object_get(block, "inserted");
-		char name[256] = "";
-
-		if (!qdev || i >= BACKENDS_MAX)
-			continue;
-		drive_name(qdev, host_text(block, "device"), name, sizeof(name));
-		if (*name)
-			json_object_set_new(media, name, json_boolean(medium));
-	}
-	return r;
 }
 
 /* /sys shows the interfaces of our own network namespace. */

@@ -145,20 +145,6 @@ static void compare_backends(const json_t *dst, struct findings *f)
 	}
 }
 
-static void compare_media(const json_t *src, const json_t *dst, struct findings *f)
-{
-	json_t *medium, *all = json_object_get(src, "media");
-	const char *id;
-
-	json_object_foreach(all, id, medium) {
-		if (!json_is_true(medium) || !host_is(json_object_get(dst, "media"), id, false))
-			continue;
-		findings_add(f, FIT_BACKEND, FIT_FATAL,
-			     "drive \"%.64s\" holds a medium at the source, and none at the destination: insert the same one there (blockdev-change-medium), or eject it here",
-			     id);
-	}
-}
-
 void host_compare(const json_t *src, const json_t *dst, struct findings *f)
 {
 	const json_t *cpu = json_object_get(src, "cpu");
@@ -169,7 +155,6 @@ void host_compare(const json_t *src, const json_t *dst, struct findings *f)
 		compare_nested(cpu, d, f);
 	compare_tsc(cpu, s, d, f);
 	compare_backends(d, f);
-	compare_media(s, d, f);
 }
 
 void host_compare_clocks(int64_t offset_ns, uint64_t rtt_ns, struct findings *f)

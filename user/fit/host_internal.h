@@ -39,7 +39,6 @@ bool host_read_field(const char *path, const char *word, uint64_t *value);
 bool host_read_switch(const struct host_look *l, const char *module, const char *parameter,
 		      bool *on);
 
-int host_view_media(const struct host_look *l, struct err *e);
 /* Facts of a destination. */
 int host_view_room(const struct host_look *l, struct err *e);
 void host_view_cgroups(const struct host_look *l);

@@ -9,8 +9,20 @@
 
 /* A device's address on a bus that is not PCI's, by its properties; those that a kind does not have are left out. */
 static const char *const addresses[] = {
-	"channel", "scsi-id", "lun", "unit", "nr", "cad", "port", "address", "index", "slot"
+	"channel", "scsi-id", "lun", "unit", "nr", "cad", "address", "index", "iobase", "slot"
 };
+
+const char *place_type(const char *type)
+{
+	static const char *const same[][2] = {
+		{ "kvm-apic", "apic" }, { "kvm-ioapic", "ioapic" }, { "kvm-i8259", "isa-i8259" }, { "kvm-pit", "isa-pit" },
+	};
+
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+		if (!strcmp(type, same[i][0]))
+			return same[i][1];
+	return type;
+}
 
 static bool is_pci(const struct qom_object *o)
 {
@@ -94,6 +106,23 @@ static const struct qom_object *above(const struct qom *t, unsigned int i)
 	return o->parent == QOM_ROOT || is_given(t, o) ? NULL : &t->o[o->parent];
 }
 
+/* A host bridge's bus, which the machine names; that of an expander has the operator's id, and a number. */
+static void root_bus(const struct qom *t, const char *name, char *place)
+{
+	const json_t *number = NULL;
+	char path[PLACE_MAX];
+	const struct qom_object *expander;
+
+	snprintf(path, sizeof(path), "/machine/peripheral/%s", name);
+	expander = qom_find(t, path);
+	if (expander)
+		number = json_object_get(expander->props, "bus_nr");
+	if (json_is_integer(number))
+		snprintf(place, PLACE_MAX, "bus %lld/", (long long)json_integer_value(number));
+	else
+		snprintf(place, PLACE_MAX, "%s/", name);
+}
+
 static void prefix(const struct qom *t, char **places, unsigned int i, char *place)
 {
 	const struct qom_object *o = &t->o[i], *owner = above(t, i);
@@ -101,7 +130,7 @@ static void prefix(const struct qom *t, char **places, unsigned int i, char *pla
 
 	*place = '\0';
 	if (on_bus && is_pci(o) && (!owner || !is_pci(owner)))
-		snprintf(place, PLACE_MAX, "%s/", last_part(o->bus));	/* a host bridge's bus, which the machine names */
+		root_bus(t, last_part(o->bus), place);
 	else if (owner && places[owner - t->o])
 		snprintf(place, PLACE_MAX, "%s/", places[owner - t->o]);
 	else if (o->parent != QOM_ROOT && !on_bus && !is_given(t, o) && places[o->parent])
@@ -129,14 +158,14 @@ static char *place_of(const struct qom *t, char **places, unsigned int i)
 	} else if (o->device && o->bus && *o->bus) {
 		const char *bus = bus_number(o->bus);
 
-		snprintf(text, sizeof(text), "%s%s%s", *bus && strcmp(bus, "0") ? bus : "", *bus && strcmp(bus, "0") ? ":" : "", o->type);
+		snprintf(text, sizeof(text), "%s%s%s", *bus && strcmp(bus, "0") ? bus : "", *bus && strcmp(bus, "0") ? ":" : "", place_type(o->type));
 		append(place, text);
 		append_address(place, o);
 	} else if (is_given(t, o)) {
-		append(place, o->type);		/* its name is the operator's */
+		append(place, place_type(o->type));	/* its name is the operator's */
 		append_address(place, o);
 	} else {
-		append(place, is_unattached(o) ? o->type : o->name);
+		append(place, is_unattached(o) ? place_type(o->type) : o->name);
 	}
 	number(t, places, place);
 	return strdup(place);

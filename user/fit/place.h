@@ -16,6 +16,8 @@
  * Return: t->n names, each to be freed, as is the array: places_free(). NULL: out of memory.
  */
 char **place_all(const struct qom *t);
+/* With KVM's interrupt controllers in the kernel they are of other types; they migrate into each other, and are one to a guest. */
+const char *place_type(const char *type);
 void places_free(char **places, const struct qom *t);
 
 #endif

@@ -34,19 +34,30 @@ static const struct policy_row rows[] = {
 	/* Of the moment. */
 	{ PART_MACHINE, NULL, "rtc-time", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "device-memory-region-size", POLICY_ANY, NULL },
-	/* vCPUs have a part of their own here. */
-	{ PART_MACHINE, NULL, "smp", POLICY_ANY, NULL },
-	{ PART_MACHINE, NULL, "memory", POLICY_SAME, "-m size,slots=,maxmem=" },
+	{ PART_MACHINE, NULL, "smp", POLICY_SAME, "-smp" },
+	{ PART_MACHINE, NULL, "memory", POLICY_QEMU, "-m size,slots=,maxmem=" },
+	{ PART_MACHINE, NULL, "hpet", POLICY_QEMU, "-machine" },
+	{ PART_MACHINE, NULL, "uuid", POLICY_SAME, "-uuid" },
+	{ PART_MACHINE, NULL, "nodes", POLICY_SAME, "-numa" },
+	{ PART_MACHINE, NULL, "user networks", POLICY_QEMU, "-netdev user" },
 	{ PART_MACHINE, NULL, "*", POLICY_SAME, "-machine" },
 
 	/* All vCPUs. */
 	{ PART_VCPUS, NULL, "model", POLICY_ANY, NULL },
+	{ PART_VCPUS, NULL, "count", POLICY_AT_LEAST, "-smp" },
 	{ PART_VCPUS, NULL, "accelerator", POLICY_SAME, "-accel" },
 	{ PART_VCPUS, NULL, "*", POLICY_SAME, "-smp" },
 
 	/* One vCPU; what is not listed here is true or false, and a feature. */
 	{ PART_CPU, NULL, "model-id", POLICY_SHOULD, "-cpu" },
-	{ PART_CPU, NULL, "*-id", POLICY_ANY, NULL },
+	/* Its place among the others is compared with them. */
+	{ PART_CPU, NULL, "apic-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "socket-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "die-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "module-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "core-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "thread-id", POLICY_ANY, NULL },
+	{ PART_CPU, NULL, "node-id", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "feature-words", POLICY_ELSEWHERE, NULL },
 	{ PART_CPU, NULL, "*-features", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "crash-information", POLICY_ANY, NULL },
@@ -69,7 +80,7 @@ static const struct policy_row rows[] = {
 	{ PART_CPU, NULL, "*", POLICY_FEATURE, "-cpu" },
 
 	/* RAM. */
-	{ PART_RAM, NULL, "address", POLICY_SAME, "-numa and -device pc-dimm" },
+	{ PART_RAM, NULL, "address", POLICY_QEMU, "-numa and -device pc-dimm" },
 
 	/* Devices: what is on the host behind them. */
 	{ PART_DEVICE, NULL, "*audiodev", POLICY_ANY, NULL },
@@ -92,7 +103,14 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "rerror", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "werror", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "share-rw", POLICY_ANY, NULL },
-	{ PART_DEVICE, NULL, "write-cache", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "write-cache", POLICY_SHOULD, NULL },
+	{ PART_DEVICE, NULL, "fsdev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "rootdir", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "evdev", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "ebpf-rss-fds", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "stats-intervals", POLICY_ANY, NULL },
+	{ PART_DEVICE, "virtio-rng-*", "max-bytes", POLICY_ANY, NULL },
+	{ PART_DEVICE, "virtio-rng-*", "period", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "request-merging", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "use-timer", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "x-tx*", POLICY_ANY, NULL },
@@ -100,9 +118,19 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "failover_pair_id", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "iothread*", POLICY_ANY, NULL },
 	/* Of the moment, or told by the place. */
-	{ PART_DEVICE, "*dimm", "addr", POLICY_SAME, NULL },	/* in the guest's memory, not on a bus */
+	{ PART_DEVICE, "*dimm", "addr", POLICY_QEMU, NULL },	/* in the guest's memory, not on a bus */
 	{ PART_DEVICE, NULL, "addr", POLICY_ELSEWHERE, NULL },
 	{ PART_DEVICE, NULL, "attached", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "busnr", POLICY_ANY, NULL },	/* firmware numbers them */
+	{ PART_DEVICE, "usb-*", "port", POLICY_ANY, NULL },
+	{ PART_DEVICE, "mc146818rtc", "date", POLICY_ANY, NULL },
+	/* What QEMU guesses from the size of a disk when it starts; that is compared. */
+	{ PART_DEVICE, NULL, "cyls", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "heads", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "secs", POLICY_ANY, NULL },
+	{ PART_DEVICE, NULL, "l[chs]*s", POLICY_ANY, NULL },
+	{ PART_DEVICE, "pvpanic*", "events", POLICY_ANY, NULL },	/* 7.2 and 11.1 differ for one machine type */
+	{ PART_DEVICE, "ICH9-LPC", "x-smi-negotiated-features", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "guest-stats*", POLICY_ANY, NULL },
 	{ PART_DEVICE, "*VGA*", "big-endian-framebuffer", POLICY_ANY, NULL },
 	{ PART_DEVICE, "PIIX4_PM", "smb_io_base", POLICY_ANY, NULL },
@@ -114,12 +142,26 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "*-pcihost", "pci-hole*-start", POLICY_ANY, NULL },
 	{ PART_DEVICE, "i8042", "kbd-irq", POLICY_ANY, NULL },
 	{ PART_DEVICE, "hpet", "timers", POLICY_SAME, NULL },
+	{ PART_DEVICE, "ICH9-LPC", "acpi-*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "PIIX4_PM", "acpi-*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "vmgenid", "guid", POLICY_SAME, NULL },
+	{ PART_DEVICE, "pxb*", "bus_nr", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*-iommu", "*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "*", "ioport", POLICY_SAME, NULL },
 	/* What QEMU compares by itself, with the guest stopped. */
 	{ PART_DEVICE, NULL, "type", POLICY_QEMU, "-device" },
 	{ PART_DEVICE, NULL, "num-queues", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "num_queues", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "romsize", POLICY_QEMU, "romfile (another size)" },
 	{ PART_DEVICE, NULL, "vgamem_mb", POLICY_QEMU, NULL },
+	{ PART_DEVICE, NULL, "max_outputs", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "*xhci", "p[23]", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "virtio-net*", "mq", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "virtio-*", "vectors", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "virtio-*", "disable-*", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "cfi.pflash01", "num-blocks", POLICY_QEMU, "-drive if=pflash (another size)" },
+	{ PART_DEVICE, "pcie-root-port", "chassis", POLICY_SAME, NULL },
+	{ PART_DEVICE, "pcie-root-port", "*", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "rombar", POLICY_ON, NULL },
 	/* What a guest takes for a property of its hardware. */
 	{ PART_DEVICE, "virtio-*", "*", POLICY_SAME, NULL },
@@ -139,13 +181,13 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "*", "chassis*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "slot", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "port", POLICY_SAME, NULL },
-	{ PART_DEVICE, "*", "hotplug", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "*-reserve", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "msi*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "x-*", POLICY_SAME, NULL },
 
 	/* What is in a disk drive, firmware included. */
 	{ PART_DISK, NULL, "bytes", POLICY_SAME, "-blockdev (another image)" },
+	{ PART_DISK, NULL, "medium", POLICY_SAME, "-blockdev, or blockdev-change-medium" },
 	{ PART_DISK, NULL, "read-only", POLICY_SAME, "read-only= of -blockdev" },
 };
 
@@ -179,6 +221,9 @@ bool policy_wants_in_brief(const char *type, const char *property, const char *k
 	static const char *const no_cpuid[] = {
 		"hv-*", "*-no", "ibrs-all", "rsba", "rrsba", "skip-l1dfl-vmentry", "tsx-ctrl", "*-clear", "split-lock-detect", "full-width-write",
 		"invtsc", "svm", "vmx",
+		/* Switches of QEMU's that are bits of nothing. */
+		"cpuid-0xb", "host-cache-info", "kvm", "kvm-no-smi-migration", "kvm-pv-enforce-cpuid", "l3-cache", "legacy-cache", "lmce",
+		"pmu", "tcg-cpuid", "vmware-cpuid-freq", "xen-vapic", "x-*",
 	};
 
 	if (is_vcpu(type) && !strcmp(kind, "bool")) {

@@ -13,9 +13,9 @@
  * POLICY_ELSEWHERE: the same, but that is compared elsewhere: a device's place is made of it, or host.h knows more
  * POLICY_SAME: the same
  * POLICY_QEMU: the same, or QEMU itself refuses what comes from the other one: no --accept helps
- * POLICY_SHOULD: the same, but a guest survives another: a warning
+ * POLICY_SHOULD: the same, but a guest survives another: a warning; nothing if one end leaves it to QEMU ("auto")
  * POLICY_FEATURE: if true at the source true there, too; the other way round is a warning
- * POLICY_AT_LEAST: a number, no less than at the source; more is a warning
+ * POLICY_AT_LEAST: a number; less than at the source QEMU refuses, and more is not the same
  * POLICY_ON: a switch: the same, where any number but 0 is on
  */
 enum policy_rule { POLICY_ANY, POLICY_ELSEWHERE, POLICY_SAME, POLICY_QEMU, POLICY_SHOULD, POLICY_FEATURE, POLICY_AT_LEAST, POLICY_ON };

@@ -153,41 +153,51 @@ bool qom_is_further_cpu(const struct qom *t, unsigned int i)
 
 #define PATHS_AT_A_TIME	4u	/* of qom-list-get: together a millisecond of QEMU's main loop */
 
-/* One command for some of the objects in of[], from at on. How many: *some. */
-static struct qmp_batch ask(const struct qom *t, const uint32_t *of, unsigned int n, unsigned int at, unsigned int *some)
+/* One command for some of the objects in of[], from at on. */
+static struct qmp_batch ask(const struct qom *t, const uint32_t *of, unsigned int n, unsigned int at, unsigned int most)
 {
+	unsigned int some = n - at < most ? n - at : most;
 	json_t *paths;
 
-	*some = 1;
 	if (!t->bulk)
 		return (struct qmp_batch) { .command = "qom-list", .args = json_pack("{s:s}", "path", t->o[of[at]].path) };
 	paths = json_array();
-	*some = n - at < PATHS_AT_A_TIME ? n - at : PATHS_AT_A_TIME;
-	for (unsigned int i = 0; i < *some; i++)
+	for (unsigned int i = 0; i < some; i++)
 		json_array_append_new(paths, json_string(t->o[of[at + i]].path));
 	return (struct qmp_batch) { .command = "qom-list-get", .args = json_pack("{s:o}", "paths", paths) };
 }
 
-/* What QEMU says of n objects: goes to their @listed. */
-static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned int n, struct err *e)
+/* What QEMU says of n objects, so many in one command: goes to their @listed. */
+static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned int n, unsigned int most, struct err *e)
 {
 	struct qmp_batch *b = qom_batch(n, e);
-	unsigned int commands = 0, some, at;
+	unsigned int commands = 0;
 	int r;
 
 	if (!b)
 		return -ENOMEM;
-	for (at = 0; at < n; at += some)
-		b[commands++] = ask(t, of, n, at, &some);
+	for (unsigned int at = 0; at < n; at += most)
+		b[commands++] = ask(t, of, n, at, most);
 	r = qmp_call_all(q, b, commands, e);
-	for (at = 0; !r && at < n; at++) {
-		const struct qmp_batch *said = &b[t->bulk ? at / PATHS_AT_A_TIME : at];
+	for (unsigned int at = 0; !r && at < n; at++) {
+		const json_t *said = b[at / most].ret;
 
-		t->o[of[at]].listed = json_incref(t->bulk ? json_object_get(json_array_get(said->ret, at % PATHS_AT_A_TIME), "properties")
-							  : said->ret);
+		t->o[of[at]].listed = json_incref(t->bulk ? json_object_get(json_array_get(said, at % most), "properties") : (json_t *)said);
 	}
 	qom_batch_free(b, commands);
 	return r;
+}
+
+/* An object that has gone meanwhile costs those that were asked for with it their answer: these once more, one by one. */
+static int list_all(struct qmp *q, struct qom *t, uint32_t *of, unsigned int n, struct err *e)
+{
+	int r = list_some(q, t, of, n, t->bulk ? PATHS_AT_A_TIME : 1, e);
+	unsigned int again = 0;
+
+	for (unsigned int i = 0; !r && t->bulk && i < n; i++)
+		if (!t->o[of[i]].listed)
+			of[again++] = of[i];
+	return r || !again ? r : list_some(q, t, of, again, 1, e);
 }
 
 /* The objects from first on, and what is below them, one level after the other. */
@@ -207,9 +217,10 @@ static int read_tree(struct qmp *q, struct qom *t, struct err *e)
 		for (unsigned int i = first; i < end; i++)
 			if (!qom_is_further_cpu(t, i))
 				of[n++] = i;
-		r = list_some(q, t, of, n, e);
-		for (unsigned int i = 0; !r && i < n; i++)
-			r = take_list(t, of[i], t->o[of[i]].listed, e);
+		r = list_all(q, t, of, n, e);
+		/* In the order of the table. */
+		for (unsigned int i = first; !r && i < end; i++)
+			r = take_list(t, i, t->o[i].listed, e);
 	}
 	free(of);
 	return r;

@@ -10,6 +10,7 @@
 #include "fit/qom.h"
 #include "fit/view.h"
 #include "vmm/mtree.h"
+#include "vmm/ramblocks.h"
 
 /**
  * struct making - a view that is being made
@@ -62,7 +63,73 @@ static int add_machine(struct making *m, struct err *e)
 	free(b);
 	/* How much RAM there is, and in which blocks, BLOCKS compares: with them a size that differs has a message of its own. */
 	json_object_del(json_object_get(machine, "memory"), "size");
+	/* Some of the vCPUs may have been plugged; how many there are is compared with them. */
+	json_object_del(json_object_get(machine, "smp"), "cpus");
 	json_object_set(m->view, "machine", machine);
+	return r;
+}
+
+static unsigned int count_text(const char *text, const char *part)
+{
+	unsigned int n = 0;
+
+	for (; text && (text = strstr(text, part)); text += strlen(part))
+		n++;
+	return n;
+}
+
+/* What no object of QEMU's says. */
+static int add_more_of_machine(struct making *m, struct err *e)
+{
+	struct qmp_batch uuid = { .command = "query-uuid" };
+	json_t *machine = json_object_get(m->view, "machine");
+	char *numa = NULL, *network = NULL;
+	unsigned int nodes;
+	int r = qmp_call_all(m->q, &uuid, 1, e);
+
+	if (!r)
+		r = qmp_monitor(m->q, "info numa", &numa, e);
+	if (!r)
+		r = qmp_monitor(m->q, "info network", &network, e);
+	if (json_object_get(uuid.ret, "UUID"))
+		json_object_set(machine, "uuid", json_object_get(uuid.ret, "UUID"));
+	if (numa && sscanf(numa, "%u nodes", &nodes) == 1)
+		json_object_set_new(machine, "nodes", json_integer(nodes));
+	/* They have a part in QEMU's stream, other backends have none. */
+	if (network)
+		json_object_set_new(machine, "user networks", json_integer(count_text(network, ",type=user,")));
+	json_decref(uuid.ret);
+	free(numa);
+	free(network);
+	return r;
+}
+
+/*
+ * RAM of QEMU's own, by the names that it has in QEMU's stream. What the guest's ACPI tables and the like lie in grows with a
+ * device more or less, at either end.
+ */
+static int add_private(struct making *m, const struct vm *vm, struct err *e)
+{
+	struct ramblocks *all = calloc(1, sizeof(*all));
+	json_t *private = json_object();
+	char *text = NULL;
+	int r = all ? ramblocks_text(m->q, &text, e) : no_memory(e);
+
+	/* Before 8.0 it has no addresses, which do not matter here. */
+	if (!r)
+		ramblocks_sizes(text, all);
+	for (unsigned int i = 0; !r && i < all->n; i++) {
+		const struct ramblock *b = &all->b[i];
+		bool guests = !strncmp(b->name, "/rom@", 5);
+
+		for (unsigned int k = 0; k < vm->nblocks; k++)
+			guests |= ramblocks_is(b->name, vm->blocks[k].name);
+		if (!guests)
+			json_object_set_new(private, b->name, json_integer((json_int_t)b->bytes));
+	}
+	json_object_set_new(m->view, "private", private);
+	free(text);
+	free(all);
 	return r;
 }
 
@@ -84,7 +151,7 @@ static void add_topology(json_t *vcpus, const json_t *cpu)
 
 static int add_vcpus(struct making *m, struct err *e)
 {
-	json_auto_t *list = NULL, *kvm = NULL, *smp = NULL;
+	json_auto_t *list = NULL, *kvm = NULL;
 	json_t *vcpus = json_object();
 	const json_t *cpu;
 	size_t i;
@@ -93,12 +160,9 @@ static int add_vcpus(struct making *m, struct err *e)
 	json_object_set_new(m->view, "vcpus", vcpus);
 	if (!r)
 		r = qmp_call(m->q, "query-kvm", NULL, &kvm, e);
-	if (!r)
-		r = qmp_call(m->q, "qom-get", json_pack("{s:s, s:s}", "path", "/machine", "property", "smp"), &smp, e);
 	if (r)
 		return r;
 	json_object_set_new(vcpus, "count", json_integer((json_int_t)json_array_size(list)));
-	json_object_set(vcpus, "maxcpus", json_object_get(smp, "maxcpus"));
 	json_object_set_new(vcpus, "accelerator", json_string(json_is_true(json_object_get(kvm, "enabled")) ? "kvm" : "tcg"));
 	json_array_foreach(list, i, cpu)
 		add_topology(vcpus, cpu);
@@ -166,7 +230,7 @@ static void add_devices(struct making *m)
 
 		if (!o->device || !o->props || below_a_cpu(&m->qom, i))
 			continue;
-		device = json_pack("{s:s, s:b, s:O}", "type", o->type, "plugged", is_plugged(&m->qom, i), "props", o->props);
+		device = json_pack("{s:s, s:b, s:O}", "type", place_type(o->type), "plugged", is_plugged(&m->qom, i), "props", o->props);
 		if (id)
 			json_object_set_new(device, "id", json_string(id));
 		json_object_set_new(devices, m->places[i], device);
@@ -206,9 +270,37 @@ static int add_disks(struct making *m, struct err *e)
 		if (!place)
 			continue;
 		bytes = json_object_get(json_object_get(inserted, "image"), "virtual-size");
-		json_object_set_new(disks, place, json_pack("{s:O*, s:O*}", "bytes", bytes, "read-only", json_object_get(inserted, "ro")));
+		json_object_set_new(disks, place, json_pack("{s:b, s:O*, s:O*}", "medium", !!inserted, "bytes", bytes,
+							    "read-only", json_object_get(inserted, "ro")));
 	}
 	json_object_set_new(m->view, "disks", disks);
+	return r;
+}
+
+/*
+ * What is plugged in where on USB: no object says the port that QEMU has chosen, only the human monitor:
+ *
+ *	  Device 0.1, Port 1, Speed 12 Mb/s, Product QEMU USB Tablet, ID: tablet0
+ */
+static int add_usb(struct making *m, struct err *e)
+{
+	json_t *usb = json_object();
+	char *text;
+	int r = qmp_monitor(m->q, "info usb", &text, e);
+
+	for (char *save, *line = text ? strtok_r(text, "\r\n", &save) : NULL; line; line = strtok_r(NULL, "\r\n", &save)) {
+		const char *product = strstr(line, "Product ");
+		char port[32], name[60];
+		unsigned int bus, device;
+
+		if (sscanf(line, " Device %u.%u, Port %31[^,]", &bus, &device, port) != 3 || !product)
+			continue;
+		snprintf(name, sizeof(name), "bus %u, port %s", bus, port);
+		product += strlen("Product ");
+		json_object_set_new(usb, name, json_stringn(product, strcspn(product, ",")));
+	}
+	json_object_set_new(m->view, "usb", usb);
+	free(text);
 	return r;
 }
 
@@ -295,13 +387,19 @@ int view_make(struct qmp *q, struct vm *vm, bool destination, bool brief, json_t
 	if (!r)
 		r = add_machine(&m, e);
 	if (!r)
+		r = add_more_of_machine(&m, e);
+	if (!r)
 		r = add_vcpus(&m, e);
 	if (!r)
 		r = add_ram(&m, vm, e);
 	if (!r)
+		r = add_private(&m, vm, e);
+	if (!r)
 		add_devices(&m);
 	if (!r)
 		r = add_disks(&m, e);
+	if (!r)
+		r = add_usb(&m, e);
 	if (!r)
 		r = add_virtio(&m, e);
 	if (!r)

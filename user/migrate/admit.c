@@ -18,7 +18,7 @@
 #include "vmm/mtree.h"
 
 #define GREETING_MS	5000u
-#define VIEWS_MAX	2u	/* in brief, and if that does not do, with all features */
+#define VIEWS_MAX	3u	/* at a glance, in brief, and if that does not do, with all features */
 
 static int same_ram(const struct vm *vm, const struct wire_block *theirs, unsigned int n, struct err *e)
 {
@@ -272,7 +272,7 @@ static int hear_out(struct receiver *r, struct wire_header *h, struct err *e)
 	for (unsigned int asked = 0; !ret && asked < VIEWS_MAX && h->type == WIRE_ASK_VIEW; asked++) {
 		/* The sender looks at its QEMU meanwhile, and afterwards compares. */
 		channel_set_timeout(r->ch, r->o->timeout_ms);
-		ret = fit_answer(r->ch, r->qmp, &r->vm, h->flags & WIRE_BRIEF, e);
+		ret = fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
 	}

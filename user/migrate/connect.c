@@ -111,6 +111,11 @@ static int does_it_fit(struct sender *s, uint64_t features, struct err *e)
 	return findings_verdict(&s->fit.findings, e);
 }
 
+int sender_check_same(struct sender *s, struct err *e)
+{
+	return s->views ? fit_check_same(s->qmp, &s->fit, e) : 0;
+}
+
 static int compare_clocks(struct sender *s, struct err *e)
 {
 	struct findings f = { .accepted = s->o->accepted };
@@ -123,14 +128,15 @@ static int compare_clocks(struct sender *s, struct err *e)
 	return r;
 }
 
-int sender_fits_still(struct sender *s, struct err *e)
+int sender_fits_still(struct sender *s, bool *changed, struct err *e)
 {
-	bool changed = false;
-	int r = s->views ? fit_again(s->ch, s->qmp, &s->vm, &s->fit, &changed, e) : 0;
+	int r;
 
-	if (r || !changed)
+	*changed = false;
+	r = s->views ? fit_again(s->ch, s->qmp, &s->vm, &s->fit, changed, e) : 0;
+	if (r || !*changed)
 		return r;
-	fprintf(stderr, "godwit: the source VM was changed since the migration began: looked at both ends again\n");
+	fprintf(stderr, "godwit: a VM was changed since the migration began: looked at both ends again\n");
 	tell_findings(&s->fit.findings);
 	return findings_verdict(&s->fit.findings, e);
 }

@@ -70,6 +70,17 @@ static enum verdict decide(struct sender *s, const struct measured *m, struct co
 	return converge(c);
 }
 
+/* Will it still fit when the guest has stopped? */
+static int fits_or_again(struct sender *s, enum verdict *verdict, struct err *e)
+{
+	bool changed;
+	int r = sender_fits_still(s, &changed, e);
+
+	if (!r && changed)
+		*verdict = CONVERGE_AGAIN;
+	return r;
+}
+
 static int not_converged(const struct converge *c, struct err *e)
 {
 	return err_set(e, GW_NOT_CONVERGED, ETIME,
@@ -100,6 +111,9 @@ int precopy(struct sender *s, struct err *e)
 		if (r)
 			break;
 		verdict = decide(s, &m, &c);
+		/* While both ends are looked at again the guest writes on: that is another round's. */
+		if (verdict == CONVERGE_SWITCH)
+			r = fits_or_again(s, &verdict, e);
 		rep->pending_pages = c.pending;
 		rep->dirty_rate = c.round_ns ? (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;
 		rep->predicted_ns = c.predicted_ns;

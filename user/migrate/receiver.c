@@ -83,7 +83,7 @@ static int on_frame(struct receiver *r, const struct wire_header *h, struct err 
 	case WIRE_PING:
 		return receiver_pong(r, h, e);
 	case WIRE_ASK_VIEW:
-		return fit_answer(r->ch, r->qmp, &r->vm, h->flags & WIRE_BRIEF, e);
+		return fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
 	case WIRE_DEVICE:
 		return load_frame(r, h, e);
 	case WIRE_PRIVATE:

@@ -88,8 +88,10 @@ struct sender {
 
 /* Connects, agrees, opens the streams, compares clocks. */
 int connect_peer(struct sender *s, struct err *e);
-/* Before the switchover: has somebody plugged, unplugged or resized something, so that the guest does not fit there any more? */
-int sender_fits_still(struct sender *s, struct err *e);
+/* Before the switchover: has somebody *changed a VM, at either end, and does the guest fit there all the same? */
+int sender_fits_still(struct sender *s, bool *changed, struct err *e);
+/* When it is too late for that: nothing was plugged since. */
+int sender_check_same(struct sender *s, struct err *e);
 /* The next round, on all streams, until it is acknowledged. */
 int sender_round(struct sender *s, enum round_kind kind, struct err *e);
 /* Sent so far, over all connections. */

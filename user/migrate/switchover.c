@@ -229,6 +229,7 @@ static int check_writers(struct sender *s, struct err *e)
 int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
+	bool changed;
 	uint64_t t;
 	int r;
 
@@ -237,7 +238,7 @@ int switchover(struct sender *s, struct err *e)
 	/* Nobody else's may be under way: we would stop its guest, and it takes no settings. */
 	r = migration_check_idle(s->qmp, e);
 	if (!r)
-		r = sender_fits_still(s, e);
+		r = sender_fits_still(s, &changed, e);
 	/* RAM that is plugged at both ends fits, and was in no round. QEMU's migration is asked again when nothing can be plugged. */
 	if (!r)
 		r = backends_same(s->qmp, &s->vm, e);

@@ -84,6 +84,8 @@ static int stand_still(struct sender *s, struct err *e)
 	/* From here on QEMU plugs nothing. RAM that came before was in no round, and QEMU's stream leaves it out. */
 	if (!r)
 		r = backends_same(s->qmp, &s->vm, e);
+	if (!r)
+		r = sender_check_same(s, e);
 	if (r)
 		return r;
 	for (;;) {

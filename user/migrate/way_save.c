@@ -84,6 +84,8 @@ static int stand_still(struct sender *s, struct err *e)
 	 */
 	if (!r)
 		r = migration_check_idle(s->qmp, e);
+	if (!r)
+		r = sender_check_same(s, e);
 	return r ? r : jobs_check_again(s->qmp, e);
 }
 

@@ -8,6 +8,7 @@
  * "RO" is how the guest sees it; what has no name does not migrate. Addresses came with 8.0, before named files were told
  * from other shared RAM (8.1). A name has no blanks.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -90,6 +91,19 @@ int ramblocks_parse(char *text, struct ramblocks *all)
 		r = 0;
 	}
 	return r;
+}
+
+void ramblocks_sizes(const char *text, struct ramblocks *all)
+{
+	all->n = 0;
+	for (const char *line = text; *line && all->n < RAMBLOCKS_MAX; line += strcspn(line, "\n"), line += *line == '\n') {
+		struct ramblock *b = &all->b[all->n];
+
+		static_assert(WIRE_NAME_MAX == 255, "the width below");
+		/* What has no name begins with its page size. */
+		if (sscanf(line, " %255s %*u %*s 0x%*x 0x%" SCNx64, b->name, &b->bytes) == 2)
+			all->n++;
+	}
 }
 
 int ramblocks_text(struct qmp *q, char **text, struct err *e)

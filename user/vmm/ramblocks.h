@@ -34,6 +34,8 @@ struct ramblocks {
  * -E2BIG: too many. text is cut into pieces.
  */
 int ramblocks_parse(char *text, struct ramblocks *all);
+/* Names and sizes alone, which every version has. Lines that make no sense are left out. */
+void ramblocks_sizes(const char *text, struct ramblocks *all);
 /*
  * Asks QEMU. @told: it tells addresses; if not, QEMU is older than 8.0, and leaves all shared RAM out of its own stream.
  * Errors: GW_NOT_QEMU (a list that makes no sense), GW_VM_STATE (too many blocks), and those of qmp_call() but GW_QMP.

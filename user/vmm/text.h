@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Copies what fits, with a space for each control character; returns dst. */
+/* Copies what fits, with a space for each control character, and '?' for a byte that is part of no character of UTF-8; returns dst. */
 char *one_line(char *dst, size_t size, const char *src);
 
 #endif

@@ -73,7 +73,7 @@ static const struct frame_limits limits[] = {
 	[WIRE_VERDICT] = { .arg_max = 255, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_RAM_FILES] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX, .body_min = WIRE_BOOT_ID, .body_max = WIRE_BOOT_ID,
 			     .item_min = WIRE_FILE, .item_max = WIRE_FILE },
-	[WIRE_ASK_VIEW] = { .flags = WIRE_BRIEF },
+	[WIRE_ASK_VIEW] = { .flags = WIRE_BRIEF | WIRE_GLANCE },
 	[WIRE_VIEW] = { .flags = WIRE_MORE, .body_min = 1, .body_max = WIRE_VIEW_MAX },
 };
 static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");

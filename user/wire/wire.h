@@ -51,8 +51,9 @@
  *
  *	WIRE_VIEWS	the receiver answers ASK_VIEW, right after HELLO and before anything else, with what its QEMU is to a guest
  *			(fit/compare.h), so that a sender whose guest would not fit there says so before RAM is asked for. With
- *			WIRE_BRIEF names of vCPU features may be left out; if their bits differ the sender asks again, without. And
- *			once more before the last round, when something was plugged at the source since.
+ *			WIRE_BRIEF names of vCPU features may be left out; if their bits differ the sender asks again, without. With
+ *			WIRE_GLANCE the answer is only what is plugged in there; asked for at first and again before the last round,
+ *			it says whether anything was changed since, and if so the sender asks for the rest once more.
  *
  * QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's own migration, unless both sides can do
  * without it: the sender lists the private blocks in PRIVATE_BLOCKS, and if the receiver has the same its READY has
@@ -150,7 +151,7 @@ enum wire_type {
 	WIRE_ASK,		/* body: the token */
 	WIRE_VERDICT,		/* arg = enum commit_state, or WIRE_NO_VERDICT; body: as RESUMED's, 0 unless it runs */
 	WIRE_RAM_FILES,		/* arg = count; body: WIRE_BOOT_ID bytes of the host's boot id, then per file 8 bytes device, 8 inode */
-	WIRE_ASK_VIEW,		/* flags may hold WIRE_BRIEF; no body */
+	WIRE_ASK_VIEW,		/* flags may hold WIRE_BRIEF or WIRE_GLANCE; no body */
 	WIRE_VIEW,		/* flags may hold WIRE_MORE; body: a part of a JSON object, see fit/compare.h */
 	WIRE_TYPES
 };
@@ -160,6 +161,7 @@ enum wire_type {
 #define WIRE_RUNS	(1u << 2)
 #define WIRE_MORE	(1u << 3)
 #define WIRE_BRIEF	(1u << 4)
+#define WIRE_GLANCE	(1u << 5)
 
 #define WIRE_VERDICTS	(1ull << 0)	/* features, see above */
 #define WIRE_OWN_RAM	(1ull << 1)
@@ -179,7 +181,7 @@ enum wire_kind {
  * struct wire_header - the first 24 bytes of each frame
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
- * @flags: WIRE_ROUND_LAST, WIRE_SAVED, WIRE_RUNS, WIRE_MORE, WIRE_BRIEF, else 0
+ * @flags: WIRE_ROUND_LAST, WIRE_SAVED, WIRE_RUNS, WIRE_MORE, WIRE_BRIEF, WIRE_GLANCE, else 0
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */
