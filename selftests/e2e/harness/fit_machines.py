@@ -4,9 +4,10 @@ Pairs of QEMUs: a guest of one is to move to the other. What test_fit.py shows o
 
 A machine is a dict of named groups of options. The destination of a pair is the source with some groups changed:
 
-    ('queues', 'device', 'vda num-queues', Q35, {'disk': ('num-queues=2', 'num-queues=1')})
+    pair('queues', ['device: vda num-queues'], Q35, {'disk': ('num-queues=2', 'num-queues=1')})
 
-expects that a row "fit: device" names both words. A change is (old, new) text, all of a group, or None: the group is left out.
+expects that a row "fit: device" names both words. A change is (old, new) text, a list of such, all of a group, or None: the
+group is left out.
 {...} is filled in by fit_run.py: files that both QEMUs open ({raw64}), and what each has of its own ({ram}, {run}, {serial}).
 
 What QMP does not tell of a QEMU, so that no comparison can find it: -smbios but for the UUID, -acpitable, -fw_cfg, -numa dist
@@ -16,9 +17,10 @@ invtsc and its frequency, kernel-irqchip, tpm, vhost-vsock, vhost-user, vfio.
 """
 import collections
 
-# expect: a class, several of which one will do ('machine|device'); 'fits'; 'warning CLASS': it arrives, and that is said.
+# findings: (class, words of one row); several classes of which one will do: 'machine|device'; 'warning CLASS': that row refuses
+# nothing; 'destination': what the receiver itself says of RAM blocks. None: it fits.
 # before: QMP commands at the source, once its guest runs. hops: 2: from the destination back to a QEMU like the source.
-Pair = collections.namedtuple('Pair', 'name expect words src dst qemus before hops accept')
+Pair = collections.namedtuple('Pair', 'name findings src dst qemus before hops accept')
 
 Q35 = {
     'machine': '-machine pc-q35-7.2,memory-backend=ram0',
@@ -70,27 +72,36 @@ PC = {
 
 
 def changed(options, changes):
-    """A machine with these changes. What is to be replaced must be there."""
+    """A machine with these changes: what is replaced is there."""
     new = dict(options)
     for group, change in changes.items():
-        if isinstance(change, tuple):
-            assert change[0] in new[group], f'{group} has no {change[0]}'
-            new[group] = new[group].replace(*change)
-        elif change is None:
+        if change is None:
             del new[group]
-        else:
+        elif isinstance(change, str):
             new[group] = change
+        else:
+            for old, text in [change] if isinstance(change, tuple) else change:
+                assert old in new[group], f'{group} has no {old}'
+                new[group] = new[group].replace(old, text)
     return new
 
 
-def pair(name, expect, words, src, there, *, here=None, to=None, qemus=('own', 'own'), before=(), hops=1, accept=None):
+def pair(name, findings, src, there, *, here=None, to=None, qemus=('own', 'own'), before=(), hops=1, accept=None):
     """here: what the source has otherwise than the machine of its name; to: the destination's, if it is another one."""
     src = changed(src, here or {})
-    return Pair(name, expect, tuple(words.split()), src, changed(to or src, there), qemus, before, hops, accept)
+    findings = [(kind, words.split()) for kind, words in (said.split(': ', 1) for said in findings)]
+    return Pair(name, findings, src, changed(to or src, there), qemus, before, hops, accept)
 
 
-BUS = {'machine': '-machine pc-q35-7.2,memory-backend=ram0', 'cpu': '-cpu qemu64', 'smp': '-smp 1',
-       'memory': Q35['memory'], 'serial': Q35['serial']}	# nothing but what every q35 has
+def some(machine, *groups):
+    """What every machine has, and these."""
+    return {group: words for group, words in machine.items() if group in ('machine', 'cpu', 'smp', 'memory', 'serial', *groups)}
+
+
+# Each property costs time at both ends, so these have few devices.
+BUS, OLD = some(Q35), some(PC)
+DISK, CARD, SCSI = some(Q35, 'port1', 'disk'), some(Q35, 'port2', 'port3', 'net'), some(Q35, 'scsi')
+RNG, BRIDGE = some(Q35, 'rng', 'balloon'), some(PC, 'bridge', 'balloon')
 NUMA = {**BUS, 'machine': '-machine pc-q35-7.2', 'smp': '-smp 2,sockets=2,cores=1,threads=1',
         'memory': '-m 32M -object memory-backend-file,id=ram0,mem-path={ram}.0,size=24M,share=on '
                   '-object memory-backend-file,id=ram1,mem-path={ram}.1,size=8M,share=on',

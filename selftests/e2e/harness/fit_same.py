@@ -2,7 +2,7 @@
 """Pairs of QEMUs that are the same machine to the guest, however they differ on the host; and those that --accept concerns."""
 import json
 
-from fit_machines import BUS, DIMM, PC, Q35, pair
+from fit_machines import BUS, CARD, DISK, FLASH, PC, Q35, RNG, SCSI, pair, some
 
 MAC = '52:54:00:67:64:01'
 
@@ -50,10 +50,11 @@ LIBVIRT = {	# 9.0's words for a simple domain
     'sandbox': '-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny -msg timestamp=on',
 }
 # The same machine by options that leave to QEMU what those of the other end say.
-SHORT = {'machine': '-machine q35,memory-backend=ram0', 'cpu': '-cpu qemu64', 'smp': '-smp 1', 'memory': BUS['memory'],
+SHORT = {'machine': '-machine q35,memory-backend=ram0', 'cpu': '-cpu qemu64', 'smp': '-smp 1', 'memory': PC['memory'],
          'serial': '-serial file:{serial}', 'video': '-vga std', 'net': '-nic user,model=virtio-net-pci,mac=52:54:00:67:64:01',
          'disk': '-drive if=virtio,format=raw,file={raw64}'}
 LONG = {**BUS, 'machine': '-machine pc-q35-7.2,memory-backend=ram0,hpet=on,usb=off,sata=on,vmport=auto',
+        'cpu': '-cpu qemu64', 'memory': PC['memory'],
         'smp': '-smp cpus=1,sockets=1,cores=1,threads=1,maxcpus=1', 'video': '-device VGA,id=v,bus=pcie.0,addr=1',
         'net': '-netdev user,id=n -device virtio-net-pci,id=net0,netdev=n,mac=52:54:00:67:64:01,bus=pcie.0,addr=2,vectors=0',
         'disk': '-blockdev driver=raw,node-name=d,file.driver=file,file.filename={raw64} '
@@ -94,64 +95,61 @@ ANONYMOUS = {'port1': ('id=port1', 'id=root1'), 'disk': ('id=vda,bus=port1', 'id
 OTHER_ENDS = {'serial': PC['serial'].replace('null,id=com2', 'socket,id=com2,path={run}/com2,server=on,wait=off'),
               'parallel': PC['parallel'].replace('null,', 'file,path={run}/lpt,'),
               'net': ('hubport,id=net,hubid=0', 'socket,id=net,udp=127.0.0.1:9,localaddr=127.0.0.1:0')}
-PLUG_NET = [('netdev_add', {'type': 'user', 'id': 'n9'}),
-            ('device_add', {'driver': 'virtio-net-pci', 'id': 'net9', 'bus': 'port3', 'netdev': 'n9',
-                            'mac': '52:54:00:67:64:09'})]
+PLUG_Q35 = [('netdev_add', {'type': 'user', 'id': 'n9'}),
+            ('device_add', {'driver': 'virtio-net-pci', 'id': 'net9', 'bus': 'port3', 'netdev': 'n9', 'mac': MAC})]
+PLUGGED_Q35 = f'-netdev user,id=c -device virtio-net-pci,id=net9,bus=port3,netdev=c,mac={MAC}'
 PLUG_PC = [('blockdev-add', {'driver': 'null-co', 'node-name': 'n9', 'size': 1 << 20}),
            ('device_add', {'driver': 'virtio-blk-pci', 'id': 'vd9', 'bus': 'bridge0', 'addr': '3', 'drive': 'n9'}),
-           ('device_add', {'driver': 'usb-kbd', 'id': 'keys', 'bus': 'uhci.0', 'port': '2'})]
-PLUG_DIMM = [('object-add', {'qom-type': 'memory-backend-file', 'id': 'mem1', 'mem-path': '{ram}.1', 'size': 128 << 20,
-                             'share': True}),
-             ('device_add', {'driver': 'pc-dimm', 'id': 'dimm1', 'memdev': 'mem1'})]
-PLUG_CPU = [('device_add', {'driver': 'qemu64-x86_64-cpu', 'id': 'cpu1', 'socket-id': 0, 'core-id': 1, 'thread-id': 0})]
+           ('device_add', {'driver': 'usb-kbd', 'id': 'keys', 'bus': 'uhci.0', 'port': '2'}), ('device_del', {'id': 'tablet'})]
+PLUGGED_PC = '-blockdev null-co,node-name=c,size=1048576 -device virtio-blk-pci,id=vd9,bus=bridge0,addr=3,drive=c ' \
+             '-device usb-kbd,id=keys,bus=uhci.0,port=2'
+PLUG_BUS = [('object-add', {'qom-type': 'memory-backend-file', 'id': 'mem1', 'mem-path': '{ram}.1', 'size': 128 << 20,
+                            'share': True}),
+            ('device_add', {'driver': 'pc-dimm', 'id': 'dimm1', 'memdev': 'mem1'}),
+            ('device_add', {'driver': 'max-x86_64-cpu', 'id': 'cpu1', 'socket-id': 0, 'core-id': 1, 'thread-id': 0})]
+PLUGGED_BUS = '-object memory-backend-file,id=mem1,mem-path={ram}.1,size=128M,share=on -device pc-dimm,id=dimm1,memdev=mem1 ' \
+              '-device max-x86_64-cpu,id=cpu1,socket-id=0,core-id=1,thread-id=0'
+DISC = '-blockdev driver=raw,node-name=cd,read-only=on,file.driver=file,file.filename={raw32} ' \
+       '-device ide-cd,id=cd0,bus=ide.1,unit=0,drive=cd'
 BOTH = ('own', 'new'), ('new', 'own')
 
-FITS = [
-    pair('same options, q35', 'fits', '', Q35, {}),
-    pair('same options, pc', 'fits', '', PC, {}),
-    pair('other names and paths on the host', 'fits', '', Q35, OTHER_NAMES),
-    pair('other cache modes and limits', 'fits', '', Q35, CACHES, here={'scsi': ('driver=raw', 'driver=raw,discard=ignore')}),
-    pair('other settings of the host', 'fits', '', Q35, HOST),
-    pair('other ids, or none', 'fits', '', Q35, ANONYMOUS),
-    pair('other ends of ports and cards', 'fits', '', PC, OTHER_ENDS, here={'net': ('user,id=net', 'hubport,id=net,hubid=0')}),
-    pair('raw for qcow2', 'fits', '', PC, {'second': ('qcow2,', 'raw,'), 'disk': ('{raw64}', '{copy64}')},
-         here={'second': PC['second'].replace('=raw', '=qcow2').replace('second64', 'qcow64')}),
-    *(pair(f'{a} to {b}, q35', 'fits', '', {**Q35, 'cpu': '-cpu Nehalem'}, {}, qemus=(a, b)) for a, b in BOTH),
-    *(pair(f'{a} to {b}, pc', 'fits', '', PC, {}, qemus=(a, b)) for a, b in BOTH),
-    pair('own to new and back', 'fits', '', DIMM, {}, qemus=BOTH[0], hops=2),
-    pair('it moves on, q35', 'fits', '', Q35, {}, hops=2),
-    pair('it moves on, pc', 'fits', '', PC, {}, hops=2),
-    pair('started with -S', 'fits', '', PC, {'start': '-S'}),
-    pair('it was reset', 'fits', '', Q35, {}, before=[('system_reset', {})]),
-    pair('it was paused and runs', 'fits', '', PC, {}, before=[('stop', {}), ('cont', {})]),
-    pair('options in another order', 'fits', '', Q35, {},
-         to={g: Q35[g] for g in ('machine', 'port3', 'port2', 'port1', *sorted(Q35, reverse=True))}),
-    pair('options in another order, pc', 'fits', '', PC, {}, to={g: PC[g] for g in ('machine', *sorted(PC, reverse=True))}),
-    pair('a card was plugged', 'fits', '', Q35, before=PLUG_NET, there={
-        'cold': '-netdev user,id=c -device virtio-net-pci,id=net9,bus=port3,netdev=c,mac=52:54:00:67:64:09'}),
-    pair('a disk and keys were plugged', 'fits', '', PC, before=PLUG_PC, there={
-        'cold': '-blockdev null-co,node-name=c,size=1048576 -device virtio-blk-pci,id=vd9,bus=bridge0,addr=3,drive=c '
-                '-device usb-kbd,id=keys,bus=uhci.0,port=2'}),
-    pair('a DIMM was plugged', 'fits', '', {**BUS, 'memory': Q35['memory']}, {'dimm': DIMM['dimm']}, before=PLUG_DIMM),
-    pair('a vCPU was plugged', 'fits', '', {**BUS, 'smp': Q35['smp']}, before=PLUG_CPU, there={
-        'cold': '-device qemu64-x86_64-cpu,id=cpu1,socket-id=0,core-id=1,thread-id=0'}),
-    pair('a mouse was unplugged', 'fits', '', PC, {'usb': '-device piix3-usb-uhci,id=uhci,addr=1.2'},
-         before=[('device_del', {'id': 'tablet'})]),
-    pair('the disk has grown', 'fits', '', Q35, {}, before=[('block_resize', {'node-name': 'n0', 'size': 96 << 20})]),
-    pair('a disc was put in', 'fits', '', PC, before=[('blockdev-change-medium', {
-        'id': 'cd0', 'filename': '{raw32}', 'format': 'raw', 'read-only-mode': 'read-only'})], there={
-        'cdrom': '-blockdev driver=raw,node-name=cd,read-only=on,file.driver=file,file.filename={raw32} '
-                 '-device ide-cd,id=cd0,bus=ide.1,unit=0,drive=cd'}),
-    pair('short options for long ones', 'fits', '', LONG, {}, to=SHORT),
-    pair('long options for short ones', 'fits', '', SHORT, {}, to=LONG),
-    pair('libvirt', 'fits', '', LIBVIRT, {'start': '-S'}),
-]
+FITS = [pair(name, [], *machines, **more) for name, machines, more in (
+    ('other names and paths on the host', (Q35, OTHER_NAMES), {}),
+    ('other cache modes and limits', ({**DISK, **SCSI}, CACHES), {'here': {'scsi': ('driver=raw', 'driver=raw,discard=ignore')}}),
+    ('other settings of the host', ({**CARD, **RNG}, HOST), {}),
+    ('other ids, or none', (Q35, ANONYMOUS), {}),
+    ('other ends of ports and cards', (some(PC, 'parallel', 'net'), OTHER_ENDS),
+     {'here': {'net': ('user,id=net', 'hubport,id=net,hubid=0')}}),
+    ('raw for qcow2', (some(PC, 'second'), {'second': [('driver=qcow2', 'driver=raw'), ('qcow64', 'second64')]}),
+     {'here': {'second': [('driver=raw', 'driver=qcow2'), ('second64', 'qcow64')]}}),
+    *((f'{a} to {b}, q35', ({**Q35, 'cpu': '-cpu Nehalem'}, {}), {'qemus': (a, b)}) for a, b in BOTH),
+    *((f'{a} to {b}, pc', (PC, {}), {'qemus': (a, b)}) for a, b in BOTH),
+    ('it moves on, q35', (Q35, {}), {'hops': 2}),
+    ('it moves on, pc', (PC, {}), {'hops': 2}),
+    ('it was reset', (some(PC, 'net', 'usb'), {'start': '-S'}), {'before': [('stop', {}), ('system_reset', {}), ('cont', {})]}),
+    ('options in another order', (Q35, {}),
+     {'to': {g: Q35[g] for g in ('machine', 'port3', 'port2', 'port1', *sorted(Q35, reverse=True))}}),
+    ('devices were plugged, q35', (Q35, {'cold': PLUGGED_Q35}), {'before': PLUG_Q35}),
+    ('devices were plugged and unplugged, pc', (
+        PC, {'cold': PLUGGED_PC, 'usb': ('-device usb-tablet,id=tablet,bus=uhci.0,port=1', '')}), {'before': PLUG_PC}),
+    ('a DIMM and a vCPU were plugged', (BUS, {'cold': PLUGGED_BUS}), {'before': PLUG_BUS}),
+    ('the disk has grown', (DISK, {}), {'before': [('block_resize', {'node-name': 'n0', 'size': 96 << 20})]}),
+    ('a disc was put in', (some(PC, 'cdrom'), {'cdrom': DISC}), {'before': [('blockdev-change-medium', {
+        'id': 'cd0', 'filename': '{raw32}', 'format': 'raw', 'read-only-mode': 'read-only'})]}),
+    ('short options for long ones', (LONG, {}), {'to': SHORT}),
+    ('long options for short ones', (SHORT, {}), {'to': LONG}),
+    ('libvirt', (LIBVIRT, {'start': '-S'}), {}),
+)]
 ACCEPTED = [	# by one who knows better
-    pair('more CPU features', 'warning cpu', 'avx2', {**BUS, 'cpu': '-cpu max,-avx2'}, {'cpu': '-cpu max'}),
-    pair('accepted: a CPU feature', 'warning cpu', 'avx2', {**BUS, 'cpu': '-cpu max'}, {'cpu': '-cpu max,-avx2'}, accept='cpu'),
-    pair('accepted: a smaller disk', 'warning disk', 'vda 64 32', Q35, {'disk': ('raw64', 'raw32')}, accept='cpu,disk'),
-    pair('accepted: a serial number', 'warning device', 'hda D-0002', PC, {'disk': ('D-0001', 'D-0002')}, accept='device'),
-    pair('another class accepted', 'device', 'net0 mac', Q35, {'net': ('64:01', '64:02')}, accept='cpu,disk,machine,memory'),
-    pair('QEMU would not accept it', 'machine', 'pc-q35-7.1', Q35, {'machine': ('7.2', '7.1')},
+    pair('accepted: a CPU feature', ['warning cpu: avx2'], BUS, {'cpu': '-cpu max,-avx2'}, accept='cpu'),
+    pair('accepted: a smaller disk', ['warning disk: vda 67108864 33554432'], DISK, {'disk': ('raw64', 'raw32')},
+         accept='cpu,disk'),
+    pair('accepted: a serial number', ['warning device: hda D-0002'], some(PC, 'disk'), {'disk': ('D-0001', 'D-0002')},
+         accept='device'),
+    pair('another class accepted', ['device: vda serial'], DISK, {'disk': ('D-0001', 'D-0002')},
+         accept='cpu,disk,machine,memory'),
+    pair('QEMU would not accept it', ['machine: pc-q35-7.1'], BUS, {'machine': ('7.2', '7.1')},
          accept='machine,device,cpu,memory'),
+    pair('QEMU would not accept it either', ['disk|device|machine: pflash'], FLASH, {'flash': ('{flash1}', '{flash2}')},
+         accept='disk'),
 ]
