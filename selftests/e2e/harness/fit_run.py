@@ -160,7 +160,8 @@ def check(src, at, accept):
     status = p.wait()
     said = json.loads(p.said)
     assert said['exit'] == status, p.said
-    return status, [(row['check'], row['result'], row['text']) for row in said['rows'] if row['check'].startswith(('fit', 'dest'))]
+    rows = [(row['check'], row['result'], row['text']) for row in said['rows']]
+    return status, [row for row in rows if row[0].startswith(('fit', 'destination'))]
 
 
 def not_told(pair, rows):
