@@ -46,7 +46,7 @@ CPUS = [
     pair('hyperv and kvm', ['cpu: hv-relaxed', 'cpu: kvm'], OLD, {'cpu': '-cpu qemu64,kvm=off'},
          here={'cpu': '-cpu qemu64,hv-relaxed=on'}),
     # Under TCG there is one only if the operator has said so; QEMU refuses another one then.
-    never('TSC', ['cpu: tsc-frequency 2000000000 1000000000'], OLD, {'cpu': '-cpu qemu64,tsc-frequency=1000000000'},
+    never('TSC', ['host|cpu: tsc-frequency=2000000000 tsc-frequency=1000000000'], OLD, {'cpu': '-cpu qemu64,tsc-frequency=1000000000'},
          here={'cpu': '-cpu qemu64,tsc-frequency=2000000000'}),
     pair('one vCPU into two', ['cpu: count 1 2'], BUS, {'smp': ('-smp 1', '-smp 2')}),
     never('two vCPUs into one', ['cpu: count 2 1'], OLD, {'smp': '-smp 1'}),
