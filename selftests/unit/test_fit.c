@@ -271,6 +271,12 @@ static void test_usb(void **state)
 
 	json_object_set_new(b->src, "usb", json_pack("{s:s, s:s}", "bus 0, port 1", "QEMU USB Tablet", "bus 0, port 2", "x"));
 	json_object_set_new(b->dst, "usb", json_pack("{s:s}", "bus 0, port 1", "QEMU USB Keyboard"));
+	json_object_set_new(b->src, "user-networks", json_integer(1));
+	json_object_set_new(b->dst, "user-networks", json_integer(0));
+	compare(b);
+	assert_found(b, FIT_BACKEND, FIT_IMPOSSIBLE, "the source has 1 user networks");
+	json_object_del(b->src, "user-networks");
+	findings_free(&b->f);
 	compare(b);
 	assert_found(b, FIT_DEVICE, FIT_IMPOSSIBLE, "USB bus 0, port 1: there is \"QEMU USB Tablet\" at the source");
 	assert_int_equal(b->f.n, 1);

@@ -138,14 +138,6 @@ static void test_query(void **state)
 	assert_int_equal(query("[5]", &told, &e), -EPROTO);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_lists),
-	cmocka_unit_test(test_nonsense),
-	cmocka_unit_test(test_too_many),
-	cmocka_unit_test(test_query),
-		cmocka_unit_test(test_sizes),
-};
-
 /* Of every version, with and without addresses. */
 static void test_sizes(void **state)
 {
@@ -155,7 +147,6 @@ static void test_sizes(void **state)
 		"                            4 KiB  0x0000000010000000 0x0000000000001000 0x0000000000001000\r\n"
 		"    0000:00:02.0/vga.vram    4 KiB  0x0000000020000000 0x0000000001000000 0x0000000001000000 0x00007f2d8fe00000  rw\r\n"
 		"nonsense\r\n";
-	static struct ramblocks all;
 
 	(void)state;
 	ramblocks_sizes(text, &all);
@@ -167,6 +158,14 @@ static void test_sizes(void **state)
 	ramblocks_sizes("", &all);
 	assert_int_equal(all.n, 0);
 }
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_lists),
+	cmocka_unit_test(test_nonsense),
+	cmocka_unit_test(test_too_many),
+	cmocka_unit_test(test_query),
+		cmocka_unit_test(test_sizes),
+};
 
 int main(void)
 {

@@ -77,9 +77,14 @@ static bool is_on(const json_t *v)
 	return json_is_true(v) || (json_is_number(v) && !(json_number_value(v) >= 0 && json_number_value(v) <= 0));
 }
 
-static bool is_auto(const json_t *v)
+static bool is_text(const json_t *v, const char *text)
 {
-	return json_is_string(v) && !strcmp(json_string_value(v), "auto");
+	return json_is_string(v) && !strcmp(json_string_value(v), text);
+}
+
+static bool is_auto_and_on(const json_t *a, const json_t *b)
+{
+	return (is_text(a, "auto") && is_text(b, "on")) || (is_text(a, "on") && is_text(b, "auto"));
 }
 
 static void judge(const struct thing *t, const struct policy_row *row, const char *property, const json_t *a, const json_t *b,
@@ -92,14 +97,14 @@ static void judge(const struct thing *t, const struct policy_row *row, const cha
 	case POLICY_ELSEWHERE:
 		return;
 	case POLICY_SAME:
-		/* What QEMU makes of "auto" is often what the other end says. */
-		severity = t->part == PART_MACHINE && (is_auto(a) || is_auto(b)) ? FIT_WARNING : FIT_FATAL;
+		/* "auto" is on wherever that can be. */
+		severity = t->part == PART_MACHINE && is_auto_and_on(a, b) ? FIT_WARNING : FIT_FATAL;
 		break;
 	case POLICY_QEMU:
 		severity = FIT_IMPOSSIBLE;
 		break;
 	case POLICY_SHOULD:
-		if (is_auto(a) || is_auto(b))
+		if (is_text(a, "auto") || is_text(b, "auto"))
 			return;
 		break;
 	case POLICY_FEATURE:
@@ -167,7 +172,7 @@ enum features { LACKING, FOUND, UNKNOWN };
 static bool is_such(const json_t *a, const json_t *b, enum features which, const char *name)
 {
 	if (which == UNKNOWN)
-		return json_is_true(a) && !b && strncmp(name, "x-", 2);
+		return json_is_true(a) && !b && strncmp(name, "x-", 2) && strncmp(name, "legacy-", 7);
 	return json_is_boolean(a) && json_is_boolean(b) && json_is_true(a) != json_is_true(b) && json_is_true(a) == (which == LACKING);
 }
 
@@ -410,10 +415,22 @@ static void compare_usb(const json_t *src, const json_t *dst, struct findings *f
 	json_object_foreach(here, port, a) {
 		const char *from = json_string_value(a), *to = text_of(there, port);
 
+		if (!to && json_object_size(here) == json_object_size(there))
+			to = "nothing";
 		if (from && to && strcmp(from, to))
 			findings_add(f, FIT_DEVICE, FIT_IMPOSSIBLE, "USB %.40s: there is \"%.60s\" at the source and \"%.60s\" at the destination: give both QEMUs the same port= for them",
 				     port, from, to);
 	}
+}
+
+/* What a user network has under way is part of QEMU's stream; other backends have nothing in it. */
+static void compare_networks(const json_t *src, const json_t *dst, struct findings *f)
+{
+	const json_t *a = json_object_get(src, "user-networks"), *b = json_object_get(dst, "user-networks");
+
+	if (json_is_integer(a) && json_is_integer(b) && !json_equal(a, b))
+		findings_add(f, FIT_BACKEND, FIT_IMPOSSIBLE, "the source has %lld user networks (-netdev user) and the destination %lld: give both QEMUs the same",
+			     (long long)json_integer_value(a), (long long)json_integer_value(b));
 }
 
 static bool has_text(const json_t *array, const char *text)
@@ -465,6 +482,7 @@ void fit_compare(const json_t *src, const json_t *dst, const struct policy *p, s
 	compare_devices(src, dst, p, f);
 	compare_usb(src, dst, f);
 	compare_each(src, dst, "disks", PART_DISK, FIT_DISK, "disk", p, f);
+	compare_networks(src, dst, f);
 	compare_virtio(src, dst, f);
 	host_compare(src, dst, f);
 	findings_sort(f);

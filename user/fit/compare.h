@@ -10,6 +10,7 @@
  *	ram		RAM block: { address }
  *	private		block of QEMU's own RAM: bytes
  *	devices		place: { type, id, props: { property: value } }
+ *	user-networks	how many
  *	usb		"BUS port PORT": what is plugged in there
  *	disks		place of the drive: { medium, bytes, read-only }
  *	virtio		place: { guest: features that it has taken, host: features that are offered }

@@ -34,12 +34,11 @@ static const struct policy_row rows[] = {
 	/* Of the moment. */
 	{ PART_MACHINE, NULL, "rtc-time", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "device-memory-region-size", POLICY_ANY, NULL },
-	{ PART_MACHINE, NULL, "smp", POLICY_SAME, "-smp" },
+	{ PART_MACHINE, NULL, "smp", POLICY_ANY, NULL },	/* compared with the vCPUs */
 	{ PART_MACHINE, NULL, "memory", POLICY_QEMU, "-m size,slots=,maxmem=" },
 	{ PART_MACHINE, NULL, "hpet", POLICY_QEMU, "-machine" },
 	{ PART_MACHINE, NULL, "uuid", POLICY_SAME, "-uuid" },
 	{ PART_MACHINE, NULL, "nodes", POLICY_SAME, "-numa" },
-	{ PART_MACHINE, NULL, "user networks", POLICY_QEMU, "-netdev user" },
 	{ PART_MACHINE, NULL, "*", POLICY_SAME, "-machine" },
 
 	/* All vCPUs. */
@@ -142,14 +141,15 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "*-pcihost", "pci-hole*-start", POLICY_ANY, NULL },
 	{ PART_DEVICE, "i8042", "kbd-irq", POLICY_ANY, NULL },
 	{ PART_DEVICE, "hpet", "timers", POLICY_SAME, NULL },
-	{ PART_DEVICE, "ICH9-LPC", "acpi-*", POLICY_SAME, NULL },
-	{ PART_DEVICE, "PIIX4_PM", "acpi-*", POLICY_SAME, NULL },
+	{ PART_DEVICE, "ICH9-LPC", "acpi-*", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "PIIX4_PM", "acpi-*", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "vmgenid", "guid", POLICY_SAME, NULL },
 	{ PART_DEVICE, "pxb*", "bus_nr", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*-iommu", "*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "ioport", POLICY_SAME, NULL },
 	/* What QEMU compares by itself, with the guest stopped. */
 	{ PART_DEVICE, NULL, "type", POLICY_QEMU, "-device" },
+	{ PART_DEVICE, NULL, "rombar", POLICY_ON, NULL },
 	{ PART_DEVICE, NULL, "num-queues", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "num_queues", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "romsize", POLICY_QEMU, "romfile (another size)" },
@@ -162,7 +162,6 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "cfi.pflash01", "num-blocks", POLICY_QEMU, "-drive if=pflash (another size)" },
 	{ PART_DEVICE, "pcie-root-port", "chassis", POLICY_SAME, NULL },
 	{ PART_DEVICE, "pcie-root-port", "*", POLICY_QEMU, NULL },
-	{ PART_DEVICE, NULL, "rombar", POLICY_ON, NULL },
 	/* What a guest takes for a property of its hardware. */
 	{ PART_DEVICE, "virtio-*", "*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "vhost-*", "*", POLICY_SAME, NULL },

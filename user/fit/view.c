@@ -63,8 +63,6 @@ static int add_machine(struct making *m, struct err *e)
 	free(b);
 	/* How much RAM there is, and in which blocks, BLOCKS compares: with them a size that differs has a message of its own. */
 	json_object_del(json_object_get(machine, "memory"), "size");
-	/* Some of the vCPUs may have been plugged; how many there are is compared with them. */
-	json_object_del(json_object_get(machine, "smp"), "cpus");
 	json_object_set(m->view, "machine", machine);
 	return r;
 }
@@ -97,7 +95,7 @@ static int add_more_of_machine(struct making *m, struct err *e)
 		json_object_set_new(machine, "nodes", json_integer(nodes));
 	/* They have a part in QEMU's stream, other backends have none. */
 	if (network)
-		json_object_set_new(machine, "user networks", json_integer(count_text(network, ",type=user,")));
+		json_object_set_new(m->view, "user-networks", json_integer(count_text(network, ",type=user,")));
 	json_decref(uuid.ret);
 	free(numa);
 	free(network);
@@ -151,7 +149,7 @@ static void add_topology(json_t *vcpus, const json_t *cpu)
 
 static int add_vcpus(struct making *m, struct err *e)
 {
-	json_auto_t *list = NULL, *kvm = NULL;
+	json_auto_t *list = NULL, *kvm = NULL, *smp = NULL;
 	json_t *vcpus = json_object();
 	const json_t *cpu;
 	size_t i;
@@ -160,8 +158,13 @@ static int add_vcpus(struct making *m, struct err *e)
 	json_object_set_new(m->view, "vcpus", vcpus);
 	if (!r)
 		r = qmp_call(m->q, "query-kvm", NULL, &kvm, e);
+	if (!r)
+		r = qmp_call(m->q, "qom-get", json_pack("{s:s, s:s}", "path", "/machine", "property", "smp"), &smp, e);
 	if (r)
 		return r;
+	/* How many there are stands beside it: some may have been plugged. */
+	json_object_del(smp, "cpus");
+	json_object_set(vcpus, "smp", smp);
 	json_object_set_new(vcpus, "count", json_integer((json_int_t)json_array_size(list)));
 	json_object_set_new(vcpus, "accelerator", json_string(json_is_true(json_object_get(kvm, "enabled")) ? "kvm" : "tcg"));
 	json_array_foreach(list, i, cpu)
