@@ -67,6 +67,34 @@ def test_the_end_is_lost(pair):
     godwit.unharmed(pair[0])
 
 
+@pytest.mark.parametrize('asks', ['sender', 'resolve'])
+def test_silence_in_front_of_commit(pair, asks):
+    """
+    The last ACK came through and nothing after it: to the sender all has left, the receiver has not even seen COMMIT. It
+    gives up, and what it then knows for sure it must still say: the guest does not run there.
+    """
+    src, _ = pair
+    between = relay.Silent(TO)
+    patience = 20 if asks == 'sender' else 1
+    try:
+        run = godwit.Run(*pair, '--pause', '--resolve-timeout', str(patience), '--peer-timeout', '2', to=between.address,
+                         receive_options=['--resolve-timeout', str(patience), '--peer-timeout', '3'])
+        status = run.send.wait()
+        assert 'in doubt' in run.send.said, run.send.said
+        assert run.receive.wait() == godwit.EXIT['timeout'], run.receive.said
+    finally:
+        between.stop()
+    if asks == 'sender':
+        assert status == godwit.EXIT['timeout'], run.send.said
+    else:
+        assert status == godwit.EXIT['unknown'], run.send.said
+        _, receive = another(src, 'dst2')
+        status, said = resolve(src, '--to', AT)
+        assert status == 0 and 'as it was before' in said, said
+        receive.kill().wait()
+    godwit.unharmed(src)
+
+
 def test_the_answer_is_lost(pair):
     """RESUMED never came; the sender asks, hears that the guest runs, and has succeeded."""
     between = relay.Relay(TO, wire.RESUMED, lasting=True)

@@ -22,12 +22,13 @@
  * @own: a block of ours that is the source's own RAM file; NULL: none is, or the sender does not say
  * @private: QEMU's, numbered as the sender does
  * @saved: the device state that comes was saved, not migrated
- * @last: the last round is in place
+ * @last: the last round is in place, so the sender may end the migration at any moment
  * @committed: COMMIT has come: no RAM is written any more, and the device state is kept in @state, a memfd
  * @runs: the guest ran at the source, and is to run here
  * @commit: see txn/commit.h
  * @resumed_ns: QEMU's RESUME, CLOCK_REALTIME
- * @told: the sender knows how it ended. @closed: it has closed its end, so it does if it lives
+ * @told: the sender knows how it ended. @closed: it has closed its end, or given up, so it does if
+ *	it lives
  * @verdicts: the sender may ask by @token, and @record answers, also when we are gone
  */
 struct receiver {
