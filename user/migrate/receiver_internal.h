@@ -78,7 +78,10 @@ int admit_streams(struct receiver *r, struct err *e);
 /* The verdict on this migration, from now on; for whoever asks, also when we have been killed. */
 void verdict_open(struct receiver *r);
 void verdict_write(struct receiver *r);
-/* Serves ASK, whose header has come, to its end; r->ch is closed then. Return: it was about this migration. */
+/*
+ * Serves ASK, whose header has come, to its end; r->ch is closed then. Return: it was about this
+ * migration, and is final.
+ */
 bool verdict_reply(struct receiver *r);
 /* The sender may not know how it ended: waits for it to ask. */
 void verdict_linger(struct receiver *r);

@@ -128,7 +128,9 @@ bool verdict_reply(struct receiver *r)
 		printf("godwit: a sender has asked how its migration ended: %s\n",
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "not known");
 	fflush(stdout);
-	return !ret && !memcmp(token, r->token, sizeof(token));
+	/* "in-doubt" tells nobody how it ended: whoever asks again, after us perhaps, may still hear more. */
+	return !ret && (h.arg == COMMIT_RUNS || h.arg == COMMIT_DEAD) &&
+	       !memcmp(token, r->token, sizeof(token));
 }
 
 void verdict_linger(struct receiver *r)
