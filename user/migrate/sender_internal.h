@@ -54,6 +54,7 @@ struct sender {
 	struct claim claim;
 	struct journal journal;
 	struct guardian guardian;
+	int session;			/* of godwit.ko, until @source has it; -1: none */
 	struct dirty_source *source;
 	struct dirty_rate dirty_rate;	/* measured by QEMU itself */
 	struct hot hot;
@@ -118,6 +119,8 @@ int switchover(struct sender *s, struct err *e);
  * far as that may be. Return: 0 if the guest has moved, also when r says otherwise.
  */
 int sender_settle(struct sender *s, int r, struct err *e);
+/* The end of the module's session, and of the guardian, if it has nothing left to do. */
+void sender_let_go(struct sender *s);
 /* What of the report is known when the guest runs at the destination. */
 void switchover_times(struct sender *s);
 

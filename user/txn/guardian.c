@@ -13,6 +13,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 #include "source/source.h"
+#include "txn/foreign.h"
 #include "txn/guardian.h"
 #include "txn/record.h"
 #include "vmm/proc_io.h"
@@ -20,9 +21,11 @@
 /* What the sender may say besides records; a pipe that closes without DISMISS means that it died, or cannot go on. */
 #define STAND_DOWN	"sent\n"
 #define STAND_UP	"dead\n"
+#define UNDONE		"undone\n"
 #define DISMISS		"dismiss\n"
 
 #define AGAIN_MS	500	/* between two tries */
+#define KEPT		4u	/* descriptors, besides those that are held */
 
 /* Sorted; -1: one less. */
 static void keep_only(const int *fds, unsigned int n)
@@ -58,6 +61,8 @@ static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
 			*what = UNDO_SETTINGS;
 		else if (!strcmp(line, STAND_UP))
 			*what = UNDO_ALL;
+		else if (!strcmp(line, UNDONE))
+			json_array_clear(j->records);
 		else if (!strcmp(line, DISMISS))
 			dismissed = true;
 		else if (line[n - 1] == '\n')	/* else it died over it, before it did what it says */
@@ -99,10 +104,26 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 	}
 }
 
+/* As the sender does at its end (sender_let_go()). */
+static void let_go(const struct ward *w, enum undo_what what)
+{
+	struct foreign f = {
+		.qmp_path = w->qmp_path, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
+	};
+
+	if (w->session < 0)
+		return;
+	foreign_wait(&f, NULL);
+	close(w->session);
+	source_kmod_hurry(w->vm_fd);
+	if (what == UNDO_ALL)
+		foreign_end_overlap(&f, now_ns());
+}
+
 static void be_guardian(int pipe, const struct ward *w)
 {
-	int keep[3 + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd };
-	unsigned int n = 3;
+	int keep[KEPT + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd, w->session };
+	unsigned int n = KEPT;
 	struct journal j = { .pipe = -1 };
 	struct err e = { 0 };
 	enum undo_what what;
@@ -116,8 +137,8 @@ static void be_guardian(int pipe, const struct ward *w)
 	signal(SIGHUP, SIG_IGN);
 	prctl(PR_SET_NAME, "godwit-guardian");
 	/* Also the QMP connection: QEMU serves the next client when the last copy is closed. */
-	while (n < 3 + w->nheld && n < sizeof(keep) / sizeof(keep[0])) {
-		keep[n] = w->held[n - 3];
+	while (n < KEPT + w->nheld && n < sizeof(keep) / sizeof(keep[0])) {
+		keep[n] = w->held[n - KEPT];
 		n++;
 	}
 	qsort(keep, n, sizeof(keep[0]), by_number);
@@ -127,8 +148,9 @@ static void be_guardian(int pipe, const struct ward *w)
 	if (listen_to_sender(pipe, &j, &what)) {
 		if (*w->control)
 			unlink(w->control);
-		undo(w, &j, what);
-		source_kmod_hurry(w->vm_fd);
+		if (json_array_size(j.records))
+			undo(w, &j, what);
+		let_go(w, what);
 		if (*w->lock)
 			unlink(w->lock);
 	}
@@ -170,6 +192,11 @@ void guardian_stand_down(struct guardian *g)
 void guardian_stand_up(struct guardian *g)
 {
 	say(g, STAND_UP);
+}
+
+void guardian_undone(struct guardian *g)
+{
+	say(g, UNDONE);
 }
 
 static void hang_up(struct guardian *g)
