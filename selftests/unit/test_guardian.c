@@ -154,12 +154,17 @@ static void assert_guardian_ends(struct scene *s)
 	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
 }
 
-static void assert_said(struct scene *s, const char *what)
+static bool has_said(struct scene *s, const char *what)
 {
 	char text[1024] = "";
 
 	assert_true(pread(s->said, text, sizeof(text) - 1, 0) >= 0);
-	assert_non_null(strstr(text, what));
+	return strstr(text, what);
+}
+
+static void assert_said(struct scene *s, const char *what)
+{
+	assert_true(has_said(s, what));
 }
 
 /* Nobody has connected: also one that has left again would wait to be accepted. */
@@ -250,6 +255,20 @@ static void a_sender_that_dies_is_put_back(void **state)
 	assert_string_equal(s->heard, ENDS_IT "migrate-set-parameters ");
 	assert_said(s, "as it was before");
 	assert_int_equal(access(s->control, F_OK), -1);
+}
+
+/* Nobody knows whose migration that was: it is not as it was before. */
+static void a_guest_that_is_left_is_no_success(void **state)
+{
+	struct scene *s = *state;
+
+	s->state = "completed";
+	s->guest = "postmigrate";
+	start_sender(s, NOTHING);
+	kill_sender(s);
+	assert_guardian_ends(s);
+	assert_said(s, "somebody else's");
+	assert_false(has_said(s, "as it was before"));
 }
 
 /* The monitor is another client's for a while: it tries again. */
@@ -448,6 +467,7 @@ static void it_holds_its_pipe_and_its_pidfd(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_sender_that_dies_is_put_back, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(a_guest_that_is_left_is_no_success, with_qemu, teardown),
 	cmocka_unit_test_setup_teardown(a_monitor_that_is_taken_is_waited_for, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(a_vm_that_is_gone_is_reported, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(behind_the_commit_point_it_only_puts_settings_back, with_qemu, teardown),

@@ -87,7 +87,7 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 		if (!r)
 			r = journal_undo(j, q, what, &e);
 		qmp_close(q);
-		if (!r && what == UNDO_ALL) {
+		if (!r && what == UNDO_ALL && !j->left) {
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
 			fprintf(stderr, "godwit: without its sender: the source VM is as it was before\n");
 		}

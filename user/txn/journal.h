@@ -20,10 +20,13 @@
  * struct journal
  * @records: an array, in order; what is undone is taken out. Some only say more of the action before them.
  * @pipe: to the guardian; -1: none
+ * @left: the guest was left as it stands, stopped since a migration that may be somebody else's:
+ *	the operator is told, and nobody may say that all is as it was
  */
 struct journal {
 	json_t *records;
 	int pipe;
+	bool left;
 };
 
 int journal_open(struct journal *j, struct err *e);
