@@ -127,6 +127,24 @@ def test_nobody_answers(pair):
     assert resolve(src)[0] == godwit.EXIT['no-migration']
 
 
+def test_settings_while_it_asks(pair):
+    """An operator who finds the guest stopped may save it: QEMU must be set as they had set it, or its RAM is left out."""
+    src, dst = pair
+    between = relay.Relay(TO, wire.RESUMED)
+    try:
+        run = migrate(pair, between)
+        run.send.wait_for('in doubt')
+        godwit.settings_kept(src, timeout=0)
+        assert run.send.poll() is None
+        run.send.kill(signal.SIGINT)	# enough of it
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+    finally:
+        between.stop()
+    assert resolve(src, '--to', AT)[0] == 0
+    assert run.receive.wait() == 0, run.receive.said
+    arrived(src, dst)
+
+
 def test_another_receiver_answers(pair):
     """The first one has gone, and left its verdict: the source runs on by `godwit resolve`."""
     src, _ = pair

@@ -78,6 +78,14 @@ static enum commit_source_event ask_verdict(struct sender *s, struct err *e)
 	memcpy(d.token, s->token, sizeof(d.token));
 	/* The receiver may still listen to the old connection, and to no other. */
 	hang_up(s);
+	/*
+	 * An operator who finds the guest stopped may save it to a file: with our capabilities that
+	 * would leave its RAM out. Settings are ours to undo in any state (txn/commit.h), and all else
+	 * stays recorded. What fails is tried again when the answer is there.
+	 */
+	if (s->qmp)
+		journal_undo(&s->journal, s->qmp, UNDO_SETTINGS, &why);
+	why = (struct err) { 0 };
 	/* The operator may have enough of it before. */
 	stop_heed();
 	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text, d.seconds);

@@ -311,15 +311,19 @@ int journal_undo(struct journal *j, struct qmp *q, enum undo_what what, struct e
 {
 	for (size_t i = json_array_size(j->records); i-- > 0;) {
 		const json_t *record = json_array_get(j->records, i);
-		int r = 0;
+		bool setting = json_is_true(json_object_get(record, "setting"));
+		int r;
 
 		if (!json_object_get(record, "undo"))
 			continue;	/* it says more of the one before */
-		if (what == UNDO_ALL || json_is_true(json_object_get(record, "setting")))
-			r = undo_one(q, j, i, e);
+		if (what == UNDO_SETTINGS && !setting)
+			continue;	/* it may have to be undone yet */
+		r = undo_one(q, j, i, e);
 		if (r)
 			return r;
-		while (json_array_size(j->records) > i)
+		if (setting)
+			json_array_remove(j->records, i);
+		while (!setting && json_array_size(j->records) > i)
 			forget_last(j);
 	}
 	return 0;

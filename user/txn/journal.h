@@ -59,7 +59,7 @@ enum undo_what { UNDO_ALL, UNDO_SETTINGS };
 
 /**
  * journal_undo() - undo what is recorded
- * @what: UNDO_SETTINGS: the guest has moved, or may have
+ * @what: UNDO_SETTINGS: the guest has moved, or may have; all else stays recorded
  * Return: 0, or of the first that failed; it and those before it are still recorded then. GW_VM_GONE: the monitor has gone,
  * which says nothing of the VM.
  */
