@@ -220,6 +220,24 @@ def test_destination_hangs(pair):
     godwit.unharmed(src)
 
 
+def test_destination_takes_long(pair):
+    """To load the device state: much longer than the sender waits for a silent peer. The receiver says that it lives."""
+    src, dst = pair
+
+    def hang(kind):
+        if kind == wire.COMMIT:
+            dst.process.send_signal(signal.SIGSTOP)
+            threading.Timer(5, lambda: dst.process.send_signal(signal.SIGCONT)).start()
+    between = relay.Watching(TO, hang)
+    try:
+        run = godwit.Run(*pair, '--pause', '--peer-timeout', '2', '--resolve-timeout', '0', to=between.address,
+                         receive_options=['--peer-timeout', '10', '--resolve-timeout', '0'])
+        run.wait()
+    finally:
+        between.stop()
+    arrived(src, dst)
+
+
 @pytest.mark.parametrize('paused', [False, True], ids=['running', 'paused'])
 def test_destination_with_S(src, paused):
     """As libvirt starts every QEMU: a guest that ran is let run, one that was paused is not."""
