@@ -30,7 +30,7 @@ static int ask(const struct foreign *f, struct migration_status *m, bool cancel)
 bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 {
 	struct migration_status m;
-	bool told = false;
+	bool told = f->quiet;
 
 	for (;;) {
 		int r = ask(f, &m, false);

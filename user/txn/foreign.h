@@ -22,12 +22,14 @@
  * @qmp: NULL: a connection for each question, so that others have the monitor in between
  * @pidfd: of QEMU's process
  * @timeout_ms: for each of its answers
+ * @quiet: that it is waited for has been said
  */
 struct foreign {
 	struct qmp *qmp;
 	const char *qmp_path;
 	int pidfd;
 	unsigned int timeout_ms;
+	bool quiet;
 };
 
 /**

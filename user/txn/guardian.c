@@ -22,6 +22,7 @@
 #define STAND_DOWN	"sent\n"
 #define STAND_UP	"dead\n"
 #define UNDONE		"undone\n"
+#define HANDS_OVER	"yours\n"
 #define DISMISS		"dismiss\n"
 
 #define AGAIN_MS	500	/* between two tries */
@@ -46,11 +47,13 @@ static int by_number(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* All that the sender says, into the journal. false: it said DISMISS. */
-static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
+enum farewell { DIED, DISMISSED, HANDED_OVER };
+
+/* All that the sender says, into the journal. */
+static enum farewell listen_to_sender(int fd, struct journal *j, enum undo_what *what)
 {
 	FILE *f = fdopen(fd, "re");
-	bool dismissed = false;
+	enum farewell how = DIED;
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t n;
@@ -64,20 +67,23 @@ static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
 		else if (!strcmp(line, UNDONE))
 			json_array_clear(j->records);
 		else if (!strcmp(line, DISMISS))
-			dismissed = true;
+			how = DISMISSED;
+		else if (!strcmp(line, HANDS_OVER))
+			how = HANDED_OVER;
 		else if (line[n - 1] == '\n')	/* else it died over it, before it did what it says */
 			journal_load(j, line);
 	}
 	free(line);
-	return !dismissed;
+	return how;
 }
 
 /* Another client may hold the monitor, for long: nobody else will do this, so there is no last try while QEMU lives. */
-static void undo(const struct ward *w, struct journal *j, enum undo_what what)
+static void undo(const struct ward *w, struct journal *j, enum undo_what what, enum farewell how)
 {
 	bool told = false;
 
-	if (what == UNDO_SETTINGS)
+	/* A sender that lives has said itself how its migration ended. */
+	if (what == UNDO_SETTINGS && how == DIED)
 		fprintf(stderr, "godwit: the sender died when the destination could run already: \"godwit resolve\" finds out where the guest runs\n");
 	for (;;) {
 		struct qmp *q = NULL;
@@ -90,6 +96,8 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 		if (!r && what == UNDO_ALL && !j->left) {
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
 			fprintf(stderr, "godwit: without its sender: the source VM is as it was before\n");
+		} else if (!r && what == UNDO_SETTINGS) {
+			fprintf(stderr, "godwit: without its sender: QEMU's settings are as they were before\n");
 		}
 		if (!r)
 			return;
@@ -105,10 +113,11 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 }
 
 /* As the sender does at its end (sender_let_go()). */
-static void let_go(const struct ward *w, enum undo_what what)
+static void let_go(const struct ward *w, enum undo_what what, bool quiet)
 {
 	struct foreign f = {
 		.qmp_path = w->qmp_path, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
+		.quiet = quiet,
 	};
 
 	if (w->session < 0)
@@ -127,6 +136,8 @@ static void be_guardian(int pipe, const struct ward *w)
 	struct journal j = { .pipe = -1 };
 	struct err e = { 0 };
 	enum undo_what what;
+	enum farewell how;
+	bool left;
 
 	/* Out of the terminal's process group: Ctrl-C is for the sender. So is the control socket, which is closed here. */
 	setsid();
@@ -145,12 +156,15 @@ static void be_guardian(int pipe, const struct ward *w)
 	keep_only(keep, n);
 	if (journal_open(&j, &e))
 		_exit(1);
-	if (listen_to_sender(pipe, &j, &what)) {
+	how = listen_to_sender(pipe, &j, &what);
+	if (how != DISMISSED) {
 		if (*w->control)
 			unlink(w->control);
-		if (json_array_size(j.records))
-			undo(w, &j, what);
-		let_go(w, what);
+		/* Else the sender has done that itself, and waited until it could wait no more. */
+		left = json_array_size(j.records);
+		if (left)
+			undo(w, &j, what, how);
+		let_go(w, what, !left);
 		if (*w->lock)
 			unlink(w->lock);
 	}
@@ -221,6 +235,7 @@ bool guardian_take_over(struct guardian *g, unsigned int ms)
 	uint64_t deadline = deadline_ms(ms);
 	pid_t pid;
 
+	say(g, HANDS_OVER);
 	hang_up(g);
 	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
 		nap_ms(10);
