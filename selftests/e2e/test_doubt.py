@@ -4,6 +4,7 @@ The commit point, where the connection, a program or QEMU fails: the guest runs 
 knows. Two QEMUs without KVM and --pause show that as well as a lab, but for what an operator does during rounds.
 """
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -165,6 +166,37 @@ def test_another_receiver_answers(pair):
     assert send.wait() == 0, send.said
     assert receive.wait() == 0, receive.said
     arrived(src, dst)
+
+
+@contextlib.contextmanager
+def service(wanted):
+    """What is started here finds itself in the directory that the receiver's unit is given, or in none."""
+    if wanted:
+        os.environ['RUNTIME_DIRECTORY'] = '/run/godwit-receive'
+    try:
+        yield
+    finally:
+        os.environ.pop('RUNTIME_DIRECTORY', None)
+
+
+@pytest.mark.parametrize('first', ['service', 'by hand'])
+def test_a_receiver_of_another_kind_answers(pair, first):
+    """A service keeps its verdicts elsewhere than a receiver that an operator starts: either answers for the other."""
+    src, _ = pair
+    between = relay.Relay(TO, wire.DEVICE_END)
+    try:
+        with service(first == 'service'):
+            run = migrate(pair, between, patience=1)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    with service(first != 'service'):
+        _, receive = another(src, 'dst2')
+    status, said = resolve(src, '--to', AT)
+    assert status == 0 and 'as it was before' in said, said
+    receive.kill().wait()
+    godwit.unharmed(src)
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ static unsigned int look_up(const uint8_t *token, uint64_t *resumed_ns)
 	bool held = false;
 
 	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_read(record_dir(), name, &held);
+	record = record_find(name, &held);
 	if (!record || !json_is_string(json_object_get(record, "state")))
 		return WIRE_NO_VERDICT;
 	s = commit_state_parse(json_string_value(json_object_get(record, "state")));
