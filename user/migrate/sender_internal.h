@@ -110,6 +110,8 @@ int sender_events(struct sender *s, char *status, size_t len, struct err *e);
 /* Waits for something to do: QEMU's events, its device state in @stream (-1: none), the peer. */
 int sender_wait_qemu(struct sender *s, int stream, bool keep_alive, struct err *e);
 
+/* QEMU itself has nothing open by which guest RAM is written unseen (GW_PINNED). */
+int sender_check_writers(struct sender *s, struct err *e);
 /* Rounds until the downtime fits (GW_NOT_CONVERGED when it never does). */
 int precopy(struct sender *s, struct err *e);
 /* From the stop to RESUMED. */
