@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Ledger row "change": memslots and mappings that come, go and move. The rows that could see the same are off. */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kst.h"
 #include "rig.h"
@@ -167,6 +168,76 @@ TEST_F(change, mapped_by_a_new_process)
 
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, PAGES)));
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
+	kill_process(pid);
+}
+
+#define TIMES	20
+
+static unsigned long calls_of_harvests(FIXTURE_DATA(change) *self, bool map)
+{
+	unsigned long before = calls_of_cpu_1(), i;
+
+	for (i = 0; i < TIMES; i++) {
+		if (map)
+			require(ram_map(&self->ram), "mmap");
+		require(!session_harvest(&self->s, NULL), "a harvest");
+	}
+	return calls_of_cpu_1() - before;
+}
+
+/* rows_off: with 32 or without: no flush. */
+static unsigned long calls_of_starts(FIXTURE_DATA(change) *self, const char *rows_off)
+{
+	unsigned long calls = 0, before, i;
+
+	require(!file_write(ROWS_OFF, rows_off), ROWS_OFF);
+	for (i = 0; i < TIMES; i++) {
+		session_close(&self->s);
+		session_open(&self->s);
+		require(!session_attach(&self->s, self->vm.fd), "ATTACH");
+		require(session_add_ram(&self->s, self->ram.fd) == 0, "ADD_RAM");
+		before = calls_of_cpu_1();
+		require(!session_start(&self->s), "START");
+		calls += calls_of_cpu_1() - before;
+	}
+	return calls;
+}
+
+/*
+ * What reclaim has unmapped from a mapping before we knew of it nobody notes, and its flush may come later: a CPU goes on
+ * storing to a page that no entry shows, which the helper may have read by then. As in row_unmap_test.c: a time that no
+ * test can hold open, but the flush that ends it can be seen. Nothing is written, so that the sweep does not flush.
+ */
+TEST_F(change, new_mapping_is_flushed)
+{
+	unsigned long without, with;
+	pid_t pid;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	pid = keep_cpu_1_busy();
+	pin_to_cpu(0);
+	calls_of_harvests(self, false);	/* until what fork() has left behind is over */
+	without = calls_of_harvests(self, false);
+	with = calls_of_harvests(self, true);
+	TH_LOG("%lu calls without new mappings, %lu with", without, with);
+	PROOF(EXPECT_LE(without + TIMES / 2, with));
+	kill_process(pid);
+}
+
+TEST_F(change, start_is_flushed)
+{
+	unsigned long without, with;
+	pid_t pid;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	pid = keep_cpu_1_busy();
+	pin_to_cpu(0);
+	without = calls_of_starts(self, "63");
+	with = calls_of_starts(self, "31");
+	TH_LOG("%lu calls without a flush, %lu with", without, with);
+	PROOF(EXPECT_LE(without + TIMES / 2, with));
 	kill_process(pid);
 }
 
