@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What an operator, or a manager, does to the source while RAM is sent is theirs: a migration that ends leaves it as it is."""
+import os
 import signal
 import time
 
@@ -102,6 +103,26 @@ def test_qemu_migrates_beside_ours(pair, how):
         assert run.send.wait() == godwit.EXIT['vm-state'], run.send.said
     godwit.check_moved(src, elsewhere.wait_ticks(3))
     godwit.unload()	# the session has ended, too
+
+
+def test_qemu_migrates_before_the_guardian_acts(pair):
+    """The sender was killed, and its guardian comes late: it finds a migration that began while the log was still on."""
+    src, _ = pair
+    elsewhere = godwit.destination(src, 'dst2')
+    run = godwit.start_in('later', pair)
+    with open(f'/proc/{run.send.pid}/task/{run.send.pid}/children', encoding='ascii') as f:
+        guardian = int(f.read())
+    os.kill(guardian, signal.SIGSTOP)
+    try:
+        give_up(run, 'killed')
+        moves = lab.QemuMigration(src, elsewhere)
+    finally:
+        os.kill(guardian, signal.SIGCONT)
+    src.wait_ticks(8)
+    lab.link('clear')
+    moves.finish()
+    godwit.check_moved(src, elsewhere.wait_ticks(3))
+    godwit.unload()
 
 
 def test_settings_while_rounds_run(pair):
