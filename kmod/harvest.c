@@ -66,6 +66,17 @@
 #include "internal.h"
 #include "trace.h"
 
+/*
+ * Did a slot come or go behind the view's back, so that its log may have been read without what the
+ * slot before it had? A slot that is made anew starts with all bits set where QEMU's setting is in
+ * force, and then whatever was read has all that was written; else it starts with none.
+ */
+static bool log_was_lost(struct godwit_session *s)
+{
+	return s->kvm->manual_dirty_log_protect != 3 &&
+	       godwit_slots_generation(s) != s->view.generation;
+}
+
 /* Brings the view up to date and reads KVM's log; begins again while the VMM changes slots meanwhile. */
 static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 {
@@ -79,8 +90,11 @@ static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 	for (tries = 0; tries < 20; tries++) {
 		r = godwit_slots_refresh(s, &sc, &pages[GODWIT_ROW_CHANGE]);
 		godwit_stats_spent(s, GODWIT_PHASE_SLOTS, &since);
+		godwit_pause_in_harvest();
 		if (!r)
 			r = godwit_dirtylog_harvest(s, &pages[GODWIT_ROW_VCPU]);
+		if (!r && log_was_lost(s))
+			r = -EAGAIN;
 		godwit_stats_spent(s, GODWIT_PHASE_VCPU, &since);
 		if (r != -EAGAIN)
 			break;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Ledger row "change": memslots and mappings that come, go and move. The rows that could see the same are off. */
+#include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -135,6 +137,41 @@ TEST_F(change, slot_made_anew_with_its_log_on)
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
 }
 
+#define PAUSE_PARAM	"/sys/module/godwit/parameters/pause_in_harvest_ms"
+#define PAUSE_MS	400
+
+static void *make_anew_in_the_pause(void *arg)
+{
+	FIXTURE_DATA(change) *self = arg;
+
+	sleep_ms(PAUSE_MS / 2);
+	require(!vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL), "the slot goes");
+	require(!vm_slot(&self->vm, 1, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, HALF * PAGE, self->ram.map), "and comes");
+	return NULL;
+}
+
+/* Between a harvest's look at the slots and at their logs: what the guest wrote stood in the old one's. */
+TEST_F(change, slot_made_anew_in_a_harvest)
+{
+	uint32_t seed = 7, at = guest_pick(&seed, PAGES);
+	struct godwit_harvest h;
+	pthread_t thread;
+
+	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
+	ASSERT_TRUE(logged_when_quiet(self, 2));
+	rows_on(1 << GODWIT_ROW_CHANGE | 1 << GODWIT_ROW_VCPU);
+	while (at >= HALF)
+		at = guest_pick(&seed, PAGES);
+	vcpu_batch(&self->vm, 0, 7, 1, 16);
+	require(!file_write(PAUSE_PARAM, "400"), PAUSE_PARAM);
+	pthread_create(&thread, NULL, make_anew_in_the_pause, self);
+	EXPECT_EQ(0, session_harvest(&self->s, &h));
+	pthread_join(thread, NULL);
+	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
+	PROOF(EXPECT_TRUE(bit_set(&self->s.ram[0], at)));
+}
+
 TEST_F(change, log_switched_off_by_the_vmm)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
@@ -192,13 +229,13 @@ static unsigned long calls_of_starts(FIXTURE_DATA(change) *self, const char *row
 
 	require(!file_write(ROWS_OFF, rows_off), ROWS_OFF);
 	for (i = 0; i < TIMES; i++) {
-		session_close(&self->s);
 		session_open(&self->s);
 		require(!session_attach(&self->s, self->vm.fd), "ATTACH");
 		require(session_add_ram(&self->s, self->ram.fd) == 0, "ADD_RAM");
 		before = calls_of_cpu_1();
 		require(!session_start(&self->s), "START");
 		calls += calls_of_cpu_1() - before;
+		session_close(&self->s);
 	}
 	return calls;
 }
@@ -232,10 +269,12 @@ TEST_F(change, start_is_flushed)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "one CPU");
+	session_close(&self->s);	/* else that process has it, too */
 	pid = keep_cpu_1_busy();
 	pin_to_cpu(0);
 	without = calls_of_starts(self, "63");
 	with = calls_of_starts(self, "31");
+	session_open(&self->s);
 	TH_LOG("%lu calls without a flush, %lu with", without, with);
 	PROOF(EXPECT_LE(without + TIMES / 2, with));
 	kill_process(pid);
