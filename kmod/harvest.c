@@ -22,12 +22,15 @@
  *			time), so a CPU may go on storing to P through what it has kept, and no
  *			entry is there to tell. Hence H flushes once more if anything was noted,
  *			before the helper reads P; what is stored after that walks, faults, and sets
- *			the bit of an entry that is new.
+ *			the bit of an entry that is new. And it flushes if a mapping is new: what was
+ *			unmapped from that before it was watched nobody noted, and the flush may not
+ *			have come yet.
  *	block		The completion noted P before the reader of the block device was told.
  *	change		A slot or mapping that came or went counts as written throughout.
  *
  * The mapping sweep reads page tables of mms that we know; a mapping that we did not know yet counts as
- * written throughout, once it is watched, and so does one that was moved.
+ * written throughout, once it is watched, and so does one that was moved. START counts everything as
+ * written, and flushes when all mappings are watched, for the same reason.
  *
  * What is not seen:
  *
@@ -49,9 +52,9 @@
  * backends, which map it anew when memory is plugged, keep what they have mapped.
  *
  * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits
- * later; a page table that is absent is made later; no flush is needed where no bit was taken and
- * nothing noted, since each harvest flushes for what it took; and a note sets its stripe in
- * ledger.c before the writer is told, whoever had set the bit.
+ * later; a page table that is absent is made later; no flush is needed where no bit was taken,
+ * nothing noted and no mapping new, since each harvest flushes for what it took; and a note sets its
+ * stripe in ledger.c before the writer is told, whoever had set the bit.
  *
  * The order within H does not matter but for "in flight after sweep": each source is read once, and a
  * write that comes after it was read is the next harvest's.
@@ -62,6 +65,17 @@
 
 #include "internal.h"
 #include "trace.h"
+
+/*
+ * Did a slot come or go behind the view's back, so that its log may have been read without what the
+ * slot before it had? A slot that is made anew starts with all bits set where QEMU's setting is in
+ * force, and then whatever was read has all that was written; else it starts with none.
+ */
+static bool log_was_lost(struct godwit_session *s)
+{
+	return s->kvm->manual_dirty_log_protect != 3 &&
+	       godwit_slots_generation(s) != s->view.generation;
+}
 
 /* Brings the view up to date and reads KVM's log; begins again while the VMM changes slots meanwhile. */
 static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
@@ -76,8 +90,11 @@ static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 	for (tries = 0; tries < 20; tries++) {
 		r = godwit_slots_refresh(s, &sc, &pages[GODWIT_ROW_CHANGE]);
 		godwit_stats_spent(s, GODWIT_PHASE_SLOTS, &since);
+		godwit_pause_in_harvest();
 		if (!r)
 			r = godwit_dirtylog_harvest(s, &pages[GODWIT_ROW_VCPU]);
+		if (!r && log_was_lost(s))
+			r = -EAGAIN;
 		godwit_stats_spent(s, GODWIT_PHASE_VCPU, &since);
 		if (r != -EAGAIN)
 			break;
@@ -90,6 +107,7 @@ static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 static int harvest_ledger(struct godwit_session *s, u64 *pages)
 {
 	u64 since = ktime_get_ns();
+	u32 changes = s->changes;
 	bool noted = false;
 	unsigned int i;
 	int r;
@@ -103,9 +121,10 @@ static int harvest_ledger(struct godwit_session *s, u64 *pages)
 	/*
 	 * Behind the notes, as the unmapping of a page that is noted is over, or noted again when
 	 * it is: see "unmap" above. A note of the block row alone needs no flush; it is not told
-	 * apart.
+	 * apart. Behind the watch of a mapping that is new, whose pages count as written whether
+	 * their bits are new or not: so its count of pages would not do.
 	 */
-	if (noted)
+	if (noted || s->changes != changes)
 		godwit_flush();
 	if (!r)
 		godwit_watch_prune(s);
@@ -228,6 +247,9 @@ int godwit_job_start(struct godwit_session *s, void *arg)
 	r = switch_logs_on(s);
 	if (!r)
 		r = godwit_mapping_sweep(s, true, ignored);
+	/* What was unmapped before its mapping was watched, with a flush that has not come yet. */
+	if (!r)
+		godwit_flush();
 	if (!r)
 		r = wait_for_punches(s);
 	if (r) {

@@ -190,7 +190,13 @@ extern struct workqueue_struct *godwit_wq;
  */
 #ifdef GODWIT_TESTS
 bool godwit_row_on(unsigned int row);
+/* Holds open the time in which a VMM may change what the harvest has just looked at. */
+void godwit_pause_in_harvest(void);
 #else
+static inline void godwit_pause_in_harvest(void)
+{
+}
+
 static inline bool godwit_row_on(unsigned int row)
 {
 	return true;
@@ -278,6 +284,7 @@ const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const s
 const void *godwit_slot_identity(const struct kvm_memory_slot *ks);
 int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags);
 void godwit_slots_settle(struct godwit_session *s, unsigned int ms);
+u64 godwit_slots_generation(struct godwit_session *s);
 
 /* harvest.c: jobs, run under session->lock */
 int godwit_job_start(struct godwit_session *s, void *arg);

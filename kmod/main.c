@@ -6,6 +6,7 @@
  * them?) and keeps one promise (however a session ends, the VM gets back the memslot flags it had).
  * The contract is in uapi/linux/godwit.h, the argument why no write is missed in harvest.c.
  */
+#include <linux/delay.h>
 #include <linux/module.h>
 
 #include "compat.h"
@@ -22,9 +23,18 @@ static unsigned int unsafe_rows_off;
 module_param(unsafe_rows_off, uint, 0600);
 MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off (bit 5: only the TLB flush); pages WILL be missed");
 
+static unsigned int pause_in_harvest_ms;
+module_param(pause_in_harvest_ms, uint, 0600);
+MODULE_PARM_DESC(pause_in_harvest_ms, "for tests: between the look at the memslots and their logs");
+
 bool godwit_row_on(unsigned int row)
 {
 	return !(READ_ONCE(unsafe_rows_off) & BIT(row));
+}
+
+void godwit_pause_in_harvest(void)
+{
+	msleep(READ_ONCE(pause_in_harvest_ms));
 }
 #endif
 

@@ -7,6 +7,11 @@
  * gets back the flags that were found, and only if it still is the slot that was found; what the
  * VMM changed meanwhile is its own.
  *
+ * A VMM that wants the log, too, for a migration of its own, cannot be told from one that does not:
+ * to ask for the flags that a slot has is no change, and leaves no trace in KVM. It would lose
+ * writes. So it is the helper's part to keep its session open until its VMM has no migration under
+ * way (user/txn/foreign.h); a helper that is killed has another process that holds the session.
+ *
  * Between two slots there is a pause, and it goes on while the CPUs that run the VM are busy, up to a limit:
  * a guest that is never calm gets its huge pages back all the same. Whoever waits for the VM ends all pauses.
  */

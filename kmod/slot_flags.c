@@ -99,7 +99,7 @@ int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, s
 }
 
 /* Sum of the generations of all address spaces: changes with every change of a slot. */
-static u64 generation_of(struct godwit_session *s)
+u64 godwit_slots_generation(struct godwit_session *s)
 {
 	u64 generation = 0;
 	int as, idx;
@@ -123,7 +123,7 @@ void godwit_slots_settle(struct godwit_session *s, unsigned int ms)
 	u64 before;
 
 	do {
-		before = generation_of(s);
+		before = godwit_slots_generation(s);
 		godwit_session_pause(s, max_t(unsigned int, ms, GODWIT_SETTLE_MS));
-	} while (generation_of(s) != before && --tries && !godwit_session_hurried(s));
+	} while (godwit_slots_generation(s) != before && --tries && !godwit_session_hurried(s));
 }

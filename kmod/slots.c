@@ -9,7 +9,8 @@
  *	- a slot whose log is off was made anew (or switched off by somebody): likewise, log on again;
  *	- a slot that was made anew with its log on (by the VMM's own migration) cannot always be told from
  *	  the old one. With manual_dirty_log_protect == 3 (QEMU's setting) it starts with all bits set, so
- *	  nothing is lost; else every change of the generation makes all of them count as written.
+ *	  nothing is lost; else every change of the generation makes all of them count as written, also
+ *	  one between this look and the reading of the logs.
  *
  * How flags are changed, and what can go wrong with it, is in slot_flags.c.
  *

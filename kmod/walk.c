@@ -317,7 +317,8 @@ static void sweep_file(struct sweep *sw)
 
 /*
  * A mapping that appeared since the last sweep: from now on it is watched. What was written through it,
- * and unmapped, before that is not known, so all of it counts as written.
+ * and unmapped, before that is not known, so all of it counts as written; and the caller flushes, as
+ * CPUs may still store through what they have kept of it.
  */
 static int welcome(struct sweep *sw, u64 *changed)
 {

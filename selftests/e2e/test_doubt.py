@@ -4,6 +4,7 @@ The commit point, where the connection, a program or QEMU fails: the guest runs 
 knows. Two QEMUs without KVM and --pause show that as well as a lab, but for what an operator does during rounds.
 """
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -67,6 +68,34 @@ def test_the_end_is_lost(pair):
     godwit.unharmed(pair[0])
 
 
+@pytest.mark.parametrize('asks', ['sender', 'resolve'])
+def test_silence_in_front_of_commit(pair, asks):
+    """
+    The last ACK came through and nothing after it: to the sender all has left, the receiver has not even seen COMMIT. It
+    gives up, and what it then knows for sure it must still say: the guest does not run there.
+    """
+    src, _ = pair
+    between = relay.Silent(TO)
+    patience = 20 if asks == 'sender' else 1
+    try:
+        run = godwit.Run(*pair, '--pause', '--resolve-timeout', str(patience), '--peer-timeout', '2', to=between.address,
+                         receive_options=['--resolve-timeout', str(patience), '--peer-timeout', '3'])
+        status = run.send.wait()
+        assert 'in doubt' in run.send.said, run.send.said
+        assert run.receive.wait() == godwit.EXIT['timeout'], run.receive.said
+    finally:
+        between.stop()
+    if asks == 'sender':
+        assert status == godwit.EXIT['timeout'], run.send.said
+    else:
+        assert status == godwit.EXIT['unknown'], run.send.said
+        _, receive = another(src, 'dst2')
+        status, said = resolve(src, '--to', AT)
+        assert status == 0 and 'as it was before' in said, said
+        receive.kill().wait()
+    godwit.unharmed(src)
+
+
 def test_the_answer_is_lost(pair):
     """RESUMED never came; the sender asks, hears that the guest runs, and has succeeded."""
     between = relay.Relay(TO, wire.RESUMED, lasting=True)
@@ -99,6 +128,24 @@ def test_nobody_answers(pair):
     assert resolve(src)[0] == godwit.EXIT['no-migration']
 
 
+def test_settings_while_it_asks(pair):
+    """An operator who finds the guest stopped may save it: QEMU must be set as they had set it, or its RAM is left out."""
+    src, dst = pair
+    between = relay.Relay(TO, wire.RESUMED)
+    try:
+        run = migrate(pair, between)
+        run.send.wait_for('in doubt')
+        godwit.settings_kept(src, timeout=0)
+        assert run.send.poll() is None
+        run.send.kill(signal.SIGINT)	# enough of it
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+    finally:
+        between.stop()
+    assert resolve(src, '--to', AT)[0] == 0
+    assert run.receive.wait() == 0, run.receive.said
+    arrived(src, dst)
+
+
 def test_another_receiver_answers(pair):
     """The first one has gone, and left its verdict: the source runs on by `godwit resolve`."""
     src, _ = pair
@@ -119,6 +166,37 @@ def test_another_receiver_answers(pair):
     assert send.wait() == 0, send.said
     assert receive.wait() == 0, receive.said
     arrived(src, dst)
+
+
+@contextlib.contextmanager
+def service(wanted):
+    """What is started here finds itself in the directory that the receiver's unit is given, or in none."""
+    if wanted:
+        os.environ['RUNTIME_DIRECTORY'] = '/run/godwit-receive'
+    try:
+        yield
+    finally:
+        os.environ.pop('RUNTIME_DIRECTORY', None)
+
+
+@pytest.mark.parametrize('first', ['service', 'by hand'])
+def test_a_receiver_of_another_kind_answers(pair, first):
+    """A service keeps its verdicts elsewhere than a receiver that an operator starts: either answers for the other."""
+    src, _ = pair
+    between = relay.Relay(TO, wire.DEVICE_END)
+    try:
+        with service(first == 'service'):
+            run = migrate(pair, between, patience=1)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    with service(first != 'service'):
+        _, receive = another(src, 'dst2')
+    status, said = resolve(src, '--to', AT)
+    assert status == 0 and 'as it was before' in said, said
+    receive.kill().wait()
+    godwit.unharmed(src)
 
 
 @contextlib.contextmanager
@@ -172,6 +250,24 @@ def test_destination_hangs(pair):
     with pytest.raises(Crashed):
         dst.kill()
     godwit.unharmed(src)
+
+
+def test_destination_takes_long(pair):
+    """To load the device state: much longer than the sender waits for a silent peer. The receiver says that it lives."""
+    src, dst = pair
+
+    def hang(kind):
+        if kind == wire.COMMIT:
+            dst.process.send_signal(signal.SIGSTOP)
+            threading.Timer(5, lambda: dst.process.send_signal(signal.SIGCONT)).start()
+    between = relay.Watching(TO, hang)
+    try:
+        run = godwit.Run(*pair, '--pause', '--peer-timeout', '2', '--resolve-timeout', '0', to=between.address,
+                         receive_options=['--peer-timeout', '10', '--resolve-timeout', '0'])
+        run.wait()
+    finally:
+        between.stop()
+    arrived(src, dst)
 
 
 @pytest.mark.parametrize('paused', [False, True], ids=['running', 'paused'])

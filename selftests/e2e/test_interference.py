@@ -61,6 +61,28 @@ def test_monitor_breaks_as_the_guest_runs(pair):
     proved(src.query_status() == 'postmigrate' and stands_still(src), 'both run')
 
 
+def test_an_undecided_verdict_stays(pair):
+    """
+    That a receiver which lost its monitor said "in-doubt" when it was asked told nobody anything: its file stays, and one that is
+    started when QEMU can be reached again looks, and knows.
+    """
+    src, dst = pair
+    between = Monitor(dst, lambda direction, data: direction == 'from' and b'"RESUME"' in data and Monitor.DROP)
+    there = godwit.Process('dst', 'receive', *between.options(), '--listen', AT, '--insecure', '--peer-timeout', '2',
+                           '--resolve-timeout', '6').wait_for('listening')
+    here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--resolve-timeout', '3', AT)
+    assert here.wait() == godwit.EXIT['unknown'] and 'says "in-doubt"' in here.said, here.said
+    assert there.wait() == godwit.EXIT['unknown'], there.said
+    assert there.said.count('how its migration ended: in-doubt') > 1, there.said
+    between.step_aside()
+    other = godwit.destination(src, 'dst2')
+    another = receive(other)
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '2', '--to', AT)
+    assert p.wait() == 0 and 'is at the destination' in p.said, p.said
+    another.kill().wait()
+    godwit.proof(src, dst)
+
+
 def test_cancelled_in_the_last_moment(directory):
     """By another client, while QEMU writes the device state: its stream then has an end, too, and the guest runs on."""
     src = source(directory, cpus=20)

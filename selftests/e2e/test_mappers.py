@@ -126,3 +126,22 @@ def test_in_rounds(pair):
         other.does('map', 'pin')
         refused(run, 'pre-copy', f'process {other.pid} (ramholder)', 'fixed buffers')
         godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('phase', ['pre-copy', 'switchover'])
+def test_qemu_opens_a_device(pair, phase):
+    """
+    In a round, as for a device that is plugged; an entropy source stands for it here. Where a mapping came with it that is found
+    when the round is over; else at the stop.
+    """
+    src, _ = pair
+    lab.modules('vfio')
+    with holder(src) as other:
+        run = godwit.start_in('round', pair, *LATER)
+        src.qmp('object-add', **{'qom-type': 'rng-random', 'id': 'device', 'filename': '/dev/vfio/vfio'})
+        if phase == 'pre-copy':
+            other.does('map')
+        lab.link('clear')
+        refused(run, phase, 'VFIO', '/dev/vfio/vfio', 'device_del')
+    src.qmp('object-del', id='device')
+    godwit.unharmed(src)

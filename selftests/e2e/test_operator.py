@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What an operator, or a manager, does to the source while RAM is sent is theirs: a migration that ends leaves it as it is."""
+import os
 import signal
 import time
 
@@ -70,12 +71,58 @@ def test_a_migration_is_under_way(saving, mode):
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 12)
     src.qmp('migrate', uri=ELSEWHERE)
     lab.link('clear')
-    run.wait('vm-state')
-    assert 'somebody else' in run.send.said, run.send.said
+    run.send.wait_for('stays on until it has ended')
     proved(src.qmp('query-migrate')['status'] == 'active', src.qmp('query-migrate'))
     src.qmp('migrate_cancel')
+    run.wait('vm-state')
+    assert 'somebody else' in run.send.said, run.send.said
     src.qmp('migrate-set-parameters', max_bandwidth=src.settings_before[1]['max-bandwidth'])
     godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('how', ['refused', 'cancelled', 'killed'])
+def test_qemu_migrates_beside_ours(pair, how):
+    """
+    An operator's own migration begins in a round of ours and outlives it. KVM's dirty log, which ours has switched on, is that
+    one's from then on: without it QEMU would send what the guest has overwritten, and notice nothing.
+    """
+    src, _ = pair
+    elsewhere = godwit.destination(src, 'dst2')
+    run = godwit.Run(*pair, '--bandwidth', '1', '--downtime-limit', '60000')
+    run.send.wait_round(1)
+    moves = lab.QemuMigration(src, elsewhere)
+    if how == 'refused':	# at its switchover
+        godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
+        run.send.wait_for('stays on until it has ended')
+    else:
+        give_up(run, how)
+    src.wait_ticks(8)	# in which the log goes off, if somebody switches it off; of what is written QEMU must hear
+    lab.link('clear')
+    moves.finish()
+    if how == 'refused':
+        assert run.send.wait() == godwit.EXIT['vm-state'], run.send.said
+    godwit.check_moved(src, elsewhere.wait_ticks(3))
+    godwit.unload()	# the session has ended, too
+
+
+def test_qemu_migrates_before_the_guardian_acts(pair):
+    """The sender was killed, and its guardian comes late: it finds a migration that began while the log was still on."""
+    src, _ = pair
+    elsewhere = godwit.destination(src, 'dst2')
+    run = godwit.start_in('later', pair)
+    with open(f'/proc/{run.send.pid}/task/{run.send.pid}/children', encoding='ascii') as f:
+        guardian = int(f.read())
+    os.kill(guardian, signal.SIGSTOP)
+    try:
+        give_up(run, 'killed')
+        moves = lab.QemuMigration(src, elsewhere)
+    finally:
+        os.kill(guardian, signal.SIGCONT)
+    src.wait_ticks(8)
+    lab.link('clear')
+    moves.finish()
+    godwit.check_moved(src, elsewhere.wait_ticks(3))
+    godwit.unload()
 
 
 def test_settings_while_rounds_run(pair):

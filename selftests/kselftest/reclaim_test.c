@@ -45,6 +45,8 @@ FIXTURE(reclaim) {
 static struct told {
 	volatile bool sweeping;
 	volatile bool swept;
+	volatile bool late;		/* reclaim comes when the sweep is over */
+	volatile bool done;
 	volatile unsigned int sweep_ms;	/* how long the last one took */
 	volatile uint64_t turns;
 	volatile uint64_t lost;
@@ -69,7 +71,7 @@ static void *count_up(void *unused)
 	require(!sched_setscheduler(0, SCHED_FIFO, &priority), "SCHED_FIFO");
 	for (i = 0; i < HOT; i++)
 		expect[i] = *hot(i);
-	while (!told->swept) {
+	while (!told->swept || !told->done) {
 		/* Pushes the hot ones out of the CPU's batch of new pages, where reclaim does not see them. */
 		for (at = HOT * PAGE; at < COLD; at += PAGE)
 			(void)*(volatile uint8_t *)(zone + at);
@@ -97,9 +99,13 @@ static void page_out_once(struct rig *rig)
 	pthread_create(&thread, NULL, count_up, NULL);
 	while (!told->sweeping)
 		sleep_ms(1);
-	sleep_ms(told->sweep_ms * (30 + rand() % 50) / 100);
+	if (!told->late)
+		sleep_ms(told->sweep_ms * (30 + rand() % 50) / 100);
+	while (told->late && !told->swept)
+		sleep_ms(1);
 	require(!madvise(zone, COLD, MADV_PAGEOUT), "MADV_PAGEOUT");
-	told->paged_out += !told->swept;
+	told->paged_out += told->late == told->swept;
+	told->done = true;
 	pthread_join(thread, NULL);
 	_exit(0);
 }
@@ -156,11 +162,11 @@ FIXTURE_TEARDOWN(reclaim)
 }
 
 /* The job runs on the CPU that asks for it. */
-static void sweep_on_cpu_1(struct rig *rig)
+static void sweep_on_cpu(unsigned int cpu, struct rig *rig)
 {
 	uint64_t start;
 
-	pin_to_cpu(1);
+	pin_to_cpu(cpu);
 	start = now_ms();
 	told->sweeping = true;
 	require(!session_harvest(&rig->s, NULL), "a harvest");
@@ -171,14 +177,14 @@ static void sweep_on_cpu_1(struct rig *rig)
 
 static void harvest_beside_reclaim(struct rig *rig)
 {
-	told->sweeping = told->swept = false;
+	told->sweeping = told->swept = told->done = false;
 	told->turns = 0;
 	writer_step(&rig->writer);
 	while (told->turns < 2)
 		sleep_ms(1);
 	/* The process' mapping is known by the second harvest. */
 	require(!session_harvest(&rig->s, NULL), "a harvest");
-	sweep_on_cpu_1(rig);
+	sweep_on_cpu(told->late ? 0 : 1, rig);
 	while (rig->writer.shared->taken != rig->writer.shared->step)
 		sleep_ms(1);
 	shadow_take(&rig->shadow, &rig->s.ram[0]);
@@ -198,6 +204,27 @@ TEST_F_TIMEOUT(reclaim, no_store_is_lost, 1200)	/* the settings of the run say l
 	PROOF(EXPECT_EQ(0, told->lost));
 	rig_round(&self->rig, false);
 	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
+}
+
+/*
+ * The proof that this is a test: where nobody flushes, stores are lost. The sweep's lock is still taken, which
+ * lets reclaim in only when the storing thread is off its CPU, and has its translations checked when it comes
+ * back; so here the sweep is on the other CPU, and reclaim comes when it is over.
+ */
+TEST_F_TIMEOUT(reclaim, flush_off_loses_stores, 1200)
+{
+	unsigned int i;
+
+	if (!self->rig.ram.map)
+		return;
+	flush_off();
+	told->late = true;
+	for (i = 0; i < 3 * TRIES && !told->lost; i++)
+		harvest_beside_reclaim(&self->rig);
+	rows_on(ALL_ROWS);
+	TH_LOG("%lu times paged out beside a sweep, the last one of %u ms; %lu stores lost", told->paged_out,
+	       told->sweep_ms, told->lost);
+	EXPECT_LT(0, told->lost);
 }
 
 KST_MAIN

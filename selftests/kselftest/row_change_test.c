@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Ledger row "change": memslots and mappings that come, go and move. The rows that could see the same are off. */
+#include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kst.h"
 #include "rig.h"
@@ -134,6 +137,41 @@ TEST_F(change, slot_made_anew_with_its_log_on)
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
 }
 
+#define PAUSE_PARAM	"/sys/module/godwit/parameters/pause_in_harvest_ms"
+#define PAUSE_MS	400
+
+static void *make_anew_in_the_pause(void *arg)
+{
+	FIXTURE_DATA(change) *self = arg;
+
+	sleep_ms(PAUSE_MS / 2);
+	require(!vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL), "the slot goes");
+	require(!vm_slot(&self->vm, 1, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, HALF * PAGE, self->ram.map), "and comes");
+	return NULL;
+}
+
+/* Between a harvest's look at the slots and at their logs: what the guest wrote stood in the old one's. */
+TEST_F(change, slot_made_anew_in_a_harvest)
+{
+	uint32_t seed = 7, at = guest_pick(&seed, PAGES);
+	struct godwit_harvest h;
+	pthread_t thread;
+
+	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
+	ASSERT_EQ(0, session_harvest(&self->s, NULL));
+	ASSERT_TRUE(logged_when_quiet(self, 2));
+	rows_on(1 << GODWIT_ROW_CHANGE | 1 << GODWIT_ROW_VCPU);
+	while (at >= HALF)
+		at = guest_pick(&seed, PAGES);
+	vcpu_batch(&self->vm, 0, 7, 1, 16);
+	require(!file_write(PAUSE_PARAM, "400"), PAUSE_PARAM);
+	pthread_create(&thread, NULL, make_anew_in_the_pause, self);
+	EXPECT_EQ(0, session_harvest(&self->s, &h));
+	pthread_join(thread, NULL);
+	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
+	PROOF(EXPECT_TRUE(bit_set(&self->s.ram[0], at)));
+}
+
 TEST_F(change, log_switched_off_by_the_vmm)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
@@ -168,6 +206,121 @@ TEST_F(change, mapped_by_a_new_process)
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, PAGES)));
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 	kill_process(pid);
+}
+
+#define TIMES	20
+
+static unsigned long calls_of_harvests(FIXTURE_DATA(change) *self, bool map)
+{
+	unsigned long before = calls_of_cpu_1(), i;
+
+	for (i = 0; i < TIMES; i++) {
+		if (map)
+			require(ram_map(&self->ram), "mmap");
+		require(!session_harvest(&self->s, NULL), "a harvest");
+	}
+	return calls_of_cpu_1() - before;
+}
+
+/* rows_off: with 32 or without: no flush. */
+static unsigned long calls_of_starts(FIXTURE_DATA(change) *self, const char *rows_off)
+{
+	unsigned long calls = 0, before, i;
+
+	require(!file_write(ROWS_OFF, rows_off), ROWS_OFF);
+	for (i = 0; i < TIMES; i++) {
+		session_open(&self->s);
+		require(!session_attach(&self->s, self->vm.fd), "ATTACH");
+		require(session_add_ram(&self->s, self->ram.fd) == 0, "ADD_RAM");
+		before = calls_of_cpu_1();
+		require(!session_start(&self->s), "START");
+		calls += calls_of_cpu_1() - before;
+		session_close(&self->s);
+	}
+	return calls;
+}
+
+/*
+ * What reclaim has unmapped from a mapping before we knew of it nobody notes, and its flush may come later: a CPU goes on
+ * storing to a page that no entry shows, which the helper may have read by then. As in row_unmap_test.c: a time that no
+ * test can hold open, but the flush that ends it can be seen. Nothing is written, so that the sweep does not flush.
+ */
+TEST_F(change, new_mapping_is_flushed)
+{
+	unsigned long without, with;
+	pid_t pid;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	pid = keep_cpu_1_busy();
+	pin_to_cpu(0);
+	calls_of_harvests(self, false);	/* until what fork() has left behind is over */
+	without = calls_of_harvests(self, false);
+	with = calls_of_harvests(self, true);
+	TH_LOG("%lu calls without new mappings, %lu with", without, with);
+	PROOF(EXPECT_LE(without + TIMES / 2, with));
+	kill_process(pid);
+}
+
+TEST_F(change, start_is_flushed)
+{
+	unsigned long without, with;
+	pid_t pid;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	session_close(&self->s);	/* else that process has it, too */
+	pid = keep_cpu_1_busy();
+	pin_to_cpu(0);
+	without = calls_of_starts(self, "63");
+	with = calls_of_starts(self, "31");
+	session_open(&self->s);
+	TH_LOG("%lu calls without a flush, %lu with", without, with);
+	PROOF(EXPECT_LE(without + TIMES / 2, with));
+	kill_process(pid);
+}
+
+#define BUSY		(128UL << 20)
+#define BUSY_THREADS	6
+
+static void *hold_mmap_lock(void *area)
+{
+	while (!madvise(area, BUSY, MADV_COLD))
+		;
+	return NULL;
+}
+
+/* A process whose mmap_lock somebody always has: a call that holds it for long, in several threads. */
+static void map_and_hold(void *arg)
+{
+	void *area = mmap(NULL, BUSY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	pthread_t thread;
+	int i;
+
+	require(area != MAP_FAILED && !madvise(area, BUSY, MADV_NOHUGEPAGE), "memory");
+	require(ram_map(arg), "mmap");
+	for (i = 0; i < BUSY_THREADS; i++)
+		pthread_create(&thread, NULL, hold_mmap_lock, area);
+}
+
+/* It cannot be watched, and no harvest may wait for it: that may be the last one, with the guest stopped. */
+TEST_F(change, mmap_lock_that_is_never_free)
+{
+	int r = 0, tries;
+
+	for (tries = 0; tries < 10 && !r; tries++) {
+		pid_t pid = fork_ready(map_and_hold, &self->ram);
+		uint64_t start = now_ms();
+
+		sleep_ms(200);
+		r = session_harvest(&self->s, NULL);
+		TH_LOG("%d after %lu ms", r, now_ms() - start);
+		EXPECT_GT(10000, now_ms() - start);
+		kill_process(pid);
+	}
+	EXPECT_EQ(-EAGAIN, r);
+	/* Nothing was lost by that. */
+	PROOF(EXPECT_EQ(0, session_sync(&self->s, NULL)));
 }
 
 TEST_F(change, counted_in_changes)

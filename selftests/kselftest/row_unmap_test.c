@@ -138,30 +138,6 @@ TEST_F(unmap, row_off)
 	EXPECT_EQ(variant->seen_when_off, shadow_differs(&self->rig.shadow) == 0);
 }
 
-/* How many calls of functions, of which a flush of all CPUs is one, CPU 1 has been sent. */
-static unsigned long calls_of_cpu_1(void)
-{
-	FILE *f = fopen("/proc/interrupts", "r");
-	unsigned long calls = 0;
-	char line[4096];
-
-	require(f, "/proc/interrupts");
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, " CAL: %*u %lu", &calls) == 1)
-			break;
-	fclose(f);
-	return calls;
-}
-
-static void never_idle(void *unused)
-{
-	(void)unused;
-	pin_to_cpu(1);
-	if (!fork_child())
-		for (;;)
-			;
-}
-
 /* Harvests from CPU 0, before each of which pages may be unmapped; what CPU 1 was sent meanwhile. */
 static unsigned long calls_of_harvests(struct rig *rig, bool unmap)
 {
@@ -189,7 +165,7 @@ TEST_F(unmap, followed_by_a_flush)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "one CPU");
-	pid = fork_ready(never_idle, NULL);
+	pid = keep_cpu_1_busy();
 	pin_to_cpu(0);
 	rows_on(1 << GODWIT_ROW_UNMAP);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));

@@ -20,7 +20,7 @@
 
 #define PATIENCE_MS	10000u
 
-enum act { NOTHING, STANDS_DOWN, STANDS_UP, DISMISSES, HANDS_OVER };
+enum act { NOTHING, STANDS_DOWN, STANDS_UP, UNDOES, DISMISSES, MOVES, HANDS_OVER };
 
 /**
  * struct scene
@@ -28,6 +28,7 @@ enum act { NOTHING, STANDS_DOWN, STANDS_UP, DISMISSES, HANDS_OVER };
  * @guardian: its process
  * @qemu: a process that lives as long as QEMU does
  * @said: what it writes to stderr
+ * @session: a pipe's end, in place of the module's session; -1: there is none
  * @state: the migration's in QEMU; @guest: the VM's
  * @heard: all commands, in their order; one that is asked again and again stands there once
  */
@@ -35,7 +36,7 @@ struct scene {
 	struct peer peer;
 	char control[96];
 	pid_t sender, guardian, qemu;
-	int said;
+	int said, session;
 	const char *state, *guest;
 	char heard[4096];
 };
@@ -81,7 +82,7 @@ static void sender(struct scene *s, enum act act, int ready)
 	struct guardian g = { .pipe = -1 };
 	struct journal j = { .pipe = -1 };
 	struct ward w = {
-		.qmp_path = s->peer.path, .pidfd = (int)syscall(SYS_pidfd_open, s->qemu, 0), .pid = s->qemu, .vm_fd = -1,
+		.qmp_path = s->peer.path, .pidfd = (int)syscall(SYS_pidfd_open, s->qemu, 0), .pid = s->qemu, .vm_fd = -1, .session = s->session,
 		.control = s->control, .lock = "", .timeout_ms = 400,
 	};
 	struct err e = { 0 };
@@ -97,13 +98,15 @@ static void sender(struct scene *s, enum act act, int ready)
 		r = journal_migrate(&j, true, &e);
 	if (r || write(ready, &g.pid, sizeof(g.pid)) != sizeof(g.pid))
 		_exit(1);
-	if (act == STANDS_DOWN || act == STANDS_UP)
+	if (act == STANDS_DOWN || act == STANDS_UP || act == MOVES)
 		guardian_stand_down(&g);
 	if (act == STANDS_UP)
 		guardian_stand_up(&g);
+	if (act == UNDOES)
+		guardian_undone(&g);
 	if (act == DISMISSES)
 		guardian_dismiss(&g);
-	if (act == HANDS_OVER && !guardian_take_over(&g, 20000))
+	if ((act == HANDS_OVER || act == MOVES) && !guardian_take_over(&g, 20000))
 		_exit(1);
 	if (write(ready, "", 1) != 1)
 		_exit(1);
@@ -151,12 +154,17 @@ static void assert_guardian_ends(struct scene *s)
 	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
 }
 
-static void assert_said(struct scene *s, const char *what)
+static bool has_said(struct scene *s, const char *what)
 {
 	char text[1024] = "";
 
 	assert_true(pread(s->said, text, sizeof(text) - 1, 0) >= 0);
-	assert_non_null(strstr(text, what));
+	return strstr(text, what);
+}
+
+static void assert_said(struct scene *s, const char *what)
+{
+	assert_true(has_said(s, what));
 }
 
 /* Nobody has connected: also one that has left again would wait to be accepted. */
@@ -189,6 +197,7 @@ static struct scene *scene(peer_script *script)
 		pause();
 		_exit(0);
 	}
+	s->session = -1;
 	s->said = memfd_create("stderr", MFD_CLOEXEC);
 	assert_int_equal(peer_start(&s->peer, script, NULL, 4), 0);
 	snprintf(s->control, sizeof(s->control), "%s/control", s->peer.dir);
@@ -248,6 +257,20 @@ static void a_sender_that_dies_is_put_back(void **state)
 	assert_int_equal(access(s->control, F_OK), -1);
 }
 
+/* Nobody knows whose migration that was: it is not as it was before. */
+static void a_guest_that_is_left_is_no_success(void **state)
+{
+	struct scene *s = *state;
+
+	s->state = "completed";
+	s->guest = "postmigrate";
+	start_sender(s, NOTHING);
+	kill_sender(s);
+	assert_guardian_ends(s);
+	assert_said(s, "somebody else's");
+	assert_false(has_said(s, "as it was before"));
+}
+
 /* The monitor is another client's for a while: it tries again. */
 static void a_monitor_that_is_taken_is_waited_for(void **state)
 {
@@ -294,6 +317,22 @@ static void behind_the_commit_point_it_only_puts_settings_back(void **state)
 	assert_guardian_ends(s);
 	what_it_heard(s);
 	assert_string_equal(s->heard, "migrate-set-parameters ");
+	assert_said(s, "the sender died");
+	assert_said(s, "settings are as they were");
+}
+
+/* The guest has moved, and only settings could not be put back: the sender lives, and has said so. */
+static void a_sender_that_lives_has_not_died(void **state)
+{
+	struct scene *s = *state;
+
+	start_sender(s, MOVES);
+	s->guardian = 0;	/* the sender has waited for it */
+	what_it_heard(s);
+	assert_string_equal(s->heard, "migrate-set-parameters ");
+	assert_false(has_said(s, "the sender died"));
+	assert_said(s, "settings are as they were");
+	kill_sender(s);
 }
 
 /* The receiver has said that the guest does not run there, and then the sender died. */
@@ -317,6 +356,52 @@ static void a_sender_that_cannot_hands_over(void **state)
 	what_it_heard(s);
 	assert_string_equal(s->heard, ENDS_IT "migrate-set-parameters ");
 	kill_sender(s);
+}
+
+/* As a pipe says that its last writer has gone. */
+static bool is_closed(int reader)
+{
+	struct pollfd pfd = { .fd = reader, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) == 1 && pfd.revents & POLLHUP;
+}
+
+/* It asks for each time anew. */
+static void next_connection(struct scene *s)
+{
+	s->peer.fd = accept4(s->peer.listener, NULL, NULL, SOCK_CLOEXEC);
+	source_vm(&s->peer);
+	close(s->peer.fd);
+}
+
+/*
+ * Somebody has begun a migration of QEMU's own: the session, and so the dirty log that it needs, outlives the sender until that
+ * has ended.
+ */
+static void the_session_stays_while_qemu_migrates(void **state)
+{
+	struct scene *s = *state;
+	int ends[2];
+
+	assert_return_code(pipe2(ends, O_CLOEXEC), errno);
+	s->session = ends[1];
+	start_sender(s, UNDOES);
+	close(ends[1]);
+	s->state = "active";
+	s->guest = "running";
+	kill_sender(s);
+	for (int i = 0; i < 3; i++) {
+		next_connection(s);
+		assert_false(is_closed(ends[0]));
+	}
+	s->state = "completed";
+	next_connection(s);
+	next_connection(s);	/* is there one that began as the log went off? */
+	assert_guardian_ends(s);
+	assert_true(is_closed(ends[0]));
+	close(ends[0]);
+	assert_false(has_said(s, "QEMU has a migration"));	/* the sender had */
+	assert_string_equal(s->heard, "query-migrate ");
 }
 
 /* The sender goes on; its guardian has gone before it does. */
@@ -398,11 +483,14 @@ static void it_holds_its_pipe_and_its_pidfd(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_sender_that_dies_is_put_back, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(a_guest_that_is_left_is_no_success, with_qemu, teardown),
 	cmocka_unit_test_setup_teardown(a_monitor_that_is_taken_is_waited_for, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(a_vm_that_is_gone_is_reported, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(behind_the_commit_point_it_only_puts_settings_back, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(a_sender_that_lives_has_not_died, with_qemu, teardown),
 	cmocka_unit_test_setup_teardown(behind_its_proof_it_puts_all_back, with_qemu, teardown),
 	cmocka_unit_test_setup_teardown(a_sender_that_cannot_hands_over, with_qemu, teardown),
+	cmocka_unit_test_setup_teardown(the_session_stays_while_qemu_migrates, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(one_that_is_dismissed_has_ended, with_nobody, teardown),
 	cmocka_unit_test_setup_teardown(signals_are_for_the_sender, with_qemu, teardown),
 	cmocka_unit_test_setup_teardown(it_holds_its_pipe_and_its_pidfd, with_qemu, teardown),

@@ -71,6 +71,10 @@ enum did { MIGRATED = 1, ACCEPTED = 2, REFUSED = 4, CONTINUED = 8, COMPLETED = 1
 
 #define AGE_S	60u	/* since it began */
 
+static unsigned int continued_s;	/* ago, and */
+static bool left;		/* what the last journal said of the guest */
+static bool then_all;		/* is undone, after that */
+
 static void age(struct journal *j)
 {
 	for (size_t i = 0; i < json_array_size(j->records); i++) {
@@ -78,6 +82,8 @@ static void age(struct journal *j)
 
 		if (json_object_get(record, "began"))
 			json_object_set_new(record, "began", json_integer((json_int_t)(now_ns() - AGE_S * 1000000000ull)));
+		if (json_object_get(record, "since"))
+			json_object_set_new(record, "since", json_integer((json_int_t)(now_ns() - continued_s * 1000000000ull)));
 		if (json_object_get(record, "at"))	/* QEMU took five seconds to answer */
 			json_object_set_new(record, "at", json_integer((json_int_t)(now_ns() - (AGE_S - 5) * 1000000000ull)));
 	}
@@ -118,7 +124,11 @@ static const char *undone(struct vm *vm, unsigned int did, enum undo_what what, 
 		vm->downtime = later->downtime;
 	}
 	assert_int_equal(journal_undo(&j, q, what, &e), 0);
-	assert_int_equal(json_array_size(j.records), 0);
+	if (what == UNDO_ALL)
+		assert_int_equal(json_array_size(j.records), 0);
+	if (then_all)
+		assert_int_equal(journal_undo(&j, q, UNDO_ALL, &e), 0);
+	left = j.left;
 	journal_close(&j);
 	qmp_close(q);
 	peer_stop(&vm->peer);
@@ -163,11 +173,35 @@ static void a_guest_that_was_moved_elsewhere_stays(void **state)
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "");
 	vm = moved;
 	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+	assert_false(left);
 	vm = moved;
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
+	assert_true(left);
 	/* Ours had completed before, and was forgotten: an operator let the guest run, and moved it. */
 	vm = VM("completed", "postmigrate", 300, 70);
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_ALL, &moved), "");
+	assert_true(left);
+}
+
+/* We died between QEMU's "completed" and the record of it, after a blackout that was much longer than what followed. */
+static void one_that_completed_unheard_comes_back(void **state)
+{
+	const struct vm ours = VM("completed", "postmigrate", 58000, 57000);
+	struct vm vm = ours;
+
+	(void)state;
+	continued_s = 2;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "cont ");
+	assert_false(left);
+	/* It took less time than ours had stood in pre-switchover. */
+	vm = VM("completed", "postmigrate", 1500, 70);
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
+	assert_true(left);
+	/* Long ago: in between somebody could have done anything. */
+	continued_s = 30;
+	vm = ours;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
+	assert_true(left);
 }
 
 static void one_that_we_moved_comes_back(void **state)
@@ -208,6 +242,18 @@ static void behind_the_commit_point_only_settings(void **state)
 	(void)state;
 	assert_string_equal(undone(&vm, SET | MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_SETTINGS, NULL),
 			    "migrate-set-parameters ");
+}
+
+/* In doubt settings go back at once; what is found out later is done all the same. */
+static void behind_the_settings_the_rest(void **state)
+{
+	struct vm vm = VM("completed", "postmigrate", 300, 70);
+
+	(void)state;
+	then_all = true;
+	assert_string_equal(undone(&vm, SET | MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_SETTINGS, NULL),
+			    "migrate-set-parameters cont ");
+	then_all = false;
 }
 
 static char dir[32];
@@ -310,10 +356,12 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ours_is_cancelled),
 	cmocka_unit_test(somebody_elses_is_not),
 	cmocka_unit_test(a_guest_that_was_moved_elsewhere_stays),
+	cmocka_unit_test(one_that_completed_unheard_comes_back),
 	cmocka_unit_test(one_that_we_moved_comes_back),
 	cmocka_unit_test(a_guest_that_was_stopped_by_others_stays),
 	cmocka_unit_test(one_that_we_stopped_runs),
 	cmocka_unit_test(behind_the_commit_point_only_settings),
+	cmocka_unit_test(behind_the_settings_the_rest),
 	cmocka_unit_test_setup_teardown(a_record_outlives_its_writer, make_dir, remove_dir),
 	cmocka_unit_test_setup_teardown(strange_records_are_none, make_dir, remove_dir),
 	cmocka_unit_test(names_tell_processes_apart),

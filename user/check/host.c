@@ -57,7 +57,7 @@ static void check_module(const struct look *l, struct check *c)
 			check_add(c, name, CHECK_UNKNOWN, "godwit.ko is loaded; whether it can watch this VM: see above first");
 		if (dev >= 0)
 			close(dev);
-	} else if (source_kmod(l->vm, &source, &e)) {
+	} else if (source_kmod(l->vm, -1, &source, &e)) {
 		check_refuse(c, name, &e);
 	} else {
 		source->ops->close(source, true);

@@ -43,7 +43,11 @@ int claim_process(struct claim *c, pid_t vmm, struct err *e)
 	char name[RECORD_NAME];
 	int r = 0;
 
-	/* Where no file can be made the RAM files' locks must do. */
+	/*
+	 * Where no file can be made, or another godwit makes its own elsewhere (a service has a
+	 * directory of its own), the RAM files' locks must do: those all of them take, and a lock is
+	 * its file's, whatever the name.
+	 */
 	while (c->lock.fd < 0 && !record_name_vm(name, "claim", vmm)) {
 		r = record_open(&c->lock, record_dir(), name);
 		if (r != -EBUSY || now_ns() > deadline)

@@ -195,7 +195,7 @@ static int measure(const struct estimate_args *a, struct curve *curve, struct es
 		r = measure_link(a, &f, in, e);
 	in->device_saved = f.way != WAY_MIGRATE;
 	if (!r)
-		r = source_kmod(&f.vm, &source, e);
+		r = source_kmod(&f.vm, -1, &source, e);
 	if (!r)
 		r = curve_measure(&f.vm, source, a->seconds, a->sample_pages, now_ns(), curve, e);
 	if (!r)

@@ -94,7 +94,7 @@ static int measure(const struct rate_args *a, struct rate *out, struct err *e)
 	if (!r)
 		r = vm_find(qmp, (pid_t)a->pid, VM_KVM, &vm, e);
 	if (!r)
-		r = source_kmod(&vm, &source, e);
+		r = source_kmod(&vm, -1, &source, e);
 	if (!r)
 		r = rate_measure(&vm, source, &a->o, out, e);
 	if (source)

@@ -43,6 +43,12 @@ static int harvest(struct sender *s, struct measured *m, uint64_t *pending, stru
 	m->harvest_ns = now_ns() - begin;
 	if (!r)
 		r = dirty_rate_check(s->qmp, &s->dirty_rate, false, e);
+	/*
+	 * What is plugged shows by a mapping more often than not: better to end now than at the stop,
+	 * where all of it is looked at again.
+	 */
+	if (!r && s->source->changed)
+		r = sender_check_writers(s, e);
 	if (!r && s->source->changed)
 		r = source_check_mappers(s->source, "/proc", e);
 	if (!r)

@@ -58,8 +58,11 @@ static int on_round(struct receiver *r, const struct wire_header *h, struct err 
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND after the last one");
 	if (!ret)
 		ret = lanes_wait_round(r->lanes, h->arg, h->flags & WIRE_ROUND_LAST, alive, r, e);
+	if (ret)
+		return ret;
+	/* Before the ACK leaves: on hearing it the sender may send all that it has, see give_up(). */
 	r->last = h->flags & WIRE_ROUND_LAST;
-	return ret ? ret : receiver_send(r, WIRE_ACK, h->arg, e);
+	return receiver_send(r, WIRE_ACK, h->arg, e);
 }
 
 static int on_commit(struct receiver *r, struct err *e)
@@ -182,21 +185,29 @@ static int serve(struct receiver *r, struct err *e)
 	return ret == 1 ? finish(r, e) : ret;
 }
 
-/* After a failure: what may be said of it. */
+/*
+ * After a failure: what may be said of it. Once the last round has been acknowledged the sender may
+ * be in SENT: COMMIT, the device state and DEVICE_END fit into the buffer of its socket, and a link
+ * that has gone silent in between shows us none of them. So from then on the verdict is kept, whether
+ * COMMIT has come or not. A sender that said ABORT has given up, as all that it sent before has come:
+ * it will not ask. It may have noted a doubt only if COMMIT came before.
+ */
 static void give_up(struct receiver *r, int ret, const struct err *e)
 {
 	if (!ret || commit_destination(&r->commit, DESTINATION_GIVES_UP) != DESTINATION_SAYS_DEAD)
 		return;
-	if (r->committed)
+	if (r->last)
 		verdict_write(r);
-	if (r->ch)
-		r->closed = channel_abort(r->ch, e);
+	if (!r->ch)
+		return;
+	r->closed = channel_abort(r->ch, e) || channel_aborted(r->ch);
+	r->told = channel_aborted(r->ch) && !r->committed;
 }
 
 /* A verdict that somebody may ask for later stays. */
 static void end_record(struct receiver *r)
 {
-	if (!r->committed || r->told)
+	if (!r->last || r->told)
 		record_remove(&r->record);
 	else
 		record_close(&r->record);
@@ -240,7 +251,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	lanes_free(r.lanes);
 	if (r.commit == COMMIT_DEAD)
 		migration_restore(&r.migration);
-	if (r.verdicts && r.committed && !r.told && !r.closed)
+	if (r.verdicts && r.last && !r.told && !r.closed)
 		verdict_linger(&r);
 	end_record(&r);
 	claim_drop(&r.claim, &r.vm);

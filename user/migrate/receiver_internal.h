@@ -22,12 +22,13 @@
  * @own: a block of ours that is the source's own RAM file; NULL: none is, or the sender does not say
  * @private: QEMU's, numbered as the sender does
  * @saved: the device state that comes was saved, not migrated
- * @last: the last round is in place
+ * @last: the last round is in place, so the sender may end the migration at any moment
  * @committed: COMMIT has come: no RAM is written any more, and the device state is kept in @state, a memfd
  * @runs: the guest ran at the source, and is to run here
  * @commit: see txn/commit.h
  * @resumed_ns: QEMU's RESUME, CLOCK_REALTIME
- * @told: the sender knows how it ended. @closed: it has closed its end, so it does if it lives
+ * @told: the sender knows how it ended. @closed: it has closed its end, or given up, so it does if
+ *	it lives
  * @verdicts: the sender may ask by @token, and @record answers, also when we are gone
  */
 struct receiver {
@@ -77,7 +78,10 @@ int admit_streams(struct receiver *r, struct err *e);
 /* The verdict on this migration, from now on; for whoever asks, also when we have been killed. */
 void verdict_open(struct receiver *r);
 void verdict_write(struct receiver *r);
-/* Serves ASK, whose header has come, to its end; r->ch is closed then. Return: it was about this migration. */
+/*
+ * Serves ASK, whose header has come, to its end; r->ch is closed then. Return: it was about this
+ * migration, and is final.
+ */
 bool verdict_reply(struct receiver *r);
 /* The sender may not know how it ended: waits for it to ask. */
 void verdict_linger(struct receiver *r);

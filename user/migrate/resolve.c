@@ -42,6 +42,8 @@ static int undo(struct qmp *q, const json_t *note, struct err *e)
 	struct journal j = { .records = json_deep_copy(json_object_get(note, "undo")), .pipe = -1 };
 	int r = journal_undo(&j, q, UNDO_ALL, e);
 
+	if (!r && j.left)
+		r = err_set(e, GW_VM_STATE, EEXIST, "the guest is not at the destination, and stands still here since another migration: let it run here (cont) if it runs nowhere else");
 	journal_close(&j);
 	return r;
 }

@@ -7,6 +7,7 @@
 
 #include "io/sock.h"
 #include "io/stop.h"
+#include "kernel/device.h"
 #include "migrate/hello.h"
 #include "migrate/sender_internal.h"
 #include "vmm/look.h"
@@ -226,12 +227,26 @@ static int start_guardian(struct sender *s, struct err *e)
 	int held[CLAIM_FDS_MAX], r;
 	struct ward w = {
 		.qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd, .pid = s->vm.pid, .vm_fd = s->vm.vm_fd, .control = s->control.local.path, .timeout_ms = s->o->timeout_ms,
-		.lock = s->claim.lock.fd < 0 ? "" : s->claim.lock.path, .held = held, .nheld = claim_fds(&s->claim, &s->vm, held),
+		.session = -1, .lock = s->claim.lock.fd < 0 ? "" : s->claim.lock.path, .held = held, .nheld = claim_fds(&s->claim, &s->vm, held),
 	};
 
+	/* It keeps the session, so that comes first. */
+	if (!s->o->pause) {
+		s->session = device_open(e);
+		if (s->session < 0)
+			return s->session;
+		w.session = s->session;
+	}
 	r = journal_open(&s->journal, e);
-
 	return r ? r : guardian_start(&s->guardian, &w, &s->journal, e);
+}
+
+static int open_source(struct sender *s, struct err *e)
+{
+	int dev = s->session;
+
+	s->session = -1;
+	return s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, dev, &s->source, e);
 }
 
 static int migrate(struct sender *s, struct err *e)
@@ -249,7 +264,7 @@ static int migrate(struct sender *s, struct err *e)
 	if (!r)
 		r = claim_mark(s->qmp, &s->journal, s->o->addr, e);
 	if (!r)
-		r = s->o->pause ? source_none(&s->vm, &s->source, e) : source_kmod(&s->vm, &s->source, e);
+		r = open_source(s, e);
 	if (!r && !s->o->pause)
 		r = hot_init(&s->hot, &s->vm, e);
 	if (!r)
@@ -264,7 +279,7 @@ static int migrate(struct sender *s, struct err *e)
 int sender_run(const struct sender_options *o, struct report *report, struct err *e)
 {
 	struct sender s = {
-		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 },
+		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 }, .session = -1,
 		.migration = { .stream = -1 }, .way = &way_migrate, .saved = SAVED_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
 		.commit = COMMIT_PREPARED, .note = RECORD_NONE, .claim = CLAIM_NONE,
 		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
@@ -295,14 +310,9 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		record_close(&s.note);
 	else
 		record_remove(&s.note);
-	guardian_dismiss(&s.guardian);
+	sender_let_go(&s);
 	stop_look(NULL, NULL);
 	control_close(&s.control, e);
-	/* Closing the dirty source ends the module's session; the log goes off in the background, unless the guest is still here. */
-	channel_free(s.ch);
-	streams_free(s.streams);
-	if (s.source)
-		s.source->ops->close(s.source, s.commit == COMMIT_DEAD);
 	hot_free(&s.hot);
 	saved_close(&s.saved);
 	journal_close(&s.journal);

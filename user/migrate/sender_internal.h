@@ -55,6 +55,7 @@ struct sender {
 	struct claim claim;
 	struct journal journal;
 	struct guardian guardian;
+	int session;			/* of godwit.ko, until @source has it; -1: none */
 	struct dirty_source *source;
 	struct dirty_rate dirty_rate;	/* measured by QEMU itself */
 	struct hot hot;
@@ -116,6 +117,8 @@ int sender_events(struct sender *s, char *status, size_t len, struct err *e);
 /* Waits for something to do: QEMU's events, its device state in @stream (-1: none), the peer. */
 int sender_wait_qemu(struct sender *s, int stream, bool keep_alive, struct err *e);
 
+/* QEMU itself has nothing open by which guest RAM is written unseen (GW_PINNED). */
+int sender_check_writers(struct sender *s, struct err *e);
 /* Rounds until the downtime fits (GW_NOT_CONVERGED when it never does). */
 int precopy(struct sender *s, struct err *e);
 /* From the stop to RESUMED. */
@@ -125,6 +128,8 @@ int switchover(struct sender *s, struct err *e);
  * far as that may be. Return: 0 if the guest has moved, also when r says otherwise.
  */
 int sender_settle(struct sender *s, int r, struct err *e);
+/* The end of the module's session, and of the guardian, if it has nothing left to do. */
+void sender_let_go(struct sender *s);
 /* What of the report is known when the guest runs at the destination. */
 void switchover_times(struct sender *s);
 

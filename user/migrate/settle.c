@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "io/sock.h"
 #include "io/stop.h"
 #include "migrate/sender_internal.h"
+#include "txn/foreign.h"
 #include "vmm/proc_io.h"
 
 #define TAKE_OVER_MS	5000u
@@ -75,6 +78,14 @@ static enum commit_source_event ask_verdict(struct sender *s, struct err *e)
 	memcpy(d.token, s->token, sizeof(d.token));
 	/* The receiver may still listen to the old connection, and to no other. */
 	hang_up(s);
+	/*
+	 * An operator who finds the guest stopped may save it to a file: with our capabilities that
+	 * would leave its RAM out. Settings are ours to undo in any state (txn/commit.h), and all else
+	 * stays recorded. What fails is tried again when the answer is there.
+	 */
+	if (s->qmp)
+		journal_undo(&s->journal, s->qmp, UNDO_SETTINGS, &why);
+	why = (struct err) { 0 };
 	/* The operator may have enough of it before. */
 	stop_heed();
 	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text, d.seconds);
@@ -130,4 +141,53 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			return r;
 		}
 	}
+}
+
+/*
+ * QEMU has no migration under way. If it has, that is waited for: until somebody asks to stop, then
+ * the guardian does it.
+ */
+static bool nobody_migrates(struct sender *s, const struct foreign *f)
+{
+	if (foreign_wait(f, stop_requested))
+		return true;
+	qmp_close(s->qmp);
+	s->qmp = NULL;
+	guardian_undone(&s->guardian);
+	fprintf(stderr, "godwit: the guardian (process %d) waits for that, and then switches the log off\n",
+		(int)s->guardian.pid);
+	return guardian_take_over(&s->guardian, 0);
+}
+
+/*
+ * The session ends when the last of its descriptors is closed: ours, and the guardian's. Where the
+ * guest has moved the log goes off in the background. Else the guest runs here, or may again: an
+ * operator who migrates it by QEMU's own means must find the log off when we have ended, and one who
+ * does so already must find it on (foreign.h).
+ *
+ * We wait here, and do not leave it to the guardian at once: a service manager that sees our end
+ * ends the guardian, too.
+ */
+void sender_let_go(struct sender *s)
+{
+	struct foreign f = {
+		.qmp = s->qmp, .qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd,
+		.timeout_ms = s->o->timeout_ms,
+	};
+	bool stays = s->commit != COMMIT_RUNS && s->source && !s->o->pause;
+
+	/* Threads that read by its bitmaps. */
+	hang_up(s);
+	if (stays && !s->guardian.at_work)
+		stays = nobody_migrates(s, &f);
+	if (!s->guardian.at_work)
+		guardian_dismiss(&s->guardian);
+	if (s->session >= 0)
+		close(s->session);
+	if (s->source)
+		s->source->ops->close(s->source, stays && !s->guardian.at_work);
+	if (!stays || s->guardian.at_work)
+		return;
+	f.qmp = s->qmp;
+	foreign_end_overlap(&f, now_ns());
 }

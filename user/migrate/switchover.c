@@ -219,7 +219,7 @@ void switchover_times(struct sender *s)
  * What was plugged, or opened, since the migration began and writes RAM where the module cannot see it: what it wrote was
  * lost. A migration of QEMU's lets nothing be plugged any more; in save mode the guest stands still, and cannot use it.
  */
-static int check_writers(struct sender *s, struct err *e)
+int sender_check_writers(struct sender *s, struct err *e)
 {
 	int r = vm_check_devices(s->qmp, s->vm.pid, e);
 
@@ -247,7 +247,7 @@ int switchover(struct sender *s, struct err *e)
 	if (!r)
 		r = s->way->stand_still(s, e);
 	if (!r && !s->o->pause)
-		r = check_writers(s, e);
+		r = sender_check_writers(s, e);
 	if (r)
 		return r;
 	if (s->stop_realtime_ns)

@@ -91,7 +91,7 @@ static unsigned int look_up(const uint8_t *token, uint64_t *resumed_ns)
 	bool held = false;
 
 	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_read(record_dir(), name, &held);
+	record = record_find(name, &held);
 	if (!record || !json_is_string(json_object_get(record, "state")))
 		return WIRE_NO_VERDICT;
 	s = commit_state_parse(json_string_value(json_object_get(record, "state")));
@@ -128,7 +128,9 @@ bool verdict_reply(struct receiver *r)
 		printf("godwit: a sender has asked how its migration ended: %s\n",
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "not known");
 	fflush(stdout);
-	return !ret && !memcmp(token, r->token, sizeof(token));
+	/* "in-doubt" tells nobody how it ended: whoever asks again, after us perhaps, may still hear more. */
+	return !ret && (h.arg == COMMIT_RUNS || h.arg == COMMIT_DEAD) &&
+	       !memcmp(token, r->token, sizeof(token));
 }
 
 void verdict_linger(struct receiver *r)

@@ -131,7 +131,10 @@ static int wait_completed(struct sender *s, char *status, size_t len, struct err
 	return r;
 }
 
-/* Sends the device state, up to QEMU's end of file: DEVICE_END is what decides, so all of it may go out before. */
+/*
+ * Sends the device state, up to QEMU's end of file. It may stream to the peer as QEMU writes it, its
+ * end included: the receiver keeps all of it from its QEMU until DEVICE_END, which is what decides.
+ */
 static int state(struct sender *s, struct err *e)
 {
 	uint64_t deadline = deadline_ms(s->o->timeout_ms), before = 0;

@@ -98,16 +98,19 @@ static const struct dirty_ops kmod_ops = {
 	.close = kmod_close,
 };
 
-int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e)
+int source_kmod(const struct vm *vm, int dev, struct dirty_source **out, struct err *e)
 {
 	struct kmod_source *k = calloc(1, sizeof(*k));
 	int r;
 
-	if (!k)
+	if (!k) {
+		if (dev >= 0)
+			close(dev);
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
 	k->base.ops = &kmod_ops;
 	k->base.vm = vm;
-	k->dev = device_open(e);
+	k->dev = dev < 0 ? device_open(e) : dev;
 	if (k->dev < 0) {
 		r = k->dev;
 		free(k);

@@ -58,7 +58,8 @@ struct dirty_source {
 	bool unmapped;
 };
 
-int source_kmod(const struct vm *vm, struct dirty_source **out, struct err *e);
+/* dev: a session of godwit.ko that is new, ours from here on, also after an error; -1: none yet. */
+int source_kmod(const struct vm *vm, int dev, struct dirty_source **out, struct err *e);
 int source_none(const struct vm *vm, struct dirty_source **out, struct err *e);
 
 /*

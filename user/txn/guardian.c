@@ -13,6 +13,7 @@
 #include "io/sock.h"
 #include "io/stop.h"
 #include "source/source.h"
+#include "txn/foreign.h"
 #include "txn/guardian.h"
 #include "txn/record.h"
 #include "vmm/proc_io.h"
@@ -20,9 +21,12 @@
 /* What the sender may say besides records; a pipe that closes without DISMISS means that it died, or cannot go on. */
 #define STAND_DOWN	"sent\n"
 #define STAND_UP	"dead\n"
+#define UNDONE		"undone\n"
+#define HANDS_OVER	"yours\n"
 #define DISMISS		"dismiss\n"
 
 #define AGAIN_MS	500	/* between two tries */
+#define KEPT		4u	/* descriptors, besides those that are held */
 
 /* Sorted; -1: one less. */
 static void keep_only(const int *fds, unsigned int n)
@@ -43,11 +47,13 @@ static int by_number(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* All that the sender says, into the journal. false: it said DISMISS. */
-static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
+enum farewell { DIED, DISMISSED, HANDED_OVER };
+
+/* All that the sender says, into the journal. */
+static enum farewell listen_to_sender(int fd, struct journal *j, enum undo_what *what)
 {
 	FILE *f = fdopen(fd, "re");
-	bool dismissed = false;
+	enum farewell how = DIED;
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t n;
@@ -58,21 +64,26 @@ static bool listen_to_sender(int fd, struct journal *j, enum undo_what *what)
 			*what = UNDO_SETTINGS;
 		else if (!strcmp(line, STAND_UP))
 			*what = UNDO_ALL;
+		else if (!strcmp(line, UNDONE))
+			json_array_clear(j->records);
 		else if (!strcmp(line, DISMISS))
-			dismissed = true;
+			how = DISMISSED;
+		else if (!strcmp(line, HANDS_OVER))
+			how = HANDED_OVER;
 		else if (line[n - 1] == '\n')	/* else it died over it, before it did what it says */
 			journal_load(j, line);
 	}
 	free(line);
-	return !dismissed;
+	return how;
 }
 
 /* Another client may hold the monitor, for long: nobody else will do this, so there is no last try while QEMU lives. */
-static void undo(const struct ward *w, struct journal *j, enum undo_what what)
+static void undo(const struct ward *w, struct journal *j, enum undo_what what, enum farewell how)
 {
 	bool told = false;
 
-	if (what == UNDO_SETTINGS)
+	/* A sender that lives has said itself how its migration ended. */
+	if (what == UNDO_SETTINGS && how == DIED)
 		fprintf(stderr, "godwit: the sender died when the destination could run already: \"godwit resolve\" finds out where the guest runs\n");
 	for (;;) {
 		struct qmp *q = NULL;
@@ -82,9 +93,11 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 		if (!r)
 			r = journal_undo(j, q, what, &e);
 		qmp_close(q);
-		if (!r && what == UNDO_ALL) {
+		if (!r && what == UNDO_ALL && !j->left) {
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
 			fprintf(stderr, "godwit: without its sender: the source VM is as it was before\n");
+		} else if (!r && what == UNDO_SETTINGS) {
+			fprintf(stderr, "godwit: without its sender: QEMU's settings are as they were before\n");
 		}
 		if (!r)
 			return;
@@ -99,13 +112,32 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what)
 	}
 }
 
+/* As the sender does at its end (sender_let_go()). */
+static void let_go(const struct ward *w, enum undo_what what, bool quiet)
+{
+	struct foreign f = {
+		.qmp_path = w->qmp_path, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
+		.quiet = quiet,
+	};
+
+	if (w->session < 0)
+		return;
+	foreign_wait(&f, NULL);
+	close(w->session);
+	source_kmod_hurry(w->vm_fd);
+	if (what == UNDO_ALL)
+		foreign_end_overlap(&f, now_ns());
+}
+
 static void be_guardian(int pipe, const struct ward *w)
 {
-	int keep[3 + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd };
-	unsigned int n = 3;
+	int keep[KEPT + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd, w->session };
+	unsigned int n = KEPT;
 	struct journal j = { .pipe = -1 };
 	struct err e = { 0 };
 	enum undo_what what;
+	enum farewell how;
+	bool left;
 
 	/* Out of the terminal's process group: Ctrl-C is for the sender. So is the control socket, which is closed here. */
 	setsid();
@@ -116,19 +148,23 @@ static void be_guardian(int pipe, const struct ward *w)
 	signal(SIGHUP, SIG_IGN);
 	prctl(PR_SET_NAME, "godwit-guardian");
 	/* Also the QMP connection: QEMU serves the next client when the last copy is closed. */
-	while (n < 3 + w->nheld && n < sizeof(keep) / sizeof(keep[0])) {
-		keep[n] = w->held[n - 3];
+	while (n < KEPT + w->nheld && n < sizeof(keep) / sizeof(keep[0])) {
+		keep[n] = w->held[n - KEPT];
 		n++;
 	}
 	qsort(keep, n, sizeof(keep[0]), by_number);
 	keep_only(keep, n);
 	if (journal_open(&j, &e))
 		_exit(1);
-	if (listen_to_sender(pipe, &j, &what)) {
+	how = listen_to_sender(pipe, &j, &what);
+	if (how != DISMISSED) {
 		if (*w->control)
 			unlink(w->control);
-		undo(w, &j, what);
-		source_kmod_hurry(w->vm_fd);
+		/* Else the sender has done that itself, and waited until it could wait no more. */
+		left = json_array_size(j.records);
+		if (left)
+			undo(w, &j, what, how);
+		let_go(w, what, !left);
 		if (*w->lock)
 			unlink(w->lock);
 	}
@@ -172,6 +208,11 @@ void guardian_stand_up(struct guardian *g)
 	say(g, STAND_UP);
 }
 
+void guardian_undone(struct guardian *g)
+{
+	say(g, UNDONE);
+}
+
 static void hang_up(struct guardian *g)
 {
 	if (g->pipe >= 0)
@@ -194,6 +235,7 @@ bool guardian_take_over(struct guardian *g, unsigned int ms)
 	uint64_t deadline = deadline_ms(ms);
 	pid_t pid;
 
+	say(g, HANDS_OVER);
 	hang_up(g);
 	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
 		nap_ms(10);

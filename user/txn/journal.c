@@ -110,7 +110,7 @@ void journal_refused(struct journal *j)
 
 int journal_continue(struct journal *j, struct err *e)
 {
-	return add(j, json_pack("{s:s}", "more", "continue"), e);
+	return add(j, json_pack("{s:s, s:I}", "more", "continue", "since", (json_int_t)now_ns()), e);
 }
 
 /* What one migration has said of itself at its end; another one of some 100 KiB in as many ms and bytes is not to be feared. */
@@ -201,20 +201,38 @@ static int end_migration(struct qmp *q, const struct journal *j, size_t i, struc
 }
 
 /*
- * A migration has completed, and the guest stands still since. If it is ours, the guest runs again; if somebody else has
- * moved it elsewhere meanwhile, it must not.
+ * Of one that has completed, when we have not heard that ours has: is it ours? Ours had begun when
+ * QEMU accepted it, and was still under way when we told it to go on, so it took no less time than
+ * lies between the two. Another one can have begun only after ours had ended, hence after that
+ * moment, and is not through so soon.
  */
-static int undo_completed(struct qmp *q, const struct journal *j, size_t i, const struct migration_status *m, struct err *e)
+static bool may_be_ours(const struct journal *j, size_t i, const struct migration_status *m)
 {
-	const json_t *completed = more(j, i, "completed"), *record = json_array_get(j->records, i);
-	json_auto_t *now = identity(m);
+	const json_t *accepted = more(j, i, "accepted"), *go_on = more(j, i, "continue");
+	uint64_t stood_ns;
 
-	if (completed)
-		return json_equal(json_object_get(completed, "identity"), now) && json_is_true(json_object_get(completed, "running"))
-			? qmp_call(q, "cont", NULL, NULL, e) : 0;
-	/* We died before we heard of it; nobody else's is through so soon. */
-	if (more(j, i, "continue") && now_ns() - when(record, "began") < SOON_NS && json_is_true(json_object_get(record, "running")))
-		return qmp_call(q, "cont", NULL, NULL, e);
+	if (!accepted || !go_on || now_ns() - when(go_on, "since") >= SOON_NS)
+		return false;
+	stood_ns = when(go_on, "since") - when(accepted, "at");
+	return m->total_ms < 0 || (uint64_t)m->total_ms * 1000000 + SLACK_NS >= stood_ns;
+}
+
+/*
+ * A migration has completed, and the guest stands still since. If it is ours, the guest runs again;
+ * if somebody else has moved it elsewhere meanwhile, it must not.
+ */
+static int undo_completed(struct qmp *q, struct journal *j, size_t i,
+			  const struct migration_status *m, struct err *e)
+{
+	const json_t *completed = more(j, i, "completed");
+	json_auto_t *now = identity(m);
+	bool ours = completed ? json_equal(json_object_get(completed, "identity"), now)
+			      : may_be_ours(j, i, m);
+	const json_t *running = completed ? completed : json_array_get(j->records, i);
+
+	if (ours)
+		return json_is_true(json_object_get(running, "running")) ? qmp_call(q, "cont", NULL, NULL, e) : 0;
+	j->left = true;
 	fprintf(stderr, "godwit: the guest stands still since a migration that may be somebody else's: let it run here (cont) if it runs nowhere else\n");
 	return 0;
 }
@@ -223,7 +241,7 @@ static int undo_completed(struct qmp *q, const struct journal *j, size_t i, cons
  * QEMU lets the guest run by itself when its migration fails or is cancelled, unless it stood still before ("postmigrate",
  * "paused"): that was somebody's will.
  */
-static int undo_migrate(struct qmp *q, const struct journal *j, size_t i, struct err *e)
+static int undo_migrate(struct qmp *q, struct journal *j, size_t i, struct err *e)
 {
 	uint64_t deadline = deadline_ms(RESUME_MS);
 	struct migration_status m;
@@ -271,7 +289,7 @@ static int undo_command(struct qmp *q, const json_t *record, struct err *e)
 	return r ? err_set(e, why.exit, -r, "%s", why.text) : 0;
 }
 
-static int undo_one(struct qmp *q, const struct journal *j, size_t i, struct err *e)
+static int undo_one(struct qmp *q, struct journal *j, size_t i, struct err *e)
 {
 	const json_t *record = json_array_get(j->records, i);
 	const char *undo = json_string_value(json_object_get(record, "undo"));
@@ -293,15 +311,19 @@ int journal_undo(struct journal *j, struct qmp *q, enum undo_what what, struct e
 {
 	for (size_t i = json_array_size(j->records); i-- > 0;) {
 		const json_t *record = json_array_get(j->records, i);
-		int r = 0;
+		bool setting = json_is_true(json_object_get(record, "setting"));
+		int r;
 
 		if (!json_object_get(record, "undo"))
 			continue;	/* it says more of the one before */
-		if (what == UNDO_ALL || json_is_true(json_object_get(record, "setting")))
-			r = undo_one(q, j, i, e);
+		if (what == UNDO_SETTINGS && !setting)
+			continue;	/* it may have to be undone yet */
+		r = undo_one(q, j, i, e);
 		if (r)
 			return r;
-		while (json_array_size(j->records) > i)
+		if (setting)
+			json_array_remove(j->records, i);
+		while (!setting && json_array_size(j->records) > i)
 			forget_last(j);
 	}
 	return 0;

@@ -20,10 +20,13 @@
  * struct journal
  * @records: an array, in order; what is undone is taken out. Some only say more of the action before them.
  * @pipe: to the guardian; -1: none
+ * @left: the guest was left as it stands, stopped since a migration that may be somebody else's:
+ *	the operator is told, and nobody may say that all is as it was
  */
 struct journal {
 	json_t *records;
 	int pipe;
+	bool left;
 };
 
 int journal_open(struct journal *j, struct err *e);
@@ -56,7 +59,7 @@ enum undo_what { UNDO_ALL, UNDO_SETTINGS };
 
 /**
  * journal_undo() - undo what is recorded
- * @what: UNDO_SETTINGS: the guest has moved, or may have
+ * @what: UNDO_SETTINGS: the guest has moved, or may have; all else stays recorded
  * Return: 0, or of the first that failed; it and those before it are still recorded then. GW_VM_GONE: the monitor has gone,
  * which says nothing of the VM.
  */

@@ -103,6 +103,16 @@ json_t *record_read(const char *dir, const char *name, bool *held)
 	return NULL;
 }
 
+json_t *record_find(const char *name, bool *held)
+{
+	const char *const dirs[] = { record_dir(), RECORD_DIR, RECORD_DIR_SERVICE };
+	json_t *j = NULL;
+
+	for (size_t i = 0; !j && i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		j = record_read(dirs[i], name, held);
+	return j;
+}
+
 void record_name_verdict(char *name, const uint8_t *token, size_t len)
 {
 	int n = snprintf(name, RECORD_NAME, "verdict-");

@@ -15,6 +15,7 @@
 #include "txn/commit.h"
 
 #define RECORD_DIR	"/run/godwit"
+#define RECORD_DIR_SERVICE "/run/godwit-receive"	/* godwit-receive@.service's */
 #define RECORD_NAME	80u
 #define RECORD_MAX	4096u	/* bytes of a file: written at once, so a reader finds the old line or the new one */
 
@@ -39,6 +40,12 @@ void record_close(struct record *r);	/* the file stays */
 void record_remove(struct record *r);	/* it goes */
 /* What it says, a new reference, or NULL: there is none that makes sense. held: its writer lives. */
 json_t *record_read(const char *dir, const char *name, bool *held);
+
+/*
+ * The same wherever a receiver on this host may have put it: it may have been a service, whose service
+ * manager gave it a directory of its own, and is not the one that is asked.
+ */
+json_t *record_find(const char *name, bool *held);
 
 /* "verdict-" and the token in hex; kind ("doubt", "claim"), the VMM's PID and when it began. len of name: RECORD_NAME. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);

@@ -29,6 +29,7 @@ from qmp import Qmp, QmpError, milliseconds
 from ramfile import allocated_bytes, differing_pages, extents
 
 __all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'Cgroup', 'KernelLog', 'MemoryCgroup', 'Migration', 'Qemu', 'Qmp', 'QmpError',
+           'QemuMigration',
            'Ram', 'allocated_bytes', 'block_device', 'call', 'cards', 'differing_pages', 'disk', 'enter', 'extents',
            'fill_disk', 'link', 'link_cleared', 'milliseconds', 'modules', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap', 'tap']
 
@@ -317,6 +318,31 @@ class Qemu:
 
 
 Migration = collections.namedtuple('Migration', 'total_ms downtime_ms info')
+
+
+class QemuMigration:
+    """QEMU's own migration, which crawls once all RAM has been sent, until finish()."""
+
+    def __init__(self, src, dst, timeout=60):
+        self.src = src
+        uri = f'tcp:{ADDRESS[dst.side]}:4444'
+        dst.qmp('migrate-incoming', uri=uri)
+        src.qmp('migrate-set-capabilities', capabilities=[{'capability': c, 'state': False} for c in ('xbzrle', 'auto-converge')])
+        src.qmp('migrate-set-parameters', max_bandwidth=1 << 40, downtime_limit=1)
+        src.qmp('migrate', uri=uri)
+        self._wait(lambda info: info.get('ram', {}).get('dirty-sync-count', 0) > 1, 'second pass', timeout)
+        src.qmp('migrate-set-parameters', max_bandwidth=1 << 18)
+
+    def _wait(self, seen, what, timeout):
+        end = time.monotonic() + timeout
+        while not seen(info := self.src.qmp('query-migrate')):
+            if info['status'] not in ('setup', 'active', 'device') or time.monotonic() > end:
+                raise RuntimeError(f'no {what}: {info}')
+            time.sleep(0.01)
+
+    def finish(self, timeout=60):
+        self.src.qmp('migrate-set-parameters', max_bandwidth=1 << 40, downtime_limit=2000)
+        self._wait(lambda info: info['status'] == 'completed', 'end', timeout)
 
 
 def qemu_migrate(src, dst, uri=None, capabilities=(), downtime_limit_ms=300, timeout=300):

@@ -16,6 +16,7 @@ class Monitor:
 
     def __init__(self, vm, hook):
         self.path, self.vm, self.hook = f'{vm.run}/between', vm, hook
+        self.far = []
         self.server = socket.socket(socket.AF_UNIX)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
@@ -29,6 +30,7 @@ class Monitor:
                 near, _ = self.server.accept()
                 far = socket.socket(socket.AF_UNIX)
                 far.connect(self.vm.main_qmp)
+                self.far.append(far)
                 for a, b, direction in ((near, far, 'to'), (far, near, 'from')):
                     threading.Thread(target=self._pump, args=(a, b, near, direction), daemon=True).start()
 
@@ -50,6 +52,15 @@ class Monitor:
                     b.sendall(data)
         with contextlib.suppress(OSError):
             b.shutdown(socket.SHUT_RDWR)
+
+    def step_aside(self):
+        """From now on QEMU itself is at our path; it has its monitor back."""
+        self.server.close()
+        for far in self.far:
+            with contextlib.suppress(OSError):
+                far.shutdown(socket.SHUT_RDWR)
+        os.unlink(self.path)
+        os.symlink(self.vm.main_qmp, self.path)
 
     def options(self):
         return ['--qmp', self.path, '--pid', str(self.vm.pid)]

@@ -102,6 +102,26 @@ class Relay:
         self.thread.join()
 
 
+class Silent(Relay):
+    """
+    A link that goes silent as COMMIT comes by: nothing more passes on the first connection, in either direction, not even its
+    end. What the sender writes fits into buffers. Connections that come afterwards are passed on.
+    """
+
+    def __init__(self, to):
+        self.silent = threading.Event()
+        super().__init__(to, None, lasting=True)
+
+    def _receive(self, a, n):
+        data = b'' if self.silent.is_set() else super()._receive(a, n)
+        if len(data) == HEADER.size and HEADER.unpack(data)[:2] == (MAGIC, COMMIT):
+            self.silent.set()
+        if self.silent.is_set():
+            self.stopped.wait()
+            return b''
+        return data
+
+
 class Watching(Relay):
     """Cuts nothing. seen(type): is called when a frame of the control connection comes by, before it is passed on."""
 

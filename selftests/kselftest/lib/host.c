@@ -206,6 +206,34 @@ pid_t fork_ready(void (*run)(void *arg), void *arg)
 	return pid;
 }
 
+unsigned long calls_of_cpu_1(void)
+{
+	FILE *f = fopen("/proc/interrupts", "r");
+	unsigned long calls = 0;
+	char line[4096];
+
+	require(f, "/proc/interrupts");
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, " CAL: %*u %lu", &calls) == 1)
+			break;
+	fclose(f);
+	return calls;
+}
+
+static void never_idle(void *unused)
+{
+	(void)unused;
+	pin_to_cpu(1);
+	if (!fork_child())
+		for (;;)
+			;
+}
+
+pid_t keep_cpu_1_busy(void)
+{
+	return fork_ready(never_idle, NULL);
+}
+
 void drop_sys_admin(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };

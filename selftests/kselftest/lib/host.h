@@ -55,6 +55,12 @@ void kill_process(pid_t pid);
 pid_t fork_child(void);
 /* One that has run run() when this returns, and waits to be killed. */
 pid_t fork_ready(void (*run)(void *arg), void *arg);
+/*
+ * How many calls of functions, of which a flush of all CPUs is one, CPU 1 has been sent. An idle CPU may be spared them:
+ * the process that keeps it busy.
+ */
+unsigned long calls_of_cpu_1(void);
+pid_t keep_cpu_1_busy(void);
 /* For the rest of this process. */
 void drop_sys_admin(void);
 void pin_to_cpu(unsigned int cpu);

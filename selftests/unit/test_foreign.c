@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A migration of QEMU's own beside ours: how long the dirty log stays on for it, and what becomes of one that came too late. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <cmocka.h>
+
+#include "io/sock.h"
+#include "txn/foreign.h"
+#include "qmp_peer.h"
+
+/* One answer of query-migrate; total: -1: it does not say. The last one is given again and again. */
+struct answer {
+	const char *status;
+	long long total;
+};
+
+static struct {
+	const struct answer *answers;
+	unsigned int at, cancelled;
+} qemu;
+
+static void script(struct peer *p)
+{
+	peer_negotiate(p);
+	while (peer_line(p)) {
+		const struct answer *a = &qemu.answers[qemu.at];
+		char text[128];
+
+		if (strstr(p->line, "migrate_cancel")) {
+			qemu.cancelled++;
+			peer_reply(p, "return", "{}");
+			continue;
+		}
+		if (a->total < 0)
+			snprintf(text, sizeof(text), "{\"status\": \"%s\"}", a->status);
+		else
+			snprintf(text, sizeof(text), "{\"status\": \"%s\", \"total-time\": %lld}", a->status, a->total);
+		qemu.at += a[1].status != NULL;
+		peer_reply(p, "return", text);
+	}
+}
+
+static struct peer peer;
+static struct foreign begin(const struct answer *answers)
+{
+	struct foreign f = { .qmp_path = peer.path, .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), .timeout_ms = 2000 };
+	struct err e = { 0 };
+
+	memset(&qemu, 0, sizeof(qemu));
+	qemu.answers = answers;
+	assert_int_equal(peer_start(&peer, script, NULL, 1), 0);
+	assert_int_equal(qmp_open(peer.path, 2000, &f.qmp, &e), 0);
+	f.qmp_path = NULL;
+	return f;
+}
+
+static void end(struct foreign *f)
+{
+	qmp_close(f->qmp);
+	close(f->pidfd);
+	peer_stop(&peer);
+}
+
+static unsigned int patience;
+static bool enough(void)
+{
+	return !patience--;
+}
+
+static void it_is_waited_for(void **state)
+{
+	static const struct answer answers[] = { { "setup", -1 }, { "active", 10 }, { "pre-switchover", 20 }, { "completed", 30 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+
+	(void)state;
+	patience = 100;
+	assert_true(foreign_wait(&f, enough));
+	assert_int_equal(patience, 97);
+	assert_int_equal(qemu.cancelled, 0);
+	end(&f);
+}
+
+static void until_somebody_has_enough(void **state)
+{
+	static const struct answer answers[] = { { "active", 10 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+
+	(void)state;
+	patience = 2;
+	assert_false(foreign_wait(&f, enough));
+	end(&f);
+}
+
+/* A monitor that closes says nothing of the VM; that its process has ended does. */
+static void a_qemu_that_does_not_answer(void **state)
+{
+	static const struct answer answers[] = { { "active", 10 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+	pid_t gone = fork();
+
+	(void)state;
+	if (!gone)
+		_exit(0);
+	shutdown(qmp_fd(f.qmp), SHUT_RDWR);
+	patience = 100;
+	assert_false(foreign_wait(&f, enough));
+	assert_int_equal(patience, 100);
+	close(f.pidfd);
+	f.pidfd = (int)syscall(SYS_pidfd_open, gone, 0);
+	assert_int_equal(sock_wait(f.pidfd, POLLIN, deadline_ms(5000)), 0);
+	assert_true(foreign_wait(&f, NULL));
+	end(&f);
+}
+
+static unsigned int cancelled(const struct answer *answers, unsigned int off_ms_ago)
+{
+	struct foreign f = begin(answers);
+
+	foreign_end_overlap(&f, now_ns() - off_ms_ago * 1000000ull);
+	end(&f);
+	return qemu.cancelled;
+}
+
+static void one_that_overlaps_is_ended(void **state)
+{
+	static const struct answer older[] = { { "active", 300 }, { NULL, 0 } },
+		connects[] = { { "setup", -1 }, { "setup", -1 }, { "active", 300 }, { NULL, 0 } },
+		ended[] = { { "completed", 300 }, { NULL, 0 } }, none[] = { { "none", -1 }, { NULL, 0 } };
+
+	(void)state;
+	assert_int_equal(cancelled(older, 100), 1);
+	assert_int_equal(cancelled(connects, 10), 1);
+	/* It found the log off, and has switched it on. */
+	assert_int_equal(cancelled(older, 5000), 0);
+	assert_int_equal(cancelled(ended, 100), 0);
+	assert_int_equal(cancelled(none, 100), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(it_is_waited_for),
+	cmocka_unit_test(until_somebody_has_enough),
+	cmocka_unit_test(a_qemu_that_does_not_answer),
+	cmocka_unit_test(one_that_overlaps_is_ended),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
