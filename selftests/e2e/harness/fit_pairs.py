@@ -102,7 +102,7 @@ PLACES = [
          {'usb': ('addr=1.2', 'addr=1.4'), 'disk': ('unit=0', 'unit=1'), 'net': ('addr=3', 'addr=8'),
           'serial': ('id=serial1', 'iobase=0x3e8,id=serial1')}),
     never('other models', ['device: net0 e1000 virtio-net-pci', 'device: video0 cirrus-vga VGA',
-                          'device: Tablet usb-tablet usb-mouse'], PC,
+                          'device: tablet usb-tablet usb-mouse'], PC,
           {'net': ('e1000', 'virtio-net-pci'), 'video': ('cirrus-vga', 'VGA'), 'usb': ('usb-tablet', 'usb-mouse')}),
     never('USB controller', ['device: xhci qemu-xhci nec-usb-xhci'], some(Q35, 'usb'), {'usb': ('qemu-xhci', 'nec-usb-xhci')}),
     pair('ports', ['device: port1 chassis', 'device: port1 slot', 'device: port1 x-speed', 'device: port1 hotplug',
