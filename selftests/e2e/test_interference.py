@@ -39,7 +39,6 @@ def receive(dst, *options):
 
 
 def send(src, *options, to=AT):
-    src.destinations.clear()
     return godwit.Process('src', 'send', *(options or ('--qmp', src.main_qmp)), '--pause', '--peer-timeout', '2', '--resolve-timeout', '1',
                           to)
 
