@@ -185,6 +185,7 @@ def test_stopped_while_private_ram_is_sent(directory, flash, how):
     else:
         assert status == 0, here.said
         proved(dst.query_status() == 'paused' and not dst.counters, 'it runs there')
+        godwit.same_ram(src, dst)
 
 
 def test_who_waits_can_be_stopped(pair):
