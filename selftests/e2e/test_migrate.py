@@ -84,10 +84,11 @@ def rows_matter(src, row, make_dst, during=lambda run: None, prepare=lambda: Non
 def test_direct_disk(directory, kind):
     with lab.block_device(kind) as path, godwit.guests():
         devices = lab.disk(path)
-        src = source(directory, 'start=16 size=16 touch=16 rate=50 disk=200', devices=devices)
+        src = source(directory, 'start=16 size=16 touch=16 rate=50 disk=2000', devices=devices)
         # The first read into a page maps it, which the row "mapping" sees: let every buffer have had its first.
         while src.counters['disk'] < 1024:
             src.wait_ticks()
+        src.command('disk=200')
         lab.net()
         lab.link('rate', 100)
         rows_matter(src, 'block', lambda name: godwit.destination(src, name, devices=devices))
