@@ -92,8 +92,7 @@ def test_the_source_s_own_file(directory, other_name, how):
     src.qmp('stop')
     before = digest(src.ram[0].path)
     with godwit.guests():
-        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram(path), **src.made)
-        dst.query_status()
+        dst = godwit.destination(src, ram=ram(path))
         there = receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'], there.said
         assert f'process {src.pid}' in there.said and '"ram0"' in there.said and 'mem-path' in there.said, there.said
@@ -107,8 +106,7 @@ def test_memfd_handed_over(directory):
     """RAM without a name, which the destination opens through the source's descriptors."""
     src = source(directory, ram=[lab.Ram(64, 'memfd')])
     fds = [fd for fd in os.listdir(f'/proc/{src.pid}/fd') if 'memfd:memory-backend' in os.readlink(f'/proc/{src.pid}/fd/{fd}')]
-    dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram(f'/proc/{src.pid}/fd/{fds[0]}'), **src.made)
-    dst.query_status()
+    dst = godwit.destination(src, ram=ram(f'/proc/{src.pid}/fd/{fds[0]}'))
     there = receive(dst)
     assert there.wait() == godwit.EXIT['ram-in-use'], there.said
     godwit.unharmed(src)
@@ -124,8 +122,7 @@ def test_a_third_guest_s_file(directory, share):
             private = dataclasses.replace(third.ram[0], share=False, foreign=True)
             third = lab.Qemu('third', directory=directory, ram=[private], append=APPEND).wait_ticks(1)
         before = digest('/dev/shm/third.ram') if not share else None
-        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram('/dev/shm/third.ram'), **src.made)
-        dst.query_status()
+        dst = godwit.destination(src, ram=ram('/dev/shm/third.ram'))
         there = receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'], there.said
         assert f'process {third.pid}' in there.said, there.said
@@ -158,8 +155,7 @@ def test_two_receivers(directory):
     dst.hang_up()
     second = godwit.Process('dst', 'receive', '--qmp', f'{dst.run}/test.qmp', '--listen', f'{TO[0]}:{TO[1] + 1}', '--insecure')
     assert second.wait() == godwit.EXIT['busy'], second.said
-    twin = lab.Qemu('twin', 'dst', incoming=True, directory=directory, ram=ram(dst.ram[0].path), **src.made)
-    twin.query_status()
+    twin = godwit.destination(src, 'twin', ram=ram(dst.ram[0].path))
     second = receive(twin, at=f'{TO[0]}:{TO[1] + 1}')
     assert second.wait() in (godwit.EXIT['ram-in-use'], godwit.EXIT['busy']), second.said
     twin.kill()
@@ -181,6 +177,7 @@ def test_a_guest_comes_by_another_way(directory):
     here = send(src)
     assert here.wait() == godwit.EXIT['peer-failed'] and there.wait() == godwit.EXIT['vm-state'], here.said + there.said
     dst.wait_ticks(2).check()
+    src.destinations.remove(dst)	# whose guest is another
     godwit.unharmed(src)
 
 
@@ -191,10 +188,9 @@ def test_a_neighbour(directory):
     third = source(directory, 'third', devices=['-device', 'virtio-serial-pci', '-chardev', f'socket,id=pipe,path={socket},server=on,wait=off',
                                                 '-device', 'virtserialport,chardev=pipe'])
     with godwit.guests():
-        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, ram=ram(third.ram[0].path), **src.made,
-                       devices=['-device', 'virtio-serial-pci', '-chardev', f'socket,id=pipe,path={socket}',
-                                '-device', 'virtserialport,chardev=pipe'])
-        dst.query_status()
+        dst = godwit.destination(src, ram=ram(third.ram[0].path),
+                                 devices=['-device', 'virtio-serial-pci', '-chardev', f'socket,id=pipe,path={socket}',
+                                          '-device', 'virtserialport,chardev=pipe'])
         there = receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'] and f'process {third.pid}' in there.said, there.said
         third.wait_ticks(2).check()
@@ -380,9 +376,7 @@ def test_in_another_container(directory, tmp_path):
         inside = tmp_path / 'qemu'
         inside.write_text(f'#!/bin/sh\nexec {enter} {src.made["qemu"]} "$@"\n', encoding='ascii')
         inside.chmod(0o755)
-        dst = lab.Qemu('dst', 'dst', incoming=True, directory=directory, **{**src.made, 'ram': [dataclasses.replace(src.ram[0], foreign=True)],
-                                                                            'qemu': str(inside)})
-        dst.query_status()
+        dst = godwit.destination(src, ram=[dataclasses.replace(src.ram[0], foreign=True)], qemu=str(inside))
         there = godwit.Process('dst', *'receive --listen'.split(), AT, '--insecure', '--qmp', dst.main_qmp, enter=enter.split())
         there.wait_for('listening')
         p = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause', '--to', AT)

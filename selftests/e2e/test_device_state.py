@@ -123,8 +123,7 @@ def test_memfds_swapped(directory, qemu):
     lab.net()
     ram = [lab.Ram(64, 'memfd'), lab.Ram(64, 'memfd')]
     src = lab.Qemu('src', directory=directory, qemu=qemu, ram=ram, append='start=16 size=100 touch=20 rate=100').wait_ticks(2)
-    dst = lab.Qemu('dst', 'dst', directory=directory, qemu=qemu, ram=ram, incoming=True, order=[1, 0])
-    dst.query_status()
+    dst = godwit.destination(src, ram=ram, order=[1, 0])
     run = godwit.Run(src, dst)
     run.wait('misfit')
     assert 'RAM ram0: address' in run.send.said

@@ -279,6 +279,7 @@ def test_destination_with_S(src, paused):
     migrate((src, dst)).wait()
     if paused:
         proved(dst.query_status() == 'paused' and not dst.counters, 'the guest runs')
+        godwit.same_ram(src, dst)
         dst.qmp('cont')
         dst.wait_ticks(1).check()
     else:

@@ -69,11 +69,12 @@ def test_both_sides_of_the_pci_hole(directory):
 class Watch:
     """
     What is seen of guests from outside: for each VM, when its serial line brought something (self.life), and when its whole
-    tick lines were there (self.ticks: pairs with the counters). Milliseconds of this host's clock.
+    tick lines were there (self.ticks: pairs with the counters). Milliseconds of this host's clock. self.stall: the longest that
+    this host did not let it look.
     """
 
     def __init__(self, *vms):
-        self.life, self.ticks = {vm: [] for vm in vms}, {vm: [] for vm in vms}
+        self.life, self.ticks, self.stall = {vm: [] for vm in vms}, {vm: [] for vm in vms}, 0
         self._rest = dict.fromkeys(vms, b'')
         self._files = {vm: open(vm.log, 'rb') for vm in vms}	# pylint: disable=R1732
         for f in self._files.values():
@@ -82,7 +83,9 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
+        before = time.monotonic()
         while not self._end.wait(0.004):
+            self.stall, before = max(self.stall, 1000 * (time.monotonic() - before)), time.monotonic()
             for vm, f in self._files.items():
                 data = f.read()
                 if data:
@@ -138,20 +141,39 @@ class Blackout:
         self.seen = self.watch.life[dst][0] - self.watch.life[src][-1]
         self.hidden = self.watch.lag(dst) - self.watch.lag(src)
         self.gap = max(counters['gap_us'] for _, counters in self.watch.ticks[dst][:2]) / 1000
+        self.slack = max(0.2 * self.downtime, 20)
 
-    def agree(self, one, other, noise, at_least=False):
+    def agree(self, noise, *pairs):
         """
-        Within a fifth of the blackout or 20 ms, and what is missed anyhow by a look so coarse. at_least: one may be larger,
-        as a guest of many processes can be held up after the blackout as well.
+        Pairs of what must be within a fifth of the blackout or 20 ms. False: one is not, but by no more than the noise, for
+        which this host was seen to hold up a guest that runs, or the test: nothing can be told from it.
         """
-        slack = max(0.2 * self.downtime, 20) + noise
-        said = f'{one:.0f} and {other:.0f}: downtime {self.downtime:.0f}, seen {self.seen:.0f}, hidden {self.hidden:.0f}, ' \
-               f'gap {self.gap:.0f}, noise {noise:.0f}, {self.parts}'
+        noise = max(noise, self.watch.stall)
+        off = max(abs(one - other) for one, other in pairs)
+        said = f'{", ".join(f"{one:.0f} and {other:.0f}" for one, other in pairs)}: downtime {self.downtime:.0f}, ' \
+               f'seen {self.seen:.0f}, hidden {self.hidden:.0f}, gap {self.gap:.0f}, slack {self.slack:.0f}, noise {noise:.0f}, ' \
+               f'stall {self.watch.stall:.0f}, {self.parts}'
         print(f'\n  {said}')
-        if at_least and slack >= 0.6 * self.downtime:
-            return	# on a host that is too busy for such a guest nothing can be told; it is printed
-        assert slack < 0.6 * self.downtime, f'nothing can be told from it: {said}'
-        assert one >= other - slack and (at_least or one <= other + slack), said
+        assert off <= self.slack + noise, said
+        return off <= self.slack
+
+
+MEASURED = 3	# times at most, on a host that is too busy
+
+
+def measured(vm, mode, agree, **more):
+    """
+    Moves the guest, until the blackout could be measured; returns (source, destination) of the last. agree(blackout): as
+    above.
+    """
+    for _ in range(MEASURED):
+        dst = godwit.destination(vm, 'again' if vm.name == 'dst' else 'dst', **more)
+        if agree(Blackout(vm, dst, mode)):
+            return vm, dst
+        proved(vm.query_status() == STOPPED[mode], f'the source is {vm.query_status()}')
+        vm.kill()
+        vm = dst
+    raise AssertionError(f'this host is too busy: nothing could be told from {MEASURED} blackouts')
 
 
 def of_age(vm, ms=8000):
@@ -166,17 +188,16 @@ def of_age(vm, ms=8000):
 
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_blackout(directory, qemu, mode):
-    """The downtime that is told is how long nothing is heard of the guest; and its TSC stands still as long."""
+    """The downtime that is told is how long nothing is heard of the guest; and its TSC stands still as long, so it sees no gap."""
     lab.net()
     src = lab.Qemu('src', directory=directory, qemu=qemu, ram=64,
                    append='start=16 size=6 touch=6 rate=1200 verify=100 ticks=25').wait_ticks(8)
     lab.link('rate', 30)
     of_age(src)
-    dst = godwit.destination(src, qemu=qemu)
-    b = Blackout(src, dst, mode)
-    b.agree(b.seen, b.downtime, b.watch.silence())
-    b.agree(b.hidden, b.downtime, 0)
-    godwit.proof(src, dst, stopped=STOPPED[mode])
+
+    def agree(b):
+        return b.agree(b.watch.silence(), (b.seen, b.downtime), (b.hidden, b.downtime), (b.gap + b.hidden, b.downtime))
+    godwit.proof(*measured(src, mode, agree, qemu=qemu), stopped=STOPPED[mode])
 
 
 def test_linux(directory, qemu):
@@ -190,13 +211,13 @@ def test_linux(directory, qemu):
             'append': 'console=ttyS0 quiet mitigations=off size=16 rate=1500'}
     vm = lab.Qemu('src', directory=directory, ram=256, **more).wait_ticks(2, timeout=140)
     lab.link('rate', 80)
-    for mode, name in (('migrate', 'dst'), ('save', 'again')):
-        dst = godwit.destination(vm, name, **more)
+
+    def agree(b):
+        hidden = b.downtime if b.report['device-state-saved'] else b.parts['save'] + b.parts['load']
+        return b.agree(b.watch.stutter(), (b.gap + b.hidden, b.downtime), (b.hidden, hidden))
+    for mode in STOPPED:
         before = vm.counters
-        b = Blackout(vm, dst, mode)
-        b.agree(b.gap + b.hidden, b.downtime, b.watch.stutter(), at_least=True)
-        hidden = b.parts['save'] + b.parts['load'] if mode == 'migrate' else b.downtime
-        b.agree(b.hidden, hidden, b.watch.stutter(), at_least=True)
+        vm, dst = measured(vm, mode, agree, **more)
         proved(vm.query_status() == STOPPED[mode], f'the source is {vm.query_status()}')
         dst.no_errors()
         assert dst.counters['smp'] == 2 and dst.counters['least'] > vm.counters['least'] > before['least']

@@ -39,7 +39,6 @@ def receive(dst, *options):
 
 
 def send(src, *options, to=AT):
-    src.destinations.clear()
     return godwit.Process('src', 'send', *(options or ('--qmp', src.main_qmp)), '--pause', '--peer-timeout', '2', '--resolve-timeout', '1',
                           to)
 
@@ -208,6 +207,7 @@ def test_stopped_while_private_ram_is_sent(directory, flash, how):
     else:
         assert status == 0, here.said
         proved(dst.query_status() == 'paused' and not dst.counters, 'it runs there')
+        godwit.same_ram(src, dst)
 
 
 def test_who_waits_can_be_stopped(pair):

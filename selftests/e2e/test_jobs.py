@@ -44,7 +44,6 @@ def receive(dst):
 
 
 def send(src, *options, to=AT):
-    src.destinations.clear()
     return godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', *options, to)
 
 

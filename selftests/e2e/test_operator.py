@@ -16,6 +16,7 @@ ELSEWHERE = 'exec:cat >/dev/null'
 
 def give_up(run, how):
     run.send.kill(signal.SIGKILL if how == 'killed' else signal.SIGINT)
+    run.receive.kill(signal.SIGCONT)	# a test may have stopped it
     status = run.send.wait()
     assert status == (-signal.SIGKILL if how == 'killed' else godwit.EXIT['cancelled']), run.send.said
     run.receive.wait()
@@ -51,7 +52,8 @@ def test_a_suspended_guest_arrives_so(pair):
 def test_guest_is_migrated_elsewhere(pair, how):
     """By QEMU itself: the guest runs there now, so here it must not."""
     src, dst = pair
-    run = godwit.start_in('round', pair)
+    run = godwit.start_in('round', pair, '--peer-timeout', '600')
+    run.receive.kill(signal.SIGSTOP)	# so that the round outlasts QEMU's migration, however slow that is
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 40)
     src.qmp('migrate', uri=ELSEWHERE)
     run.wait_status('completed')

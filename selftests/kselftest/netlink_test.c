@@ -279,6 +279,7 @@ TEST_F(netlink, events)
 struct hearing {
 	int namespaces;
 	uint32_t id;
+	bool listens;
 	volatile int event;
 };
 
@@ -287,7 +288,8 @@ static void listen_apart(void *arg)
 	struct hearing *h = arg;
 	int fd = unshare(h->namespaces) ? -1 : genl_listen();
 
-	if (fd >= 0 && !fork_child()) {
+	h->listens = fd >= 0;
+	if (h->listens && !fork_child()) {
 		h->event = genl_event(fd, h->id, 60000);
 		pause();
 	}
@@ -312,6 +314,8 @@ TEST_F(netlink, events_stay_in_the_user_namespace)
 
 	here = hear_in(CLONE_NEWNET, self->id, &pid[0]);
 	apart = hear_in(CLONE_NEWUSER | CLONE_NEWNET, self->id, &pid[1]);
+	ASSERT_EQ(true, here->listens);
+	ASSERT_EQ(true, apart->listens);
 	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
 	for (end = now_ms() + 5000; !here->event && now_ms() < end; )
 		sleep_ms(5);

@@ -158,7 +158,8 @@ class Run:
                  to=None, cgroup=None):
         address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
-        src.destinations.append(dst)
+        if dst not in src.destinations:
+            src.destinations.append(dst)	# one that the test has made itself
         for vm in (src, dst):
             note(vm)
         self.json = f'{src.directory}/report.json'
@@ -242,8 +243,9 @@ def guests():
 
 
 def destination(src, name='dst', **more):
-    """A QEMU that is src's twin, but for its devices, and waits for a migration."""
+    """A QEMU that is src's twin, but for its devices, and waits for a migration; unharmed(src) looks at it."""
     ram = [dataclasses.replace(r, path=r.path and r.path.replace(src.name, name)) for r in src.ram]
     vm = lab.Qemu(name, 'dst', incoming=True, directory=src.directory, **{'ram': ram, **src.made, **more})
+    src.destinations.append(vm)
     vm.query_status()	# its monitors are there
     return vm

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is fetched survives a network that fails, and says why it gave up: deps.sh and kernels/root.sh, with nothing of apt's."""
+import os
+import subprocess
+
+import pytest
+
+SELFTESTS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+WHY = 'E: Failed to fetch: connection reset by peer'
+# In the place of a program: fails so often, then does its work.
+FLAKY = f'''#!/bin/sh
+echo "$0 $*" >>"$CALLS"
+if [ "$(grep -c "$0 {{when}}" "$CALLS")" -le "$FAILURES" ]; then
+	{{half}}
+	echo "{WHY}" >&2
+	exit 100
+fi
+{{work}}
+'''
+QUICK = {
+    'sleep': 'echo "sleep $*" >>"$CALLS"',
+    'id': 'echo 0',
+    'unshare': 'shift; exec "$@"',
+}
+# Nothing is installed until apt-get has done it.
+DPKG_QUERY = '[ -e "$CALLS.installed" ] && printf installed'
+# The directory is its last argument but one. It must not find what a try before has left.
+MMDEBSTRAP = {
+    'half': 'for part; do case $part in *.part) mkdir -p "$part/half" ;; esac; done',
+    'work': 'for part; do case $part in *.part) mkdir "$part" "$part/etc" || exit 9 ;; esac; done',
+}
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """make(name, script): a program that is found first."""
+    monkeypatch.setenv('PATH', f'{tmp_path}/bin:{os.environ["PATH"]}')
+    monkeypatch.setenv('CALLS', f'{tmp_path}/calls')
+    monkeypatch.setenv('XDG_CACHE_HOME', f'{tmp_path}/cache')
+    (tmp_path / 'bin').mkdir()
+
+    def make(name, script):
+        path = tmp_path / 'bin' / name
+        path.write_text(script if script.startswith('#!') else f'#!/bin/sh\n{script}\n', encoding='ascii')
+        path.chmod(0o755)
+    for name, script in QUICK.items():
+        make(name, script)
+    return make
+
+
+def run(tmp_path, failures, *words):
+    """(exit status, what was said to stderr, how often each program was called)."""
+    calls = tmp_path / 'calls'
+    calls.write_text('', encoding='ascii')
+    done = subprocess.run([f'{SELFTESTS}/{words[0]}', *words[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False, env={**os.environ, 'FAILURES': str(failures)})
+    named = [line.replace(f'{tmp_path}/bin/', '') for line in calls.read_text(encoding='utf-8').splitlines()]
+    return done.returncode, done.stdout + done.stderr, named
+
+
+def tries(said):
+    return [n for n in (1, 2, 3) if f'try {n} of 3' in said]
+
+
+@pytest.mark.parametrize('what', ['update', 'install'])
+@pytest.mark.parametrize('failures', [0, 1, 2, 3])
+def test_deps(tmp_path, programs, what, failures):
+    """The whole step is tried again, also where the lists came and a package did not."""
+    install = 'case $1 in install) >"$CALLS.installed" ;; esac'
+    programs('apt-get', f'#!/bin/sh\n[ "$1" = {what} ] || {{ echo "$0 $*" >>"$CALLS"; {install}; exit; }}\n' +
+             FLAKY.format(when=what, half=':', work=install))
+    programs('dpkg-query', DPKG_QUERY)
+    status, said, calls = run(tmp_path, failures, 'deps.sh', 'lab')
+    assert status == (failures == 3), said
+    assert tries(said) == list(range(1, failures + 1)) and said.count(WHY) == failures
+    rounds = min(failures + 1, 3)
+    assert sum(c.startswith('apt-get update -o APT::Update::Error-Mode=any') for c in calls) == rounds
+    assert sum(c.startswith('apt-get install -y') and ' mmdebstrap' in c for c in calls) == \
+        (rounds if what == 'install' else failures < 3)
+    assert sum(c.startswith('sleep') for c in calls) == rounds - 1
+    # And is not done again where all is here.
+    if not status:
+        assert run(tmp_path, 0, 'deps.sh', 'lab') == (0, '', [])
+
+
+@pytest.mark.parametrize('failures', [0, 1, 2, 3])
+def test_root(tmp_path, programs, failures):
+    """Another Debian is there whole or not at all."""
+    programs('mmdebstrap', FLAKY.format(when='--mode', **MMDEBSTRAP))
+    root = f'{tmp_path}/cache/godwit/roots/qemu'
+    status, said, calls = run(tmp_path, failures, 'kernels/root.sh', 'qemu')
+    assert status == (failures == 3), said
+    assert tries(said) == list(range(1, failures + 1)) and said.count(WHY) == failures
+    assert sum(c.startswith('mmdebstrap') for c in calls) == min(failures + 1, 3)
+    assert os.path.exists(f'{root}/etc/godwit-root') == os.path.exists(root) == (failures < 3)
+    assert not os.path.exists(f'{root}/half')
+    if status:
+        assert run(tmp_path, 0, 'kernels/root.sh', 'qemu')[0] == 0, 'a later run does not get it'
+    assert run(tmp_path, 3, 'kernels/root.sh', 'qemu') == (0, f'{root}\n', [])
