@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Is the destination the machine that the guest was started on? Pure: two views and a table in, differences out.
+ * Is the destination the machine that the guest was started on? Pure: two views and a table in,
+ * differences out.
  *
  * A view is a JSON object; each end makes one of its QEMU (view.h):
  *
@@ -16,8 +17,8 @@
  *	virtio		place: { guest: features that it has taken, host: features that are offered }
  *	host		see host.h
  *
- * What one end does not say, an older QEMU or a hostile peer, is not compared. Whatever stands in the destination's view,
- * the worst that comes of it is a wrong refusal, or none.
+ * What one end does not say, an older QEMU or a hostile peer, is not compared. Whatever stands in
+ * the destination's view, the worst that comes of it is a wrong refusal, or none.
  */
 #ifndef GODWIT_COMPARE_H
 #define GODWIT_COMPARE_H
@@ -28,8 +29,8 @@
 #include "fit/policy.h"
 
 /*
- * Two views that were made in brief: do their vCPUs differ, or may they, in what only a view with all features has? Then those are
- * to be made.
+ * Two views that were made in brief: do their vCPUs differ, or may they, in what only a view with
+ * all features has? Then those are to be made.
  */
 bool fit_needs_features(const json_t *src, const json_t *dst);
 void fit_compare(const json_t *src, const json_t *dst, const struct policy *p, struct findings *f);

@@ -10,14 +10,9 @@
 #include "vmm/text.h"
 
 static const char *const class_names[] = {
-	[FIT_MACHINE] = "machine",
-	[FIT_CPU] = "cpu",
-	[FIT_MEMORY] = "memory",
-	[FIT_DEVICE] = "device",
-	[FIT_DISK] = "disk",
-	[FIT_BACKEND] = "backend",
-	[FIT_HOST] = "host",
-	[FIT_ROOM] = "room",
+	[FIT_MACHINE] = "machine", [FIT_CPU] = "cpu",	[FIT_MEMORY] = "memory",
+	[FIT_DEVICE] = "device",   [FIT_DISK] = "disk", [FIT_BACKEND] = "backend",
+	[FIT_HOST] = "host",	   [FIT_ROOM] = "room",
 };
 static_assert(sizeof(class_names) / sizeof(class_names[0]) == FIT_CLASSES, "a class has no name");
 
@@ -26,7 +21,8 @@ const char *fit_class_name(enum fit_class class)
 	return class_names[class];
 }
 
-void findings_add(struct findings *f, enum fit_class class, enum fit_severity severity, const char *fmt, ...)
+void findings_add(struct findings *f, enum fit_class class, enum fit_severity severity,
+		  const char *fmt, ...)
 {
 	char text[sizeof(f->rows->text)];
 	struct finding *row;
@@ -40,7 +36,7 @@ void findings_add(struct findings *f, enum fit_class class, enum fit_severity se
 	if (f->n++ >= FINDINGS_MAX || !f->rows)
 		return;
 	row = &f->rows[f->n - 1];
-	*row = (struct finding) { .class = class, .severity = severity };
+	*row = (struct finding){ .class = class, .severity = severity };
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
@@ -89,7 +85,8 @@ int findings_verdict(const struct findings *f, struct err *e)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	if (f->nfatal == 1)
 		return err_set(e, finding_exit(worst), EINVAL, "%s", worst->text);
-	return err_set(e, finding_exit(worst), EINVAL, "%s; and %u more reasons why it does not fit", worst->text, f->nfatal - 1);
+	return err_set(e, finding_exit(worst), EINVAL,
+		       "%s; and %u more reasons why it does not fit", worst->text, f->nfatal - 1);
 }
 
 void findings_free(struct findings *f)
@@ -107,11 +104,14 @@ int fit_accept(const char *words, unsigned int *accepted, struct err *e)
 		size_t len = strcspn(at, ",");
 		unsigned int i = 0;
 
-		while (i < FIT_CLASSES && (strlen(class_names[i]) != len || strncmp(at, class_names[i], len)))
+		while (i < FIT_CLASSES &&
+		       (strlen(class_names[i]) != len || strncmp(at, class_names[i], len)))
 			i++;
 		if (i == FIT_CLASSES)
-			return err_set(e, GW_USAGE, EINVAL, "--accept takes machine, cpu, memory, device, disk, backend, host, room, with commas between them, not \"%.*s\"",
-				       (int)len, at);
+			return err_set(
+				e, GW_USAGE, EINVAL,
+				"--accept takes machine, cpu, memory, device, disk, backend, host, room, with commas between them, not \"%.*s\"",
+				(int)len, at);
 		*accepted |= 1u << i;
 	}
 	return 0;

@@ -18,7 +18,17 @@
  * FIT_HOST: the destination's host itself: nested virtualization, clocks
  * FIT_ROOM: memory for the guest there
  */
-enum fit_class { FIT_MACHINE, FIT_CPU, FIT_MEMORY, FIT_DEVICE, FIT_DISK, FIT_BACKEND, FIT_HOST, FIT_ROOM, FIT_CLASSES };
+enum fit_class {
+	FIT_MACHINE,
+	FIT_CPU,
+	FIT_MEMORY,
+	FIT_DEVICE,
+	FIT_DISK,
+	FIT_BACKEND,
+	FIT_HOST,
+	FIT_ROOM,
+	FIT_CLASSES
+};
 
 /**
  * enum fit_severity - what a difference means, the worst last
@@ -38,7 +48,7 @@ struct finding {
 	char text[600];
 };
 
-#define FINDINGS_MAX	200u
+#define FINDINGS_MAX 200u
 
 /**
  * struct findings - all differences; zeros are none yet
@@ -54,13 +64,16 @@ struct findings {
 };
 
 /* printf format; control characters become '?'. */
-void findings_add(struct findings *f, enum fit_class class, enum fit_severity severity, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+void findings_add(struct findings *f, enum fit_class class, enum fit_severity severity,
+		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* The worst first, in the order of their classes. */
 void findings_sort(struct findings *f);
 /* How many are kept. */
 unsigned int findings_kept(const struct findings *f);
-/* 0, or -errno: *e is the worst of them, how many more there are, and their status: GW_MISFIT, or GW_NO_ROOM. */
+/*
+ * 0, or -errno: *e is the worst of them, how many more there are, and their status: GW_MISFIT, or
+ * GW_NO_ROOM.
+ */
 int findings_verdict(const struct findings *f, struct err *e);
 /* The exit status that goes with one. */
 enum gw_exit finding_exit(const struct finding *row);

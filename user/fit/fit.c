@@ -6,27 +6,31 @@
 #include "fit/fit.h"
 #include "io/sock.h"
 
-#define ANSWER_MS	60000u	/* a receiver that only shows that it lives: a look takes seconds at most */
+/* Of a receiver that only shows that it lives: a look takes seconds at most. */
+#define ANSWER_MS	60000u
 
 /* Of a disk what does not change by itself. */
 static json_t *disk_glance(const json_t *disk)
 {
 	const json_t *inserted = json_object_get(disk, "inserted");
 
-	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "qdev", json_object_get(disk, "qdev"), "device", json_object_get(disk, "device"),
-			 "ro", json_object_get(inserted, "ro"), "bytes",
+	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "qdev", json_object_get(disk, "qdev"),
+			 "device", json_object_get(disk, "device"), "ro",
+			 json_object_get(inserted, "ro"), "bytes",
 			 json_object_get(json_object_get(inserted, "image"), "virtual-size"));
 }
 
 /*
- * What somebody could change while the guest runs. disks: QEMU looks at their images, which may lie on a slow network. *out: also
- * after an error.
+ * What somebody could change while the guest runs. disks: QEMU looks at their images, which may lie
+ * on a slow network. *out: also after an error.
  */
 static int glance(struct qmp *q, bool disks, json_t **out, struct err *e)
 {
 	struct qmp_batch b[] = {
-		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral") },
-		{ .command = "qom-list", .args = json_pack("{s:s}", "path", "/machine/peripheral-anon") },
+		{ .command = "qom-list",
+		  .args = json_pack("{s:s}", "path", "/machine/peripheral") },
+		{ .command = "qom-list",
+		  .args = json_pack("{s:s}", "path", "/machine/peripheral-anon") },
 		{ .command = "query-memory-devices" },
 		{ .command = "query-cpus-fast" },
 		{ .command = "query-block" },
@@ -55,15 +59,18 @@ static int next(struct channel *ch, struct wire_header *h, struct err *e)
 	uint8_t clock[8];
 	int r;
 
-	while (!(r = channel_recv(ch, h, false, e)) && h->type == WIRE_PONG && now_ns() < deadline) {
+	while (!(r = channel_recv(ch, h, false, e)) && h->type == WIRE_PONG &&
+	       now_ns() < deadline) {
 		r = channel_body(ch, clock, sizeof(clock), e);
 		if (r)
 			return r;
 	}
 	if (!r && h->type == WIRE_PONG)
-		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other side lives, but does not say what machine it has");
+		return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+			       "the other side lives, but does not say what machine it has");
 	if (!r && h->type != WIRE_VIEW)
-		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where VIEW was due", wire_type_name(h->type));
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where VIEW was due",
+			    wire_type_name(h->type));
 	return r;
 }
 
@@ -82,7 +89,9 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 		if (r)
 			return r;
 		if (*len + h.length > VIEW_BYTES_MAX)
-			return err_set(e, GW_BAD_PEER, EPROTO, "the receiver's view of its QEMU has more than %u MiB", VIEW_BYTES_MAX >> 20);
+			return err_set(e, GW_BAD_PEER, EPROTO,
+				       "the receiver's view of its QEMU has more than %u MiB",
+				       VIEW_BYTES_MAX >> 20);
 		more = realloc(*text, *len + h.length);
 		if (!more)
 			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
@@ -105,9 +114,11 @@ struct asked {
 	json_t **here, **there;
 };
 
-static int make(struct qmp *q, struct vm *vm, bool destination, unsigned int flags, json_t **out, struct err *e)
+static int make(struct qmp *q, struct vm *vm, bool destination, unsigned int flags, json_t **out,
+		struct err *e)
 {
-	return flags & WIRE_GLANCE ? glance(q, true, out, e) : view_make(q, vm, destination, flags & WIRE_BRIEF, out, e);
+	return flags & WIRE_GLANCE ? glance(q, true, out, e)
+				   : view_make(q, vm, destination, flags & WIRE_BRIEF, out, e);
 }
 
 static int look(struct channel *ch, const struct asked *a, struct err *e)
@@ -127,7 +138,9 @@ static int look(struct channel *ch, const struct asked *a, struct err *e)
 		r = receive(ch, &text, &len, e);
 	if (!r) {
 		*a->there = view_decode(text, len);
-		r = *a->there ? 0 : err_set(e, GW_BAD_PEER, EPROTO, "the receiver's view of its QEMU makes no sense");
+		r = *a->there ? 0
+			      : err_set(e, GW_BAD_PEER, EPROTO,
+					"the receiver's view of its QEMU makes no sense");
 	}
 	free(text);
 	return r;
@@ -140,7 +153,7 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 
 	/* Before the views: what changes after this is seen by fit_again(). */
 	r = look(ch, &a, e);
-	a = (struct asked) { WIRE_BRIEF, q, vm, &fit->here, &fit->there };
+	a = (struct asked){ WIRE_BRIEF, q, vm, &fit->here, &fit->there };
 	if (!r)
 		r = look(ch, &a, e);
 	a.flags = 0;
@@ -151,14 +164,16 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 	return r;
 }
 
-int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, bool *changed, struct err *e)
+int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, bool *changed,
+	      struct err *e)
 {
 	unsigned int accepted = fit->findings.accepted;
 	json_t *here = NULL, *there = NULL;
 	const struct asked a = { WIRE_GLANCE, q, vm, &here, &there };
 	int r = look(ch, &a, e);
 
-	*changed = !r && (!json_equal(here, fit->glance_here) || !json_equal(there, fit->glance_there));
+	*changed = !r &&
+		   (!json_equal(here, fit->glance_here) || !json_equal(there, fit->glance_there));
 	json_decref(here);
 	json_decref(there);
 	if (!*changed)
@@ -173,8 +188,11 @@ int fit_check_same(struct qmp *q, const struct fit *fit, struct err *e)
 	json_t *now = NULL;
 	int r = glance(q, false, &now, e);
 
-	if (!r && !json_equal(json_object_get(now, "devices"), json_object_get(fit->glance_here, "devices")))
-		r = err_set(e, GW_VM_STATE, EAGAIN, "a device of the source VM was plugged or unplugged in the last moment: try again");
+	if (!r && !json_equal(json_object_get(now, "devices"),
+			      json_object_get(fit->glance_here, "devices")))
+		r = err_set(
+			e, GW_VM_STATE, EAGAIN,
+			"a device of the source VM was plugged or unplugged in the last moment: try again");
 	json_decref(now);
 	return r;
 }
@@ -189,7 +207,10 @@ int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, unsigned int fl
 	if (!r)
 		r = view_encode(view, &text, &len, e);
 	while (!r && at < len) {
-		struct wire_header h = { .type = WIRE_VIEW, .length = (uint32_t)(len - at < WIRE_VIEW_MAX ? len - at : WIRE_VIEW_MAX) };
+		struct wire_header h = {
+			.type = WIRE_VIEW,
+			.length = (uint32_t)(len - at < WIRE_VIEW_MAX ? len - at : WIRE_VIEW_MAX)
+		};
 
 		h.flags = at + h.length < len ? WIRE_MORE : 0;
 		r = channel_send(ch, &h, text + at, e);

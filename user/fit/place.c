@@ -5,17 +5,22 @@
 
 #include "fit/place.h"
 
-#define PLACE_MAX	512
+#define PLACE_MAX 512
 
-/* A device's address on a bus that is not PCI's, by its properties; those that a kind does not have are left out. */
-static const char *const addresses[] = {
-	"channel", "scsi-id", "lun", "unit", "nr", "cad", "address", "index", "iobase", "slot"
-};
+/*
+ * A device's address on a bus that is not PCI's, by its properties; those that a kind does not have
+ * are left out.
+ */
+static const char *const addresses[] = { "channel", "scsi-id", "lun",	"unit",	  "nr",
+					 "cad",	    "address", "index", "iobase", "slot" };
 
 const char *place_type(const char *type)
 {
 	static const char *const same[][2] = {
-		{ "kvm-apic", "apic" }, { "kvm-ioapic", "ioapic" }, { "kvm-i8259", "isa-i8259" }, { "kvm-pit", "isa-pit" },
+		{ "kvm-apic", "apic" },
+		{ "kvm-ioapic", "ioapic" },
+		{ "kvm-i8259", "isa-i8259" },
+		{ "kvm-pit", "isa-pit" },
 	};
 
 	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
@@ -26,7 +31,8 @@ const char *place_type(const char *type)
 
 static bool is_pci(const struct qom_object *o)
 {
-	return json_is_integer(json_object_get(o->props, "addr")) && json_object_get(o->props, "multifunction");
+	return json_is_integer(json_object_get(o->props, "addr")) &&
+	       json_object_get(o->props, "multifunction");
 }
 
 /* The object that a bus belongs to: "/machine/peripheral/rp1/rp1" is of rp1. */
@@ -71,9 +77,11 @@ static void append_address(char *place, const struct qom_object *o)
 		char text[80];
 
 		if (json_is_integer(value))
-			snprintf(text, sizeof(text), " %s=%lld", addresses[i], (long long)json_integer_value(value));
+			snprintf(text, sizeof(text), " %s=%lld", addresses[i],
+				 (long long)json_integer_value(value));
 		else if (json_string_length(value))
-			snprintf(text, sizeof(text), " %s=%.60s", addresses[i], json_string_value(value));
+			snprintf(text, sizeof(text), " %s=%.60s", addresses[i],
+				 json_string_value(value));
 		else
 			continue;
 		append(place, text);
@@ -86,7 +94,8 @@ static void number(const struct qom *t, char **places, char *place)
 	size_t len = strlen(place);
 
 	for (unsigned int j = 0; j < t->n; j++)
-		same += places[j] && !strncmp(places[j], place, len) && (!places[j][len] || places[j][len] == '#');
+		same += places[j] && !strncmp(places[j], place, len) &&
+			(!places[j][len] || places[j][len] == '#');
 	if (same)
 		snprintf(place + len, PLACE_MAX - len, "#%u", same);
 }
@@ -106,7 +115,10 @@ static const struct qom_object *above(const struct qom *t, unsigned int i)
 	return o->parent == QOM_ROOT || is_given(t, o) ? NULL : &t->o[o->parent];
 }
 
-/* A host bridge's bus, which the machine names; that of an expander has the operator's id, and a number. */
+/*
+ * A host bridge's bus, which the machine names; that of an expander has the operator's id, and a
+ * number.
+ */
 static void root_bus(const struct qom *t, const char *name, char *place)
 {
 	const json_t *number = NULL;
@@ -149,20 +161,23 @@ static char *place_of(const struct qom *t, char **places, unsigned int i)
 
 	prefix(t, places, i, place);
 	if (is_pci(o)) {
-		unsigned int devfn = (unsigned int)json_integer_value(json_object_get(o->props, "addr")) & 0xff;
+		unsigned int devfn =
+			(unsigned int)json_integer_value(json_object_get(o->props, "addr")) & 0xff;
 
 		snprintf(text, sizeof(text), "%02x.%x", devfn >> 3, devfn & 7);
 		append(place, text);
 	} else if (!strcmp(o->name, "virtio-backend")) {
-		append(place, "virtio");	/* one id or another, and the bus below it has the device's */
+		append(place,
+		       "virtio"); /* one id or another, and the bus below it has the device's */
 	} else if (o->device && o->bus && *o->bus) {
 		const char *bus = bus_number(o->bus);
 
-		snprintf(text, sizeof(text), "%s%s%s", *bus && strcmp(bus, "0") ? bus : "", *bus && strcmp(bus, "0") ? ":" : "", place_type(o->type));
+		snprintf(text, sizeof(text), "%s%s%s", *bus && strcmp(bus, "0") ? bus : "",
+			 *bus && strcmp(bus, "0") ? ":" : "", place_type(o->type));
 		append(place, text);
 		append_address(place, o);
 	} else if (is_given(t, o)) {
-		append(place, place_type(o->type));	/* its name is the operator's */
+		append(place, place_type(o->type)); /* its name is the operator's */
 		append_address(place, o);
 	} else {
 		append(place, is_unattached(o) ? place_type(o->type) : o->name);

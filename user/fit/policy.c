@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sources: QEMU's properties as device-list-properties of 7.2, 10.0 and 11.1 has them, what QEMU's own loading of a device state
- * refuses, and which differences libvirt's check of a domain's ABI refuses.
+ * Sources: QEMU's properties as device-list-properties of 7.2, 10.0 and 11.1 has them, what QEMU's
+ * own loading of a device state refuses, and which differences libvirt's check of a domain's ABI
+ * refuses.
  */
 #include <fnmatch.h>
 #include <stddef.h>
@@ -66,7 +67,10 @@ static const struct policy_row rows[] = {
 	{ PART_CPU, NULL, "check", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "enforce", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "migratable", POLICY_ANY, NULL },
-	/* Of the topology, which is compared by itself: since QEMU 9 they show here what CPUID always had. */
+	/*
+	 * Of the topology, which is compared by itself: since QEMU 9 they show here what CPUID
+	 * always had.
+	 */
 	{ PART_CPU, NULL, "ht", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "cmp[-_]legacy", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "min-*level*", POLICY_ANY, NULL },
@@ -117,7 +121,8 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "failover_pair_id", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "iothread*", POLICY_ANY, NULL },
 	/* Of the moment, or told by the place. */
-	{ PART_DEVICE, "*dimm", "addr", POLICY_QEMU, NULL },	/* in the guest's memory, not on a bus */
+	/* In the guest's memory, not on a bus. */
+	{ PART_DEVICE, "*dimm", "addr", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "addr", POLICY_ELSEWHERE, NULL },
 	{ PART_DEVICE, NULL, "attached", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "busnr", POLICY_ANY, NULL },	/* firmware numbers them */
@@ -128,7 +133,8 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "heads", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "secs", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "l[chs]*s", POLICY_ANY, NULL },
-	{ PART_DEVICE, "pvpanic*", "events", POLICY_ANY, NULL },	/* 7.2 and 11.1 differ for one machine type */
+	/* 7.2 and 11.1 differ for one machine type. */
+	{ PART_DEVICE, "pvpanic*", "events", POLICY_ANY, NULL },
 	{ PART_DEVICE, "ICH9-LPC", "x-smi-negotiated-features", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "guest-stats*", POLICY_ANY, NULL },
 	{ PART_DEVICE, "*VGA*", "big-endian-framebuffer", POLICY_ANY, NULL },
@@ -159,7 +165,8 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "virtio-net*", "mq", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "virtio-*", "vectors", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "virtio-*", "disable-*", POLICY_QEMU, NULL },
-	{ PART_DEVICE, "cfi.pflash01", "num-blocks", POLICY_QEMU, "-drive if=pflash (another size)" },
+	{ PART_DEVICE, "cfi.pflash01", "num-blocks", POLICY_QEMU,
+	  "-drive if=pflash (another size)" },
 	{ PART_DEVICE, "pcie-root-port", "chassis", POLICY_SAME, NULL },
 	{ PART_DEVICE, "pcie-root-port", "*", POLICY_QEMU, NULL },
 	/* What a guest takes for a property of its hardware. */
@@ -192,14 +199,16 @@ static const struct policy_row rows[] = {
 
 const struct policy policy = { sizeof(rows) / sizeof(rows[0]), rows };
 
-static bool matches(const struct policy_row *row, enum policy_part part, const char *type, const char *property)
+static bool matches(const struct policy_row *row, enum policy_part part, const char *type,
+		    const char *property)
 {
 	if (row->part != part || fnmatch(row->property, property, 0))
 		return false;
 	return !row->type || (type && !fnmatch(row->type, type, 0));
 }
 
-const struct policy_row *policy_find(const struct policy *p, enum policy_part part, const char *type, const char *property)
+const struct policy_row *policy_find(const struct policy *p, enum policy_part part,
+				     const char *type, const char *property)
 {
 	for (unsigned int i = 0; i < p->n; i++)
 		if (matches(&p->rows[i], part, type, property))
@@ -216,19 +225,45 @@ static bool is_vcpu(const char *type)
 
 bool policy_wants_in_brief(const char *type, const char *property, const char *kind)
 {
-	/* Bits of MSRs (QEMU target/i386/cpu.c, feature_word_info), and of Hyper-V's leaves; and what host_compare() wants by name. */
+	/*
+	 * Bits of MSRs (QEMU target/i386/cpu.c, feature_word_info), and of Hyper-V's leaves; and
+	 * what host_compare() wants by name.
+	 */
 	static const char *const no_cpuid[] = {
-		"hv-*", "*-no", "ibrs-all", "rsba", "rrsba", "skip-l1dfl-vmentry", "tsx-ctrl", "*-clear", "split-lock-detect", "full-width-write",
-		"invtsc", "svm", "vmx",
+		"hv-*",
+		"*-no",
+		"ibrs-all",
+		"rsba",
+		"rrsba",
+		"skip-l1dfl-vmentry",
+		"tsx-ctrl",
+		"*-clear",
+		"split-lock-detect",
+		"full-width-write",
+		"invtsc",
+		"svm",
+		"vmx",
 		/* Switches of QEMU's that are bits of nothing. */
-		"cpuid-0xb", "host-cache-info", "kvm", "kvm-no-smi-migration", "kvm-pv-enforce-cpuid", "l3-cache", "legacy-cache", "lmce",
-		"pmu", "tcg-cpuid", "vmware-cpuid-freq", "xen-vapic", "x-*",
+		"cpuid-0xb",
+		"host-cache-info",
+		"kvm",
+		"kvm-no-smi-migration",
+		"kvm-pv-enforce-cpuid",
+		"l3-cache",
+		"legacy-cache",
+		"lmce",
+		"pmu",
+		"tcg-cpuid",
+		"vmware-cpuid-freq",
+		"xen-vapic",
+		"x-*",
 	};
 
 	if (is_vcpu(type) && !strcmp(kind, "bool")) {
 		size_t i = 0;
 
-		while (i < sizeof(no_cpuid) / sizeof(no_cpuid[0]) && fnmatch(no_cpuid[i], property, 0))
+		while (i < sizeof(no_cpuid) / sizeof(no_cpuid[0]) &&
+		       fnmatch(no_cpuid[i], property, 0))
 			i++;
 		if (i == sizeof(no_cpuid) / sizeof(no_cpuid[0]))
 			return false;

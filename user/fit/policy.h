@@ -9,18 +9,33 @@
 
 /**
  * enum policy_rule - what a property must be at the destination
- * POLICY_ANY: it does not matter to the guest: a name, path or backend on the host, or a value of the moment. Not even asked for
- * POLICY_ELSEWHERE: the same, but that is compared elsewhere: a device's place is made of it, or host.h knows more
+ * POLICY_ANY: it does not matter to the guest: a name, path or backend on the host, or a value
+ *	of the moment. Not even asked for
+ * POLICY_ELSEWHERE: the same, but that is compared elsewhere: a device's place is made of it,
+ *	or host.h knows more
  * POLICY_SAME: the same
  * POLICY_QEMU: the same, or QEMU itself refuses what comes from the other one: no --accept helps
- * POLICY_SHOULD: the same, but a guest survives another: a warning; nothing if one end leaves it to QEMU ("auto")
+ * POLICY_SHOULD: the same, but a guest survives another: a warning; nothing if one end leaves
+ *	it to QEMU ("auto")
  * POLICY_FEATURE: if true at the source true there, too; the other way round is a warning
  * POLICY_AT_LEAST: a number; less than at the source QEMU refuses, and more is not the same
  * POLICY_ON: a switch: the same, where any number but 0 is on
  */
-enum policy_rule { POLICY_ANY, POLICY_ELSEWHERE, POLICY_SAME, POLICY_QEMU, POLICY_SHOULD, POLICY_FEATURE, POLICY_AT_LEAST, POLICY_ON };
+enum policy_rule {
+	POLICY_ANY,
+	POLICY_ELSEWHERE,
+	POLICY_SAME,
+	POLICY_QEMU,
+	POLICY_SHOULD,
+	POLICY_FEATURE,
+	POLICY_AT_LEAST,
+	POLICY_ON
+};
 
-/* Where a property is: of the machine, of a vCPU, of all vCPUs together, of a RAM block, of a device, of what is in a disk. */
+/*
+ * Where a property is: of the machine, of a vCPU, of all vCPUs together, of a RAM block, of a
+ * device, of what is in a disk.
+ */
 enum policy_part { PART_MACHINE, PART_CPU, PART_VCPUS, PART_RAM, PART_DEVICE, PART_DISK };
 
 /**
@@ -45,12 +60,13 @@ struct policy {
 extern const struct policy policy;
 
 /* The row that counts, or NULL. */
-const struct policy_row *policy_find(const struct policy *p, enum policy_part part, const char *type, const char *property);
+const struct policy_row *policy_find(const struct policy *p, enum policy_part part,
+				     const char *type, const char *property);
 /* Must it be asked for? A type of vCPU ends in "-cpu". For qom_read(). */
 bool policy_wants(const char *type, const char *property, const char *kind);
 /*
- * The same, but of a vCPU's features only those that are no bits of CPUID: all of these are in "feature-words". Nor those of VMX, which
- * only matter to a guest that has it.
+ * The same, but of a vCPU's features only those that are no bits of CPUID: all of these are in
+ * "feature-words". Nor those of VMX, which only matter to a guest that has it.
  */
 bool policy_wants_in_brief(const char *type, const char *property, const char *kind);
 

@@ -12,14 +12,21 @@ int qom_no_memory(struct err *e)
 
 int qom_too_many(const char *what, struct err *e)
 {
-	return err_set(e, GW_NOT_QEMU, E2BIG, "QEMU lists more %s than any machine has: is this QEMU's own QMP socket?", what);
+	return err_set(e, GW_NOT_QEMU, E2BIG,
+		       "QEMU lists more %s than any machine has: is this QEMU's own QMP socket?",
+		       what);
 }
 
 /* What a guest does not see, and a large VM has thousands of. */
 static bool is_plumbing(const char *type)
 {
 	static const char *const types[] = {
-		"memory-region", "qemu:memory-region", "iommu-memory-region", "qemu:iommu-memory-region", "irq", "clock",
+		"memory-region",
+		"qemu:memory-region",
+		"iommu-memory-region",
+		"qemu:iommu-memory-region",
+		"irq",
+		"clock",
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -30,7 +37,8 @@ static bool is_plumbing(const char *type)
 
 bool qom_is_container(const struct qom_object *o)
 {
-	return !strcmp(o->path, "/machine/peripheral") || !strcmp(o->path, "/machine/peripheral-anon");
+	return !strcmp(o->path, "/machine/peripheral") ||
+	       !strcmp(o->path, "/machine/peripheral-anon");
 }
 
 bool qom_is_cpu(const struct qom_object *o)
@@ -49,7 +57,9 @@ static int add(struct qom *t, uint32_t parent, const char *name, const char *typ
 	if (t->n == QOM_OBJECTS_MAX)
 		return qom_too_many("objects", e);
 	o = &t->o[t->n];
-	*o = (struct qom_object) { .parent = parent, .path = malloc(len + strlen(name) + 2), .type = strdup(type) };
+	*o = (struct qom_object){ .parent = parent,
+				  .path = malloc(len + strlen(name) + 2),
+				  .type = strdup(type) };
 	t->n++;
 	if (!o->path || !o->type)
 		return qom_no_memory(e);
@@ -62,7 +72,8 @@ static int add(struct qom *t, uint32_t parent, const char *name, const char *typ
 
 static int by_name(const void *a, const void *b)
 {
-	return strverscmp(((const struct qom_object *)a)->name, ((const struct qom_object *)b)->name);
+	return strverscmp(((const struct qom_object *)a)->name,
+			  ((const struct qom_object *)b)->name);
 }
 
 /* The type within "child<TYPE>", or NULL; buf holds it. */
@@ -137,7 +148,9 @@ const json_t *qom_listed(const struct qom_object *o, const char *name)
 
 struct qmp_batch qom_get(const char *path, const char *property)
 {
-	return (struct qmp_batch) { .command = "qom-get", .args = json_pack("{s:s, s:s}", "path", path, "property", property) };
+	return (struct qmp_batch){ .command = "qom-get",
+				   .args = json_pack("{s:s, s:s}", "path", path, "property",
+						     property) };
 }
 
 /* Of the vCPUs below one object only the first is looked into. */
@@ -151,24 +164,28 @@ bool qom_is_further_cpu(const struct qom *t, unsigned int i)
 	return false;
 }
 
-#define PATHS_AT_A_TIME	4u	/* of qom-list-get: together a millisecond of QEMU's main loop */
+#define PATHS_AT_A_TIME 4u /* of qom-list-get: together a millisecond of QEMU's main loop */
 
 /* One command for some of the objects in of[], from at on. */
-static struct qmp_batch ask(const struct qom *t, const uint32_t *of, unsigned int n, unsigned int at, unsigned int most)
+static struct qmp_batch ask(const struct qom *t, const uint32_t *of, unsigned int n,
+			    unsigned int at, unsigned int most)
 {
 	unsigned int some = n - at < most ? n - at : most;
 	json_t *paths;
 
 	if (!t->bulk)
-		return (struct qmp_batch) { .command = "qom-list", .args = json_pack("{s:s}", "path", t->o[of[at]].path) };
+		return (struct qmp_batch){ .command = "qom-list",
+					   .args = json_pack("{s:s}", "path", t->o[of[at]].path) };
 	paths = json_array();
 	for (unsigned int i = 0; i < some; i++)
 		json_array_append_new(paths, json_string(t->o[of[at + i]].path));
-	return (struct qmp_batch) { .command = "qom-list-get", .args = json_pack("{s:o}", "paths", paths) };
+	return (struct qmp_batch){ .command = "qom-list-get",
+				   .args = json_pack("{s:o}", "paths", paths) };
 }
 
 /* What QEMU says of n objects, so many in one command: goes to their @listed. */
-static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned int n, unsigned int most, struct err *e)
+static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned int n,
+		     unsigned int most, struct err *e)
 {
 	struct qmp_batch *b = qom_batch(n, e);
 	unsigned int commands = 0;
@@ -182,13 +199,18 @@ static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned 
 	for (unsigned int at = 0; !r && at < n; at++) {
 		const json_t *said = b[at / most].ret;
 
-		t->o[of[at]].listed = json_incref(t->bulk ? json_object_get(json_array_get(said, at % most), "properties") : (json_t *)said);
+		t->o[of[at]].listed = json_incref(
+			t->bulk ? json_object_get(json_array_get(said, at % most), "properties")
+				: (json_t *)said);
 	}
 	qom_batch_free(b, commands);
 	return r;
 }
 
-/* An object that has gone meanwhile costs those that were asked for with it their answer: these once more, one by one. */
+/*
+ * An object that has gone meanwhile costs those that were asked for with it their answer: these
+ * once more, one by one.
+ */
 static int list_all(struct qmp *q, struct qom *t, uint32_t *of, unsigned int n, struct err *e)
 {
 	int r = list_some(q, t, of, n, t->bulk ? PATHS_AT_A_TIME : 1, e);
@@ -206,7 +228,8 @@ static int read_tree(struct qmp *q, struct qom *t, struct err *e)
 	unsigned int first = 0, end;
 	json_auto_t *top = NULL;
 	uint32_t *of = calloc(QOM_OBJECTS_MAX, sizeof(*of));
-	int r = of ? qmp_call(q, "qom-list", json_pack("{s:s}", "path", "/machine"), &top, e) : qom_no_memory(e);
+	int r = of ? qmp_call(q, "qom-list", json_pack("{s:s}", "path", "/machine"), &top, e)
+		   : qom_no_memory(e);
 
 	if (!r)
 		r = take_list(t, QOM_ROOT, top, e);

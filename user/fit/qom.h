@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tree of QEMU's objects below /machine, as a table: what each is, on which bus, and the properties that were set before it
- * was realized, which are its configuration. Source: QEMU docs/devel/qom, qapi/qom.json.
+ * The tree of QEMU's objects below /machine, as a table: what each is, on which bus, and the
+ * properties that were set before it was realized, which are its configuration. Source: QEMU
+ * docs/devel/qom, qapi/qom.json.
  */
 #ifndef GODWIT_QOM_H
 #define GODWIT_QOM_H
@@ -11,10 +12,10 @@
 
 #include "vmm/qmp.h"
 
-#define QOM_BULK	100100u	/* the version of QEMU that has qom-list-get */
-#define QOM_OBJECTS_MAX	8192u
-#define QOM_GETS_MAX	65536u
-#define QOM_ROOT	UINT32_MAX
+#define QOM_BULK 100100u /* the version of QEMU that has qom-list-get */
+#define QOM_OBJECTS_MAX 8192u
+#define QOM_GETS_MAX 65536u
+#define QOM_ROOT UINT32_MAX
 
 /**
  * struct qom_object - one of them
@@ -39,7 +40,8 @@ struct qom_object {
 /**
  * struct qom - the table
  * @bulk: QEMU (10.1) lists objects with the values of their properties, several in one command
- * @o: parents stand before their children, siblings in the order of their names (device[2] before device[10])
+ * @o: parents stand before their children, siblings in the order of their names (device[2]
+ *	before device[10])
  */
 struct qom {
 	bool bulk;
@@ -47,16 +49,20 @@ struct qom {
 	struct qom_object *o;
 };
 
-/* Is this property to be asked for? kind: what its value is, as QEMU says: "bool", "uint32", "str" ... */
+/*
+ * Is this property to be asked for? kind: what its value is, as QEMU says: "bool", "uint32", "str"
+ * ...
+ */
 typedef bool (*qom_wanted)(const char *type, const char *property, const char *kind);
 
 /**
  * qom_read() - the whole tree
- * Reads only, many commands under way at a time; between any two QEMU serves its guest. A command takes some 0.4 ms, most of
- * it to wake QEMU's threads, so a QEMU before 10.1, which says one value at a time, is not asked the same of each device of a type
- * where the type's compatibility properties ("x-") are meant. Of several vCPUs the properties are
- * those of the first, as QEMU gives all the same. Errors: those of qmp_call_all(); GW_NOT_QEMU: more objects or properties
- * than any machine has.
+ * Reads only, many commands under way at a time; between any two QEMU serves its guest. A command
+ * takes some 0.4 ms, most of it to wake QEMU's threads, so a QEMU before 10.1, which says one value
+ * at a time, is not asked the same of each device of a type where the type's compatibility
+ * properties ("x-") are meant. Of several vCPUs the properties are those of the first, as QEMU
+ * gives all the same. Errors: those of qmp_call_all(); GW_NOT_QEMU: more objects or properties than
+ * any machine has.
  */
 int qom_read(struct qmp *q, qom_wanted wanted, struct qom *t, struct err *e);
 /* The object of that path, or NULL. */

@@ -20,8 +20,12 @@ bool qom_is_further_cpu(const struct qom *t, unsigned int i);
 /* What QEMU said of a property when it listed the object. NULL: it did not. Borrowed. */
 const json_t *qom_listed(const struct qom_object *o, const char *name);
 
-/* For each type of device: the names of its properties, an array in @types. What is no device has none. */
-int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t *types, struct err *e);
+/*
+ * For each type of device: the names of its properties, an array in @types. What is no device has
+ * none.
+ */
+int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t *types,
+		   struct err *e);
 /* The @props of all devices. */
 int qom_read_props(struct qmp *q, struct qom *t, const json_t *types, struct err *e);
 

@@ -14,7 +14,8 @@ static bool ends_with(const char *s, const char *end)
 }
 
 /* For each type of device: the names of its properties, an array. What is no device has none. */
-int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t *types, struct err *e)
+int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t *types,
+		   struct err *e)
 {
 	struct qmp_batch *b;
 	const char *type;
@@ -29,7 +30,8 @@ int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t
 	if (!b)
 		return -ENOMEM;
 	json_object_foreach(types, type, unused)
-		b[n++] = (struct qmp_batch) { .command = "device-list-properties", .args = json_pack("{s:s}", "typename", type) };
+		b[n++] = (struct qmp_batch){ .command = "device-list-properties",
+					     .args = json_pack("{s:s}", "typename", type) };
 	r = qmp_call_all(q, b, n, e);
 	n = 0;
 	json_object_foreach(types, type, unused) {
@@ -40,7 +42,8 @@ int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t
 			const char *name = json_string_value(json_object_get(property, "name"));
 			const char *kind = json_string_value(json_object_get(property, "type"));
 
-			if (name && kind && strncmp(kind, "link<", 5) && strncmp(kind, "child<", 6) && wanted(type, name, kind))
+			if (name && kind && strncmp(kind, "link<", 5) &&
+			    strncmp(kind, "child<", 6) && wanted(type, name, kind))
 				json_array_append_new(unused, json_string(name));
 		}
 		n++;
@@ -52,7 +55,8 @@ int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t
 /* What a proxy on PCI passes on to its virtio device is read there. */
 static bool is_asked(const struct qom *t, unsigned int i)
 {
-	return t->o[i].device && !qom_is_further_cpu(t, i) && !ends_with(t->o[i].path, "/virtio-backend");
+	return t->o[i].device && !qom_is_further_cpu(t, i) &&
+	       !ends_with(t->o[i].path, "/virtio-backend");
 }
 
 /* Compatibility switches come from the machine type, or from -global, for all of a type. */
@@ -67,7 +71,8 @@ static bool is_repeated(const struct qom *t, unsigned int i, const char *propert
 }
 
 /* Calls fn for each property that is asked for, until it fails. */
-static int each_property(struct qom *t, const json_t *types, int (*fn)(struct qom_object *o, const char *name, void *arg), void *arg)
+static int each_property(struct qom *t, const json_t *types,
+			 int (*fn)(struct qom_object *o, const char *name, void *arg), void *arg)
 {
 	int r = 0;
 
@@ -108,14 +113,15 @@ static int ask_one(struct qom_object *o, const char *name, void *arg)
 }
 
 /*
- * A message of QEMU's with a number of 64 bits has all of its numbers as doubles (vmm/qmp_stream.c), which are whole numbers all
- * the same where a double can be trusted to be one.
+ * A message of QEMU's with a number of 64 bits has all of its numbers as doubles
+ * (vmm/qmp_stream.c), which are whole numbers all the same where a double can be trusted to be one.
  */
 static json_t *whole(const json_t *value)
 {
 	double v = json_real_value(value);
 
-	if (json_is_real(value) && v >= -9007199254740992.0 && v <= 9007199254740992.0 && floor(v) >= v)
+	if (json_is_real(value) && v >= -9007199254740992.0 && v <= 9007199254740992.0 &&
+	    floor(v) >= v)
 		return json_integer((json_int_t)v);
 	return json_incref((json_t *)value);
 }

@@ -7,23 +7,11 @@
 #include "fit/host.h"
 #include "fit/place.h"
 #include "fit/policy.h"
-#include "fit/qom.h"
-#include "fit/view.h"
+#include "fit/view_internal.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
 
-/**
- * struct making - a view that is being made
- * @places: of the objects in @qom, by their index
- */
-struct making {
-	struct qmp *q;
-	struct qom qom;
-	char **places;
-	json_t *view;
-};
-
-static int no_memory(struct err *e)
+int view_no_memory(struct err *e)
 {
 	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
@@ -38,30 +26,38 @@ static int add_machine(struct making *m, struct err *e)
 	int r = qmp_call(m->q, "qom-list", json_pack("{s:s}", "path", "/machine"), &list, e);
 
 	json_array_foreach(list, i, one) {
-		const char *name = json_string_value(json_object_get(one, "name")), *type = json_string_value(json_object_get(one, "type"));
-		const struct policy_row *row = name ? policy_find(&policy, PART_MACHINE, NULL, name) : NULL;
+		const char *name = json_string_value(json_object_get(one, "name")),
+			   *type = json_string_value(json_object_get(one, "type"));
+		const struct policy_row *row =
+			name ? policy_find(&policy, PART_MACHINE, NULL, name) : NULL;
 
-		if (name && type && strncmp(type, "link<", 5) && strncmp(type, "child<", 6) && !(row && row->rule == POLICY_ANY))
+		if (name && type && strncmp(type, "link<", 5) && strncmp(type, "child<", 6) &&
+		    !(row && row->rule == POLICY_ANY))
 			json_array_append_new(names, json_string(name));
 	}
 	n = json_array_size(names);
 	if (!r)
 		b = calloc(n + 1, sizeof(*b));
 	if (!r && !b)
-		r = no_memory(e);
+		r = view_no_memory(e);
 	for (i = 0; !r && i < n; i++)
-		b[i] = (struct qmp_batch) {
+		b[i] = (struct qmp_batch){
 			.command = "qom-get",
-			.args = json_pack("{s:s, s:O}", "path", "/machine", "property", json_array_get(names, i)),
+			.args = json_pack("{s:s, s:O}", "path", "/machine", "property",
+					  json_array_get(names, i)),
 		};
 	if (!r)
 		r = qmp_call_all(m->q, b, n, e);
 	for (i = 0; b && i < n; i++) {
 		if (b[i].ret)
-			json_object_set_new(machine, json_string_value(json_array_get(names, i)), b[i].ret);
+			json_object_set_new(machine, json_string_value(json_array_get(names, i)),
+					    b[i].ret);
 	}
 	free(b);
-	/* How much RAM there is, and in which blocks, BLOCKS compares: with them a size that differs has a message of its own. */
+	/*
+	 * How much RAM there is, and in which blocks, BLOCKS compares: with them a size that
+	 * differs has a message of its own.
+	 */
 	json_object_del(json_object_get(machine, "memory"), "size");
 	json_object_set(m->view, "machine", machine);
 	return r;
@@ -95,7 +91,8 @@ static int add_more_of_machine(struct making *m, struct err *e)
 		json_object_set_new(machine, "nodes", json_integer(nodes));
 	/* They have a part in QEMU's stream, other backends have none. */
 	if (network)
-		json_object_set_new(m->view, "user-networks", json_integer(count_text(network, ",type=user,")));
+		json_object_set_new(m->view, "user-networks",
+				    json_integer(count_text(network, ",type=user,")));
 	json_decref(uuid.ret);
 	free(numa);
 	free(network);
@@ -103,15 +100,15 @@ static int add_more_of_machine(struct making *m, struct err *e)
 }
 
 /*
- * RAM of QEMU's own, by the names that it has in QEMU's stream. What the guest's ACPI tables and the like lie in grows with a
- * device more or less, at either end.
+ * RAM of QEMU's own, by the names that it has in QEMU's stream. What the guest's ACPI tables and
+ * the like lie in grows with a device more or less, at either end.
  */
 static int add_private(struct making *m, const struct vm *vm, struct err *e)
 {
 	struct ramblocks *all = calloc(1, sizeof(*all));
 	json_t *private = json_object();
 	char *text = NULL;
-	int r = all ? ramblocks_text(m->q, &text, e) : no_memory(e);
+	int r = all ? ramblocks_text(m->q, &text, e) : view_no_memory(e);
 
 	/* Before 8.0 it has no addresses, which do not matter here. */
 	if (!r)
@@ -134,16 +131,20 @@ static int add_private(struct making *m, const struct vm *vm, struct err *e)
 /* "socket 0, core 1, thread 0", by the number of the vCPU. */
 static void add_topology(json_t *vcpus, const json_t *cpu)
 {
-	static const char *const parts[] = { "node-id", "socket-id", "die-id", "module-id", "core-id", "thread-id" };
+	static const char *const parts[] = { "node-id",	  "socket-id", "die-id",
+					     "module-id", "core-id",   "thread-id" };
 	const json_t *props = json_object_get(cpu, "props");
 	char name[40], text[200] = "";
 	size_t len = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (json_object_get(props, parts[i]))
-			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %lld", len ? ", " : "", parts[i],
-						(long long)json_integer_value(json_object_get(props, parts[i])));
-	snprintf(name, sizeof(name), "vCPU %lld", (long long)json_integer_value(json_object_get(cpu, "cpu-index")));
+			len += (size_t)snprintf(
+				text + len, sizeof(text) - len, "%s%s %lld", len ? ", " : "",
+				parts[i],
+				(long long)json_integer_value(json_object_get(props, parts[i])));
+	snprintf(name, sizeof(name), "vCPU %lld",
+		 (long long)json_integer_value(json_object_get(cpu, "cpu-index")));
 	json_object_set_new(vcpus, name, json_string(text));
 }
 
@@ -159,14 +160,18 @@ static int add_vcpus(struct making *m, struct err *e)
 	if (!r)
 		r = qmp_call(m->q, "query-kvm", NULL, &kvm, e);
 	if (!r)
-		r = qmp_call(m->q, "qom-get", json_pack("{s:s, s:s}", "path", "/machine", "property", "smp"), &smp, e);
+		r = qmp_call(m->q, "qom-get",
+			     json_pack("{s:s, s:s}", "path", "/machine", "property", "smp"), &smp,
+			     e);
 	if (r)
 		return r;
 	/* How many there are stands beside it: some may have been plugged. */
 	json_object_del(smp, "cpus");
 	json_object_set(vcpus, "smp", smp);
 	json_object_set_new(vcpus, "count", json_integer((json_int_t)json_array_size(list)));
-	json_object_set_new(vcpus, "accelerator", json_string(json_is_true(json_object_get(kvm, "enabled")) ? "kvm" : "tcg"));
+	json_object_set_new(
+		vcpus, "accelerator",
+		json_string(json_is_true(json_object_get(kvm, "enabled")) ? "kvm" : "tcg"));
 	json_array_foreach(list, i, cpu)
 		add_topology(vcpus, cpu);
 	for (unsigned int k = 0; k < m->qom.n; k++) {
@@ -188,8 +193,9 @@ static int add_ram(struct making *m, struct vm *vm, struct err *e)
 
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
 		if (vm->blocks[i].address != WIRE_NO_ADDRESS)
-			json_object_set_new(ram, vm->blocks[i].name,
-					    json_pack("{s:I}", "address", (json_int_t)vm->blocks[i].address));
+			json_object_set_new(
+				ram, vm->blocks[i].name,
+				json_pack("{s:I}", "address", (json_int_t)vm->blocks[i].address));
 	json_object_set_new(m->view, "ram", ram);
 	return r;
 }
@@ -207,10 +213,14 @@ static const char *id_of(const struct qom *t, unsigned int i)
 {
 	uint32_t above = t->o[i].parent;
 
-	return above != QOM_ROOT && !strcmp(t->o[above].path, "/machine/peripheral") ? t->o[i].name : NULL;
+	return above != QOM_ROOT && !strcmp(t->o[above].path, "/machine/peripheral") ? t->o[i].name
+										     : NULL;
 }
 
-/* On a bus that devices are plugged into, or given by the operator (a DIMM is on none): a guest finds it, or finds it missing. */
+/*
+ * On a bus that devices are plugged into, or given by the operator (a DIMM is on none): a guest
+ * finds it, or finds it missing.
+ */
 static bool is_plugged(const struct qom *t, unsigned int i)
 {
 	const struct qom_object *o = &t->o[i];
@@ -233,7 +243,8 @@ static void add_devices(struct making *m)
 
 		if (!o->device || !o->props || below_a_cpu(&m->qom, i))
 			continue;
-		device = json_pack("{s:s, s:b, s:O}", "type", place_type(o->type), "plugged", is_plugged(&m->qom, i), "props", o->props);
+		device = json_pack("{s:s, s:b, s:O}", "type", place_type(o->type), "plugged",
+				   is_plugged(&m->qom, i), "props", o->props);
 		if (id)
 			json_object_set_new(device, "id", json_string(id));
 		json_object_set_new(devices, m->places[i], device);
@@ -241,151 +252,18 @@ static void add_devices(struct making *m)
 	json_object_set_new(m->view, "devices", devices);
 }
 
-/* The place of an object that QEMU names by its path or by its id; of a virtio device that of its proxy. */
-static const char *place_named(const struct making *m, const char *name)
-{
-	const struct qom_object *o;
-	char path[600];
-
-	snprintf(path, sizeof(path), "%s%s", *name == '/' ? "" : "/machine/peripheral/", name);
-	o = qom_find(&m->qom, path);
-	if (o && !strcmp(o->name, "virtio-backend") && o->parent != QOM_ROOT)
-		o = &m->qom.o[o->parent];
-	return o ? m->places[o - m->qom.o] : NULL;
-}
-
-static int add_disks(struct making *m, struct err *e)
-{
-	json_auto_t *list = NULL;
-	json_t *disks = json_object();
-	const json_t *one;
-	size_t i;
-	int r = qmp_call(m->q, "query-block", NULL, &list, e);
-
-	json_array_foreach(list, i, one) {
-		const char *qdev = json_string_value(json_object_get(one, "qdev"));
-		const char *name = json_string_value(json_object_get(one, "device"));
-		const char *place = qdev && *qdev ? place_named(m, qdev) : NULL;
-		const json_t *inserted = json_object_get(one, "inserted"), *bytes;
-
-		if (!place)
-			place = name && *name ? name : NULL;
-		if (!place)
-			continue;
-		bytes = json_object_get(json_object_get(inserted, "image"), "virtual-size");
-		json_object_set_new(disks, place, json_pack("{s:b, s:O*, s:O*}", "medium", !!inserted, "bytes", bytes,
-							    "read-only", json_object_get(inserted, "ro")));
-	}
-	json_object_set_new(m->view, "disks", disks);
-	return r;
-}
-
-/*
- * What is plugged in where on USB: no object says the port that QEMU has chosen, only the human monitor:
- *
- *	  Device 0.1, Port 1, Speed 12 Mb/s, Product QEMU USB Tablet, ID: tablet0
- */
-static int add_usb(struct making *m, struct err *e)
-{
-	json_t *usb = json_object();
-	char *text;
-	int r = qmp_monitor(m->q, "info usb", &text, e);
-
-	for (char *save, *line = text ? strtok_r(text, "\r\n", &save) : NULL; line; line = strtok_r(NULL, "\r\n", &save)) {
-		const char *product = strstr(line, "Product ");
-		char port[32], name[60];
-		unsigned int bus, device;
-
-		if (sscanf(line, " Device %u.%u, Port %31[^,]", &bus, &device, port) != 3 || !product)
-			continue;
-		snprintf(name, sizeof(name), "bus %u, port %s", bus, port);
-		product += strlen("Product ");
-		json_object_set_new(usb, name, json_stringn(product, strcspn(product, ",")));
-	}
-	json_object_set_new(m->view, "usb", usb);
-	free(text);
-	return r;
-}
-
-static void add_names(json_t *to, const json_t *features)
-{
-	const json_t *one;
-	size_t i;
-
-	/* "VIRTIO_NET_F_MAC: Device has given MAC address" */
-	json_array_foreach(features, i, one) {
-		const char *text = json_string_value(one);
-
-		if (text)
-			json_array_append_new(to, json_stringn(text, strcspn(text, ":")));
-	}
-}
-
-static json_t *feature_names(const json_t *status, const char *key)
-{
-	const json_t *features = json_object_get(status, key);
-	json_t *names = json_array();
-
-	add_names(names, json_object_get(features, "transports"));
-	add_names(names, json_object_get(features, "dev-features"));
-	return names;
-}
-
-/*
- * Only QEMU 7.2 is asked: 11.1 aborts on x-query-virtio-status (an assertion of visit_start_struct(), seen with every virtio
- * device), older ones do not know it, and a question must not cost anybody's guest its life.
- */
-static bool tells_virtio(struct qmp *q)
-{
-	return qmp_version(q) >= 70200 && qmp_version(q) < 70300;
-}
-
-static int add_virtio(struct making *m, struct err *e)
-{
-	struct qmp_batch devices = { .command = "x-query-virtio" }, *b;
-	json_t *virtio;
-	const json_t *one;
-	size_t i, n;
-	int r = tells_virtio(m->q) ? qmp_call_all(m->q, &devices, 1, e) : 0;
-
-	virtio = json_object();
-
-	json_object_set_new(m->view, "virtio", virtio);
-	n = json_array_size(devices.ret);
-	b = calloc(n + 1, sizeof(*b));
-	if (!r && !b)
-		r = no_memory(e);
-	if (!r)
-		json_array_foreach(devices.ret, i, one)
-			b[i] = (struct qmp_batch) {
-				.command = "x-query-virtio-status",
-				.args = json_pack("{s:O?}", "path", json_object_get(one, "path")),
-			};
-	if (!r)
-		r = qmp_call_all(m->q, b, n, e);
-	for (i = 0; b && i < n; i++) {
-		const char *path = json_string_value(json_object_get(json_array_get(devices.ret, i), "path"));
-		const char *place = path ? place_named(m, path) : NULL;
-
-		if (place && b[i].ret)
-			json_object_set_new(virtio, place, json_pack("{s:o, s:o}", "guest", feature_names(b[i].ret, "guest-features"),
-								     "host", feature_names(b[i].ret, "host-features")));
-		json_decref(b[i].ret);
-	}
-	free(b);
-	json_decref(devices.ret);
-	return r;
-}
-
-int view_make(struct qmp *q, struct vm *vm, bool destination, bool brief, json_t **view, struct err *e)
+int view_make(struct qmp *q, struct vm *vm, bool destination, bool brief, json_t **view,
+	      struct err *e)
 {
 	struct making m = { .q = q, .view = json_object() };
-	int r = qom_read(q, brief && qmp_version(q) < QOM_BULK ? policy_wants_in_brief : policy_wants, &m.qom, e);
+	int r = qom_read(q,
+			 brief && qmp_version(q) < QOM_BULK ? policy_wants_in_brief : policy_wants,
+			 &m.qom, e);
 
 	*view = NULL;
 	if (!r) {
 		m.places = place_all(&m.qom);
-		r = m.places && m.view ? 0 : no_memory(e);
+		r = m.places && m.view ? 0 : view_no_memory(e);
 	}
 	if (!r)
 		r = add_machine(&m, e);
@@ -400,11 +278,11 @@ int view_make(struct qmp *q, struct vm *vm, bool destination, bool brief, json_t
 	if (!r)
 		add_devices(&m);
 	if (!r)
-		r = add_disks(&m, e);
+		r = view_add_disks(&m, e);
 	if (!r)
-		r = add_usb(&m, e);
+		r = view_add_usb(&m, e);
 	if (!r)
-		r = add_virtio(&m, e);
+		r = view_add_virtio(&m, e);
 	if (!r)
 		r = host_view(m.view, q, vm, "/proc", "/sys", destination, e);
 	places_free(m.places, &m.qom);
@@ -420,13 +298,14 @@ int view_encode(const json_t *view, char **text, size_t *len, struct err *e)
 {
 	*text = json_dumps(view, JSON_COMPACT);
 	if (!*text)
-		return no_memory(e);
+		return view_no_memory(e);
 	*len = strlen(*text);
 	if (*len <= VIEW_BYTES_MAX)
 		return 0;
 	free(*text);
 	*text = NULL;
-	return err_set(e, GW_INTERNAL, E2BIG, "QEMU lists more of its machine than %u MiB of text", VIEW_BYTES_MAX >> 20);
+	return err_set(e, GW_INTERNAL, E2BIG, "QEMU lists more of its machine than %u MiB of text",
+		       VIEW_BYTES_MAX >> 20);
 }
 
 json_t *view_decode(const char *text, size_t len)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Inside of fit_compare(): two values and what their difference means (compare.c), vCPUs
+ * (compare_cpu.c), devices and what is in them (compare_devices.c).
+ */
+#ifndef GODWIT_COMPARE_INTERNAL_H
+#define GODWIT_COMPARE_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "fit/compare.h"
+
+/**
+ * struct fit_thing - what two values belong to
+ * @type: of the device, for the policy
+ * @name: as the operator knows it: "disk0 (virtio-blk-pci at pcie.0/05.0)"
+ */
+struct fit_thing {
+	enum policy_part part;
+	enum fit_class class;
+	const char *type;
+	const char *name;
+};
+
+/* Are they alike? Of objects what both have counts: one version may know more (smp's modules). */
+bool fit_alike(const json_t *a, const json_t *b);
+/* Two values that are not: what the row, or none, makes of it. */
+void fit_judge(const struct fit_thing *t, const struct policy_row *row, const char *property,
+	       const json_t *a, const json_t *b, struct findings *f);
+/* All properties that both have. */
+void fit_compare_props(const struct fit_thing *t, const json_t *src, const json_t *dst,
+		       const struct policy *p, struct findings *f);
+/* A text in an object, or NULL. */
+const char *fit_text(const json_t *object, const char *key);
+
+void fit_compare_cpu(const json_t *src, const json_t *dst, const struct policy *p,
+		     struct findings *f);
+void fit_compare_devices(const json_t *src, const json_t *dst, const struct policy *p,
+			 struct findings *f);
+
+#endif
