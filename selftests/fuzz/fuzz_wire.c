@@ -188,6 +188,9 @@ static void check_header(const struct wire_header *h)
 	case WIRE_PROBE:
 		CHECK(!h->arg && h->length >= 1 && h->length <= WIRE_PROBE_MAX);
 		break;
+	case WIRE_VIEW:
+		CHECK(!h->arg && h->length >= 1 && h->length <= WIRE_VIEW_MAX);
+		break;
 	case WIRE_JOIN:
 		CHECK(h->arg < WIRE_STREAMS_MAX && h->length == WIRE_SECRET);
 		break;

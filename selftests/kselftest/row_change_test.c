@@ -280,49 +280,6 @@ TEST_F(change, start_is_flushed)
 	kill_process(pid);
 }
 
-#define BUSY		(128UL << 20)
-#define BUSY_THREADS	6
-
-static void *hold_mmap_lock(void *area)
-{
-	while (!madvise(area, BUSY, MADV_COLD))
-		;
-	return NULL;
-}
-
-/* A process whose mmap_lock somebody always has: a call that holds it for long, in several threads. */
-static void map_and_hold(void *arg)
-{
-	void *area = mmap(NULL, BUSY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	pthread_t thread;
-	int i;
-
-	require(area != MAP_FAILED && !madvise(area, BUSY, MADV_NOHUGEPAGE), "memory");
-	require(ram_map(arg), "mmap");
-	for (i = 0; i < BUSY_THREADS; i++)
-		pthread_create(&thread, NULL, hold_mmap_lock, area);
-}
-
-/* It cannot be watched, and no harvest may wait for it: that may be the last one, with the guest stopped. */
-TEST_F(change, mmap_lock_that_is_never_free)
-{
-	int r = 0, tries;
-
-	for (tries = 0; tries < 10 && !r; tries++) {
-		pid_t pid = fork_ready(map_and_hold, &self->ram);
-		uint64_t start = now_ms();
-
-		sleep_ms(200);
-		r = session_harvest(&self->s, NULL);
-		TH_LOG("%d after %lu ms", r, now_ms() - start);
-		EXPECT_GT(10000, now_ms() - start);
-		kill_process(pid);
-	}
-	EXPECT_EQ(-EAGAIN, r);
-	/* Nothing was lost by that. */
-	PROOF(EXPECT_EQ(0, session_sync(&self->s, NULL)));
-}
-
 TEST_F(change, counted_in_changes)
 {
 	struct godwit_harvest before, after;
