@@ -12,7 +12,7 @@
  * Numbers of one value are alike: QEMU's message had one of 64 bits, so all in it became doubles
  * (vmm/qmp_stream.c).
  */
-static bool same(const json_t *a, const json_t *b)
+static bool same_value(const json_t *a, const json_t *b)
 {
 	if (json_is_number(a) && json_is_number(b) && !(json_is_integer(a) && json_is_integer(b))) {
 		double x = json_number_value(a), y = json_number_value(b);
@@ -41,7 +41,7 @@ bool fit_alike(const json_t *a, const json_t *b)
 	const char *key;
 
 	if (!json_is_object(a) || !json_is_object(b))
-		return same(a, b);
+		return same_value(a, b);
 	json_object_foreach((json_t *)a, key, value)
 		if (json_object_get(b, key) && !fit_alike(value, json_object_get(b, key)))
 			return false;
@@ -53,7 +53,7 @@ const char *fit_text(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-static void say(const struct fit_thing *t, const struct policy_row *row, const char *property,
+static void say_difference(const struct fit_thing *t, const struct policy_row *row, const char *property,
 		const json_t *a, const json_t *b, enum fit_severity severity, struct findings *f)
 {
 	const char *option = row && row->option ? row->option : property;
@@ -116,7 +116,7 @@ void fit_judge(const struct fit_thing *t, const struct policy_row *row, const ch
 		severity = FIT_FATAL;
 		break;
 	}
-	say(t, row, property, a, b, severity, f);
+	say_difference(t, row, property, a, b, severity, f);
 }
 
 void fit_compare_props(const struct fit_thing *t, const json_t *src, const json_t *dst,

@@ -13,7 +13,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Sorted, as many as there is room for, and how many more. */
-static void join(const char **names, size_t n, char *text, size_t size)
+static void join_features(const char **names, size_t n, char *text, size_t size)
 {
 	size_t len = 0, i;
 
@@ -69,7 +69,7 @@ static void list_features(const json_t *src, const json_t *dst, enum features wh
 		    !is_alias(src, name))
 			names[n++] = name;
 	}
-	join(names, n, text, size);
+	join_features(names, n, text, size);
 	free(names);
 }
 

@@ -53,7 +53,7 @@ static int glance(struct qmp *q, bool disks, json_t **out, struct err *e)
 }
 
 /* The next VIEW. While rounds go on the receiver may have said that it lives. */
-static int next(struct channel *ch, struct wire_header *h, struct err *e)
+static int next_view(struct channel *ch, struct wire_header *h, struct err *e)
 {
 	uint64_t deadline = deadline_ms(ANSWER_MS);
 	uint8_t clock[8];
@@ -85,7 +85,7 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 	while (!r && h.flags & WIRE_MORE) {
 		char *more;
 
-		r = next(ch, &h, e);
+		r = next_view(ch, &h, e);
 		if (r)
 			return r;
 		if (*len + h.length > VIEW_BYTES_MAX)
@@ -121,7 +121,7 @@ static int make(struct qmp *q, struct vm *vm, bool destination, unsigned int fla
 				   : view_make(q, vm, destination, flags & WIRE_BRIEF, out, e);
 }
 
-static int look(struct channel *ch, const struct asked *a, struct err *e)
+static int look_at_both(struct channel *ch, const struct asked *a, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ASK_VIEW, .flags = (uint16_t)a->flags };
 	char *text = NULL;
@@ -152,13 +152,13 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 	int r;
 
 	/* Before the views: what changes after this is seen by fit_again(). */
-	r = look(ch, &a, e);
+	r = look_at_both(ch, &a, e);
 	a = (struct asked){ WIRE_BRIEF, q, vm, &fit->here, &fit->there };
 	if (!r)
-		r = look(ch, &a, e);
+		r = look_at_both(ch, &a, e);
 	a.flags = 0;
 	if (!r && fit_needs_features(fit->here, fit->there))
-		r = look(ch, &a, e);
+		r = look_at_both(ch, &a, e);
 	if (!r)
 		fit_compare(fit->here, fit->there, &policy, &fit->findings);
 	return r;
@@ -170,7 +170,7 @@ int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit,
 	unsigned int accepted = fit->findings.accepted;
 	json_t *here = NULL, *there = NULL;
 	const struct asked a = { WIRE_GLANCE, q, vm, &here, &there };
-	int r = look(ch, &a, e);
+	int r = look_at_both(ch, &a, e);
 
 	*changed = !r &&
 		   (!json_equal(here, fit->glance_here) || !json_equal(there, fit->glance_there));

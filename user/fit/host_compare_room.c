@@ -58,7 +58,7 @@ static unsigned long long mib_up(uint64_t bytes)
 }
 
 /* MiB, rounded down: of what there is. */
-static unsigned long long mib(uint64_t bytes)
+static unsigned long long room_mib(uint64_t bytes)
 {
 	return bytes / (1 << 20);
 }
@@ -148,11 +148,11 @@ static void compare_tmpfs(const struct need *n, const json_t *fs, struct finding
 	if (n->now > room)
 		findings_add(f, FIT_ROOM, FIT_FATAL,
 			     "no room at the destination for %s: it holds %llu MiB, and %llu MiB are free for it on the tmpfs %.80s: %s",
-			     ram_text(n, ram), mib_up(n->now), mib(room), mount, way_out);
+			     ram_text(n, ram), mib_up(n->now), room_mib(room), mount, way_out);
 	else if (n->bytes > room)
 		findings_add(f, FIT_ROOM, FIT_WARNING,
 			     "%s holds %llu of %llu MiB, and %llu MiB are free for it on the destination's tmpfs %.80s: the guest stops, or QEMU is killed, when it uses more: %s",
-			     ram_text(n, ram), mib_up(n->now), mib_up(n->bytes), mib(room), mount,
+			     ram_text(n, ram), mib_up(n->now), mib_up(n->bytes), room_mib(room), mount,
 			     way_out);
 }
 
@@ -170,7 +170,7 @@ static void compare_hugetlb(const struct need *n, const json_t *fs, struct findi
 		return;
 	findings_add(f, FIT_ROOM, FIT_IMPOSSIBLE,
 		     "no room at the destination for %s: all of its %llu MiB are needed, and %llu MiB are free for it on the hugetlbfs %.80s: mount that with a larger size=",
-		     ram_text(n, ram), mib_up(n->bytes), mib(room), mount ? mount : "(its mount)");
+		     ram_text(n, ram), mib_up(n->bytes), room_mib(room), mount ? mount : "(its mount)");
 }
 
 static void compare_pool(const struct need *n, uint64_t page, uint64_t room, struct findings *f)
@@ -222,7 +222,7 @@ static void compare_memory(const struct need *n, const json_t *memory, struct fi
 	ram_text(n, ram);
 	snprintf(has, sizeof(has),
 		 "the destination has %llu MiB of memory available, and %llu MiB of swap",
-		 mib(room), mib(swap));
+		 room_mib(room), room_mib(swap));
 	if (now > plus(room, swap))
 		findings_add(f, FIT_ROOM, FIT_FATAL,
 			     "no memory at the destination for %s: it needs %llu MiB, and %s: the kernel there would kill processes: free memory there, or use another host",
@@ -254,15 +254,15 @@ static void compare_cgroup(const json_t *cgroup, uint64_t now, uint64_t swap, st
 	if (now > plus(room, swap))
 		findings_add(f, FIT_ROOM, FIT_FATAL,
 			     "the memory cgroup of the receiver, %.160s, has %llu of %llu MiB left, and the guest's RAM, which is charged to it, needs %llu MiB: raise its limit, run godwit receive in another, or start the destination QEMU with prealloc=on",
-			     path, mib(room), mib(limit), mib_up(now));
+			     path, room_mib(room), room_mib(limit), mib_up(now));
 	else if (now > room)
 		findings_add(f, FIT_ROOM, FIT_WARNING,
 			     "the memory cgroup of the receiver, %.160s, has %llu of %llu MiB left, and the guest's RAM, which is charged to it, needs %llu MiB: some would be swapped out: raise its limit, or run godwit receive in another",
-			     path, mib(room), mib(limit), mib_up(now));
+			     path, room_mib(room), room_mib(limit), mib_up(now));
 	else if (now > high_room)
 		findings_add(f, FIT_ROOM, FIT_WARNING,
 			     "the memory cgroup of the receiver, %.160s, is slowed down (memory.high, %llu MiB) when it takes %llu MiB more, and the guest's RAM needs %llu MiB: raise memory.high, or run godwit receive in another",
-			     path, mib(high), mib(high_room), mib_up(now));
+			     path, room_mib(high), room_mib(high_room), mib_up(now));
 }
 
 void host_compare_room(const json_t *src, const json_t *dst, struct findings *f)

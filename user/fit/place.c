@@ -63,7 +63,7 @@ static const char *bus_number(const char *bus)
 	return dot ? dot + 1 : "";
 }
 
-static void append(char *place, const char *text)
+static void place_append(char *place, const char *text)
 {
 	size_t len = strlen(place);
 
@@ -84,11 +84,11 @@ static void append_address(char *place, const struct qom_object *o)
 				 json_string_value(value));
 		else
 			continue;
-		append(place, text);
+		place_append(place, text);
 	}
 }
 
-static void number(const struct qom *t, char **places, char *place)
+static void place_number(const struct qom *t, char **places, char *place)
 {
 	unsigned int same = 0;
 	size_t len = strlen(place);
@@ -165,38 +165,38 @@ static char *place_of(const struct qom *t, char **places, unsigned int i)
 			(unsigned int)json_integer_value(json_object_get(o->props, "addr")) & 0xff;
 
 		snprintf(text, sizeof(text), "%02x.%x", devfn >> 3, devfn & 7);
-		append(place, text);
+		place_append(place, text);
 	} else if (!strcmp(o->name, "virtio-backend")) {
-		append(place,
+		place_append(place,
 		       "virtio"); /* one id or another, and the bus below it has the device's */
 	} else if (o->device && o->bus && *o->bus) {
 		const char *bus = bus_number(o->bus);
 
 		snprintf(text, sizeof(text), "%s%s%s", *bus && strcmp(bus, "0") ? bus : "",
 			 *bus && strcmp(bus, "0") ? ":" : "", place_type(o->type));
-		append(place, text);
+		place_append(place, text);
 		append_address(place, o);
 	} else if (is_given(t, o)) {
-		append(place, place_type(o->type)); /* its name is the operator's */
+		place_append(place, place_type(o->type)); /* its name is the operator's */
 		append_address(place, o);
 	} else {
-		append(place, is_unattached(o) ? place_type(o->type) : o->name);
+		place_append(place, is_unattached(o) ? place_type(o->type) : o->name);
 	}
-	number(t, places, place);
+	place_number(t, places, place);
 	return strdup(place);
 }
 
 /* Devices name others that they sit on, which may stand later in the table: those first. */
-static void resolve(const struct qom *t, char **places, unsigned int i, unsigned int depth)
+static void place_resolve(const struct qom *t, char **places, unsigned int i, unsigned int depth)
 {
 	const struct qom_object *owner = above(t, i);
 
 	if (places[i] || depth > 32)
 		return;
 	if (owner)
-		resolve(t, places, (unsigned int)(owner - t->o), depth + 1);
+		place_resolve(t, places, (unsigned int)(owner - t->o), depth + 1);
 	if (t->o[i].parent != QOM_ROOT)
-		resolve(t, places, t->o[i].parent, depth + 1);
+		place_resolve(t, places, t->o[i].parent, depth + 1);
 	if (!places[i])
 		places[i] = place_of(t, places, i);
 }
@@ -206,7 +206,7 @@ char **place_all(const struct qom *t)
 	char **places = calloc(t->n ? t->n : 1, sizeof(*places));
 
 	for (unsigned int i = 0; places && i < t->n; i++) {
-		resolve(t, places, i, 0);
+		place_resolve(t, places, i, 0);
 		if (!places[i]) {
 			places_free(places, t);
 			return NULL;

@@ -48,7 +48,7 @@ bool qom_is_cpu(const struct qom_object *o)
 	return len > 4 && !strcmp(o->type + len - 4, "-cpu");
 }
 
-static int add(struct qom *t, uint32_t parent, const char *name, const char *type, struct err *e)
+static int qom_add(struct qom *t, uint32_t parent, const char *name, const char *type, struct err *e)
 {
 	const char *above = parent == QOM_ROOT ? "/machine" : t->o[parent].path;
 	struct qom_object *o;
@@ -70,7 +70,7 @@ static int add(struct qom *t, uint32_t parent, const char *name, const char *typ
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int qom_by_name(const void *a, const void *b)
 {
 	return strverscmp(((const struct qom_object *)a)->name,
 			  ((const struct qom_object *)b)->name);
@@ -107,9 +107,9 @@ static int take_list(struct qom *t, uint32_t of, const json_t *list, struct err 
 		if (of != QOM_ROOT && !strcmp(name, "parent_bus"))
 			t->o[of].device = true;
 		if (!r && type && !is_plumbing(type))
-			r = add(t, of, name, type, e);
+			r = qom_add(t, of, name, type, e);
 	}
-	qsort(t->o + before, t->n - before, sizeof(*t->o), by_name);
+	qsort(t->o + before, t->n - before, sizeof(*t->o), qom_by_name);
 	return r;
 }
 
@@ -167,7 +167,7 @@ bool qom_is_further_cpu(const struct qom *t, unsigned int i)
 #define PATHS_AT_A_TIME 4u /* of qom-list-get: together a millisecond of QEMU's main loop */
 
 /* One command for some of the objects in of[], from at on. */
-static struct qmp_batch ask(const struct qom *t, const uint32_t *of, unsigned int n,
+static struct qmp_batch qom_ask(const struct qom *t, const uint32_t *of, unsigned int n,
 			    unsigned int at, unsigned int most)
 {
 	unsigned int some = n - at < most ? n - at : most;
@@ -194,7 +194,7 @@ static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned 
 	if (!b)
 		return -ENOMEM;
 	for (unsigned int at = 0; at < n; at += most)
-		b[commands++] = ask(t, of, n, at, most);
+		b[commands++] = qom_ask(t, of, n, at, most);
 	r = qmp_call_all(q, b, commands, e);
 	for (unsigned int at = 0; !r && at < n; at++) {
 		const json_t *said = b[at / most].ret;
