@@ -71,7 +71,7 @@ def test_destination_says_no(src):
     assert rows['destination'][0] == 'no' and 'godwit receive' in rows['destination'][1]
     assert rows['link delay'][0] == rows['link speed'][0] == 'unknown'
     dst = godwit.destination(src)
-    other = lab.Qemu('other', directory=src.directory, append=APPEND, ram=64)
+    other = lab.Qemu('other', directory=src.directory, append=APPEND, ram=64, extra=src.made['extra'])
     other.query_status()
     receive = receiver(dst)
     rows = check('--qmp', other.main_qmp, '--to', ADDRESS, expect='ram-differs')

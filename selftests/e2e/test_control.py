@@ -110,7 +110,7 @@ def test_which(pair, waiting):
 
 
 def test_timeout(pair):
-    run = godwit.start_in('round', pair, '--timeout', '6')
+    run = godwit.start_in('round', pair, '--timeout', '15')
     run.wait('time-limit')
     assert '--on-timeout pause' in run.send.said
     godwit.unharmed(pair[0])
@@ -119,7 +119,9 @@ def test_timeout(pair):
 def test_timeout_pauses(pair):
     """In the first round, of a guest that writes faster than the link carries: it arrives."""
     src, dst = pair
-    run = godwit.start_in('round', pair, '--timeout', '6', '--on-timeout', 'pause')
+    run = godwit.start_in('round', pair, '--timeout', '3600', '--on-timeout', 'pause')
+    # Over at once, however long it took until here.
+    godwit.control(run.send.pid, execute='set', arguments={'timeout': 1})
     report = run.wait()
     assert report['verified'] and report['ram']['dirty-sync-count'] == 2
     assert report['downtime'] > 1000

@@ -198,17 +198,24 @@ def test_refused_by_the_destination(directory, qemu):
 
 
 def test_check(saving):
-    """It asks both sides, and the receiver says why it cannot."""
+    """It asks both sides, and the receiver says why it cannot: also to one that does not compare more than that."""
     src, dst = saving
     address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
     dst.kill()
     other = godwit.destination(src, 'dst2', extra=())
     receive = godwit.Process('dst', 'receive', '--qmp', other.main_qmp, '--listen', address, '--insecure').wait_for('listening')
-    question = ['src', 'check', '--qmp', src.main_qmp, '--to', address, '--probe', '0']
-    asked = godwit.Process(*question, *SAVE)
-    assert asked.wait() == godwit.EXIT['ram-differs'] and re.search(r'no +device there', asked.said), asked.said
-    asked = godwit.Process(*question)
-    assert asked.wait() == 0 and "by a migration of QEMU's own" in asked.said, asked.said
+    question = ['src', 'check', '--qmp', src.main_qmp, '--probe', '0', '--to']
+    asked = godwit.Process(*question, address, *SAVE)
+    assert asked.wait() == godwit.EXIT['misfit'] and re.search(r'no +device there', asked.said), asked.said
+    assert 'system.flash0 is missing' in asked.said
+    for options, status in ((SAVE, 'ram-differs'), ((), 'ok')):
+        between = relay.Watching((lab.ADDRESS['dst'], godwit.PORT), blind=True)
+        try:
+            asked = godwit.Process(*question, between.address, *options)
+            assert asked.wait() == godwit.EXIT[status] and re.search(r'warning +fit ', asked.said), asked.said
+        finally:
+            between.stop()
+    assert "by a migration of QEMU's own" in asked.said, asked.said
     assert receive.kill(signal.SIGINT).wait() == godwit.EXIT['cancelled'] and 'private RAM "' in receive.said
 
 
@@ -292,8 +299,12 @@ def test_other_devices(saving):
     src, dst = saving
     dst.kill()
     other = godwit.destination(src, 'dst2', extra=())
-    run = godwit.Run(src, other, *SAVE)
-    run.wait('ram-differs')
+    between = relay.Watching((lab.ADDRESS['dst'], godwit.PORT), blind=True)
+    try:
+        run = godwit.Run(src, other, *SAVE, to=between.address)
+        run.wait('ram-differs')
+    finally:
+        between.stop()
     assert 'private RAM "' in run.receive.said
     godwit.unharmed(src)
 
