@@ -79,6 +79,10 @@ static const struct fact facts[] = {
 	{ CPU, "vendor", TEXT, FIT_FATAL, "-cpu" },
 	{ CPU, "phys-bits", NUMBER, FIT_FATAL, "-cpu" },
 	{ CPU, "hv-spinlocks", NUMBER, FIT_FATAL, "-cpu" },
+	{ CPU, "level-func7", NUMBER, FIT_WARNING, "-cpu" },
+	{ CPU, "level", { "13", "12" }, FIT_FATAL, "-cpu" },
+	{ CPU, "xlevel", NUMBER, FIT_WARNING, "-cpu" },
+	{ CPU, "xlevel2", { "2", "1" }, FIT_FATAL, "-cpu" },
 	{ CPU, "stepping", NUMBER, FIT_WARNING, "-cpu" },
 	{ CPU, "ucode-rev", NUMBER, FIT_WARNING, "-cpu" },
 	{ CPU, "tsc-frequency", NUMBER, NONE, NULL },	/* host.h knows more */

@@ -107,6 +107,9 @@ void fit_judge(const struct fit_thing *t, const struct policy_row *row, const ch
 		severity = json_is_boolean(a) && json_is_boolean(b) && json_is_true(b) ? FIT_WARNING
 										       : FIT_FATAL;
 		break;
+	case POLICY_GROWS:
+		severity = json_number_value(b) < json_number_value(a) ? FIT_FATAL : FIT_WARNING;
+		break;
 	case POLICY_AT_LEAST:
 		severity = json_number_value(b) < json_number_value(a) ? FIT_IMPOSSIBLE : FIT_FATAL;
 		break;

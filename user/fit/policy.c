@@ -78,6 +78,8 @@ static const struct policy_row rows[] = {
 	{ PART_CPU, NULL, "fill-mtrr-mask", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "host-phys-bits*", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "tsc-frequency", POLICY_ELSEWHERE, NULL },
+	{ PART_CPU, NULL, "level*", POLICY_GROWS, "-cpu" },
+	{ PART_CPU, NULL, "xlevel*", POLICY_GROWS, "-cpu" },
 	{ PART_CPU, NULL, "stepping", POLICY_SHOULD, "-cpu" },
 	{ PART_CPU, NULL, "ucode-rev", POLICY_SHOULD, "-cpu" },
 	{ PART_CPU, NULL, "*", POLICY_FEATURE, "-cpu" },

@@ -18,6 +18,7 @@
  * POLICY_SHOULD: the same, but a guest survives another: a warning; nothing if one end leaves
  *	it to QEMU ("auto")
  * POLICY_FEATURE: if true at the source true there, too; the other way round is a warning
+ * POLICY_GROWS: a number; less than at the source is harm, more a warning: a newer QEMU knows more
  * POLICY_AT_LEAST: a number; less than at the source QEMU refuses, and more is not the same
  * POLICY_ON: a switch: the same, where any number but 0 is on
  */
@@ -28,6 +29,7 @@ enum policy_rule {
 	POLICY_QEMU,
 	POLICY_SHOULD,
 	POLICY_FEATURE,
+	POLICY_GROWS,
 	POLICY_AT_LEAST,
 	POLICY_ON
 };
