@@ -7,6 +7,7 @@ import os
 import godwit
 import lab
 import pytest
+import relay
 
 pytestmark = pytest.mark.usefixtures('module')
 SOURCE, DESTINATION = '/dev/room-src', '/dev/room-dst'
@@ -34,9 +35,21 @@ def two_mounts(kind, options, smaller):
 
 
 def refused(src, dst, *words):
-    """Neither end dies, both say why, and the source is as before."""
+    """
+    It is known before a byte moves, with numbers. To a receiver that cannot tell it shows later: neither end dies, both say why,
+    and the source is as before.
+    """
     run = godwit.Run(src, dst)
-    run.wait('peer-failed')
+    run.wait('no-room')
+    assert 'MiB' in run.send.said and not lab.allocated_bytes(dst.ram[0].path), run.send.said
+    godwit.unharmed(src)
+    run.kill()
+    between = relay.Watching((lab.ADDRESS['dst'], godwit.PORT), blind=True)
+    try:
+        run = godwit.Run(src, dst, to=between.address)
+        run.wait('peer-failed')
+    finally:
+        between.stop()
     assert run.receive.process.returncode == godwit.EXIT['internal'], run.receive.said
     for said in run.send.said, run.receive.said:
         assert 'no room at the destination for RAM "ram0"' in said
