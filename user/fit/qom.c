@@ -146,6 +146,11 @@ const json_t *qom_listed(const struct qom_object *o, const char *name)
 	return NULL;
 }
 
+bool qom_is_value(const char *kind)
+{
+	return strncmp(kind, "link<", 5) && strncmp(kind, "child<", 6);
+}
+
 struct qmp_batch qom_get(const char *path, const char *property)
 {
 	return (struct qmp_batch){ .command = "qom-get",

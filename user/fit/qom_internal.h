@@ -17,6 +17,8 @@ struct qmp_batch qom_get(const char *path, const char *property);
 
 /* Of the vCPUs only the first is looked into. */
 bool qom_is_further_cpu(const struct qom *t, unsigned int i);
+/* Has a property of that kind a value of its own, or is it another object? */
+bool qom_is_value(const char *kind);
 /* What QEMU said of a property when it listed the object. NULL: it did not. Borrowed. */
 const json_t *qom_listed(const struct qom_object *o, const char *name);
 

@@ -42,8 +42,7 @@ int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t
 			const char *name = json_string_value(json_object_get(property, "name"));
 			const char *kind = json_string_value(json_object_get(property, "type"));
 
-			if (name && kind && strncmp(kind, "link<", 5) &&
-			    strncmp(kind, "child<", 6) && wanted(type, name, kind))
+			if (name && kind && qom_is_value(kind) && wanted(type, name, kind))
 				json_array_append_new(unused, json_string(name));
 		}
 		n++;

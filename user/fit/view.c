@@ -7,6 +7,7 @@
 #include "fit/host.h"
 #include "fit/place.h"
 #include "fit/policy.h"
+#include "fit/qom_internal.h"
 #include "fit/view_internal.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
@@ -31,29 +32,19 @@ static int add_machine(struct making *m, struct err *e)
 		const struct policy_row *row =
 			name ? policy_find(&policy, PART_MACHINE, NULL, name) : NULL;
 
-		if (name && type && strncmp(type, "link<", 5) && strncmp(type, "child<", 6) &&
-		    !(row && row->rule == POLICY_ANY))
+		if (name && type && qom_is_value(type) && !(row && row->rule == POLICY_ANY))
 			json_array_append_new(names, json_string(name));
 	}
 	n = json_array_size(names);
+	b = qom_batch(n, e);
+	for (i = 0; b && i < n; i++)
+		b[i] = qom_get("/machine", json_string_value(json_array_get(names, i)));
 	if (!r)
-		b = calloc(n + 1, sizeof(*b));
-	if (!r && !b)
-		r = view_no_memory(e);
-	for (i = 0; !r && i < n; i++)
-		b[i] = (struct qmp_batch){
-			.command = "qom-get",
-			.args = json_pack("{s:s, s:O}", "path", "/machine", "property",
-					  json_array_get(names, i)),
-		};
-	if (!r)
-		r = qmp_call_all(m->q, b, n, e);
-	for (i = 0; b && i < n; i++) {
+		r = b ? qmp_call_all(m->q, b, n, e) : -ENOMEM;
+	for (i = 0; b && i < n; i++)
 		if (b[i].ret)
-			json_object_set_new(machine, json_string_value(json_array_get(names, i)),
-					    b[i].ret);
-	}
-	free(b);
+			json_object_set(machine, json_string_value(json_array_get(names, i)), b[i].ret);
+	qom_batch_free(b, n);
 	/*
 	 * How much RAM there is, and in which blocks, BLOCKS compares: with them a size that
 	 * differs has a message of its own.

@@ -85,12 +85,13 @@ static int join_streams(struct sender *s, struct err *e)
 }
 
 /* Each difference in a line of its own; the reason to give up, if there is but one, is the last that the sender says. */
-static void tell_findings(const struct findings *f)
+static int tell_findings(const struct findings *f, struct err *e)
 {
 	for (unsigned int i = 0; i < findings_kept(f); i++)
 		if (f->rows[i].severity == FIT_WARNING || f->nfatal > 1)
 			fprintf(stderr, "godwit: %s: %s: %s\n", f->rows[i].severity == FIT_WARNING ? "warning" : "does not fit",
 				fit_class_name(f->rows[i].class), f->rows[i].text);
+	return findings_verdict(f, e);
 }
 
 /* Is the destination the machine that the guest was started on? */
@@ -105,10 +106,7 @@ static int does_it_fit(struct sender *s, uint64_t features, struct err *e)
 	}
 	s->fit.findings.accepted = s->o->accepted;
 	r = fit_ask(s->ch, s->qmp, &s->vm, &s->fit, e);
-	if (r)
-		return r;
-	tell_findings(&s->fit.findings);
-	return findings_verdict(&s->fit.findings, e);
+	return r ? r : tell_findings(&s->fit.findings, e);
 }
 
 int sender_check_same(struct sender *s, struct err *e)
@@ -122,8 +120,7 @@ static int compare_clocks(struct sender *s, struct err *e)
 	int r;
 
 	host_compare_clocks(s->clock_offset_ns, s->rtt_ns, &f);
-	tell_findings(&f);
-	r = findings_verdict(&f, e);
+	r = tell_findings(&f, e);
 	findings_free(&f);
 	return r;
 }
@@ -137,8 +134,7 @@ int sender_fits_still(struct sender *s, bool *changed, struct err *e)
 	if (r || !*changed)
 		return r;
 	fprintf(stderr, "godwit: a VM was changed since the migration began: looked at both ends again\n");
-	tell_findings(&s->fit.findings);
-	return findings_verdict(&s->fit.findings, e);
+	return tell_findings(&s->fit.findings, e);
 }
 
 int connect_peer(struct sender *s, struct err *e)
