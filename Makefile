@@ -53,12 +53,13 @@ bench: deps user
 	selftests/bench/stream/bench.py $(BENCH)
 
 # How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster, and how much they slow it
-# down; in the lab, two hours. BENCH=--quick: a quarter of that.
+# down; in the lab, two hours. BENCH=--quick: a quarter of that. Then over a distance, a quarter of an hour; DISTANT=--all: hours.
 bench-lab: deps user
 	selftests/deps.sh lab python3-pygal
 	selftests/check.sh sweep $(BENCH)
 	selftests/bench/migrate/draw.py
 	selftests/check.sh slowdown
+	selftests/check.sh distant $(DISTANT)
 
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps
@@ -74,8 +75,8 @@ check-static:
 	selftests/deps.sh sparse coccinelle shellcheck
 	selftests/static/check
 
-# The manual pages, in $(B)/packaging/man.
-man:
+# The manual pages and the completion, in $(B)/packaging.
+man: user
 	$(MAKE) -C packaging
 
 # The tool, its pages, completion and units, below DESTDIR and PREFIX (/usr/local); packaging/Makefile has each directory.
@@ -93,9 +94,10 @@ deb:
 # The module's source, and nothing that was built from it, in TO: where dkms looks for it by default.
 dkms-source: TO ?= $(DESTDIR)/usr/src/godwit-$(VERSION)
 dkms-source:
-	install -d $(TO)/kmod/uapi/linux
+	install -d $(TO)/kmod/uapi/linux $(TO)/kmod/ledger
 	install -m 644 Kbuild dkms.conf LICENSE $(TO)/
 	install -m 644 kmod/Kbuild $(filter-out %.mod.c,$(wildcard kmod/*.[ch])) $(TO)/kmod/
+	install -m 644 kmod/ledger/*.[ch] $(TO)/kmod/ledger/
 	install -m 644 kmod/uapi/linux/*.h $(TO)/kmod/uapi/linux/
 
 dkms: dkms-source
@@ -103,4 +105,4 @@ dkms: dkms-source
 
 clean:
 	rm -rf $(B)
-	rm -f kmod/*.o kmod/*.ko kmod/*.mod kmod/*.mod.c kmod/.*.cmd kmod/modules.order .*.cmd modules.order Module.symvers
+	rm -f kmod/*.o kmod/ledger/*.o kmod/*.ko kmod/*.mod kmod/*.mod.c kmod/.*.cmd kmod/ledger/.*.cmd kmod/modules.order .*.cmd modules.order Module.symvers

@@ -80,8 +80,9 @@ static int add_ram(struct godwit_session *s, struct godwit_ram *ram)
 		return -EOWNERDEAD;
 	if (s->state == GODWIT_STATE_STARTED)
 		return -EBUSY;
+	ram->mm = s->mm;
 	for (i = 0; i < s->nr_rams; i++)
-		if (s->rams[i]->mapping == ram->mapping)
+		if (godwit_ram_overlaps(s->rams[i], ram, PAGE_SHIFT))
 			return -EEXIST;
 	if (i == GODWIT_RAM_MAX)
 		return -ENOSPC;
@@ -91,22 +92,45 @@ static int add_ram(struct godwit_session *s, struct godwit_ram *ram)
 	return s->nr_rams++;
 }
 
+static struct godwit_ram *new_from_file(const struct godwit_add_ram *a)
+{
+	struct file *file = fget(a->fd);
+	struct godwit_ram *ram;
+
+	if (!file)
+		return ERR_PTR(-EBADF);
+	ram = file->f_mode & FMODE_READ ? godwit_ram_new(file, a->npages) : ERR_PTR(-EBADF);
+	fput(file);
+	return ram;
+}
+
+/*
+ * The look may wait for the VMM; the bitmaps are charged to the caller. What changes in between
+ * START sees.
+ */
+static struct godwit_ram *new_private(struct godwit_session *s, const struct godwit_add_ram *a)
+{
+	struct godwit_look_private look = { .addr = a->map_offset, .npages = a->npages };
+	int r;
+
+	if (a->fd != -1 || !look.addr || look.addr >= TASK_SIZE_MAX || offset_in_page(look.addr) ||
+	    !look.npages || look.npages > (TASK_SIZE_MAX - look.addr) >> PAGE_SHIFT)
+		return ERR_PTR(-EINVAL);
+	r = godwit_session_run(s, godwit_job_look_private, &look, sizeof(look));
+	return r ? ERR_PTR(r) : godwit_ram_new_private(look.addr, look.npages, look.page_shift);
+}
+
 static long ioctl_add_ram(struct godwit_session *s, void __user *uarg)
 {
 	struct godwit_add_ram a;
 	struct godwit_ram *ram;
-	struct file *file;
 	int r;
 
 	if (copy_from_user(&a, uarg, sizeof(a)))
 		return -EFAULT;
-	if (a.flags)
+	if (a.flags & ~GODWIT_RAM_PRIVATE)
 		return -EINVAL;
-	file = fget(a.fd);
-	if (!file)
-		return -EBADF;
-	ram = file->f_mode & FMODE_READ ? godwit_ram_new(file, a.npages) : ERR_PTR(-EBADF);
-	fput(file);
+	ram = a.flags & GODWIT_RAM_PRIVATE ? new_private(s, &a) : new_from_file(&a);
 	if (IS_ERR(ram))
 		return PTR_ERR(ram);
 	r = mutex_lock_killable(&s->lock);
@@ -203,7 +227,8 @@ static long ioctl_clear(struct godwit_session *s, void __user *uarg)
 
 /* NEXT_DATA, NEXT_PINNED */
 static long ioctl_next(struct godwit_session *s, void __user *uarg,
-		       int (*next)(struct godwit_ram *ram, struct godwit_range *range))
+		       int (*next)(struct godwit_session *s, struct godwit_ram *ram,
+				   struct godwit_range *range))
 {
 	struct godwit_range a;
 	struct godwit_ram *ram;
@@ -217,7 +242,7 @@ static long ioctl_next(struct godwit_session *s, void __user *uarg,
 	r = mutex_lock_killable(&s->lock);
 	if (r)
 		return r;
-	r = ram->file ? next(ram, &a) : -EOWNERDEAD;
+	r = next(s, ram, &a);
 	mutex_unlock(&s->lock);
 	if (r)
 		return r;
@@ -269,11 +294,11 @@ static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case GODWIT_CLEAR:
 		return ioctl_clear(s, uarg);
 	case GODWIT_NEXT_DATA:
-		return ioctl_next(s, uarg, godwit_ram_next_data);
+		return ioctl_next(s, uarg, godwit_next_data);
 	case GODWIT_MAPPERS:
 		return ioctl_mappers(s, uarg);
 	case GODWIT_NEXT_PINNED:
-		return ioctl_next(s, uarg, godwit_ram_next_pinned);
+		return ioctl_next(s, uarg, godwit_next_pinned);
 	default:
 		return -ENOTTY;
 	}

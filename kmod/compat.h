@@ -83,4 +83,23 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 #define GODWIT_MCAST_ADMIN
 #endif
 
+/* Until 7.3 the own pages of a private mapping of a file had the file's indexes. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
+static inline pgoff_t vma_start_anon_pgoff(const struct vm_area_struct *vma)
+{
+	return vma->vm_pgoff;
+}
+#endif
+
+/* 6.17 renamed what the low bits of folio->mapping say. */
+#ifndef FOLIO_MAPPING_FLAGS
+#define FOLIO_MAPPING_ANON	PAGE_MAPPING_ANON
+#define FOLIO_MAPPING_FLAGS	PAGE_MAPPING_FLAGS
+#endif
+
+/* 6.8 has guest_memfd. */
+#ifndef KVM_MEM_GUEST_MEMFD
+#define KVM_MEM_GUEST_MEMFD	0
+#endif
+
 #endif /* GODWIT_COMPAT_H */

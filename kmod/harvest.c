@@ -11,7 +11,8 @@
  *			With Intel's PML the bit of a store may sit in a vCPU's buffer until its next exit:
  *			it comes with a later harvest, and the last one is taken when vCPUs have stopped
  *			(selftests/model plays that; the lab has no PML).
- *	mapping		The store set the dirty bit of the entry it went through. Either the entry is still
+ *	mapping		The store set the dirty bit of the entry it went through (private RAM: the VMM's
+ *			own; each new entry that may be stored through is born dirty). Either the entry is still
  *			there: the sweep takes the bit, and flushes TLBs, so that no CPU keeps on writing
  *			through a translation it believes to be marked already. Or the entry went away, see
  *			unmap. The flush comes before H returns, hence before the helper reads P.
@@ -177,8 +178,11 @@ static int wait_for_punches(struct godwit_session *s)
 	unsigned int i, ms = 0;
 
 	for (i = 0; i < s->nr_rams; i++) {
-		struct rw_semaphore *lock = &s->rams[i]->mapping->host->i_rwsem;
+		struct rw_semaphore *lock;
 
+		if (s->rams[i]->addr)
+			continue;	/* read through entries, not behind them */
+		lock = &s->rams[i]->mapping->host->i_rwsem;
 		for (; !down_read_trylock(lock); ms++) {
 			if (ms == PUNCH_WAIT_MS)
 				return -EINPROGRESS;

@@ -8,10 +8,11 @@
  *	----			--------
  *	session->lock		everything in a session that is not listed below; held by the
  *				job or the retirement that runs, so KVM's and mm's own locks
- *				(slots_lock, mmap_lock, i_mmap_rwsem, page table locks) come inside
+ *				(slots_lock, mmap_lock, i_mmap_rwsem, anon_vma's rwsem, page table
+ *				locks) come inside
  *	godwit_sessions_lock	the list of sessions, session->kvm, session->retiring
- *	block_lock		the list of tracked page caches (writers; readers use RCU), and so
- *				which session has a file
+ *	block_lock		the list of tracked RAM (writers; readers use RCU), and so which session
+ *				has a file, or a range
  *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
  *				MMU notifier callbacks
  *
@@ -41,14 +42,17 @@ struct kvm_memory_slot;
 #define GODWIT_STRIPES	1024
 
 /**
- * struct godwit_ram - a RAM file
+ * struct godwit_ram - a RAM file, or a range of private RAM
  * @session_id: whose it is, and
  * @index: its number there; for the trace
+ * @addr: private RAM: where it begins in the VMM; 0: a file
+ * @mm: private RAM: the VMM's. Compared only; the session keeps it
+ * @areas: private RAM: its VMAs as the last sweep has published them; written by jobs, readers use RCU
  * @file: keeps the page cache; dropped when the session retires, so that an exiting VMM frees its memory
  * @mapping: the page cache: the key by which writers are recognized. Compared only, never followed, once
  *	@file is gone
- * @npages: 4 KiB pages that are watched, from the start of the file
- * @page_shift: of the file system's native page
+ * @npages: 4 KiB pages that are watched, from the start
+ * @page_shift: of the native page; of the smallest one in private RAM
  * @words: unsigned longs in each bitmap
  * @dirty: what the helper maps: 1 bit a page
  * @pending: what the rows that are told of writes have noted since the last harvest: 1 bit a page
@@ -60,6 +64,9 @@ struct kvm_memory_slot;
 struct godwit_ram {
 	u32 session_id;
 	u32 index;
+	unsigned long addr;
+	struct mm_struct *mm;
+	struct godwit_areas __rcu *areas;
 	struct file *file;
 	struct address_space *mapping;
 	u64 npages;
@@ -192,7 +199,13 @@ extern struct workqueue_struct *godwit_wq;
 bool godwit_row_on(unsigned int row);
 /* Holds open the time in which a VMM may change what the harvest has just looked at. */
 void godwit_pause_in_harvest(void);
+/* Holds open the time in which CPUs may have translations that outlive a dirty bit. */
+void godwit_pause_before_flush(void);
 #else
+static inline void godwit_pause_before_flush(void)
+{
+}
+
 static inline void godwit_pause_in_harvest(void)
 {
 }
@@ -202,7 +215,13 @@ static inline bool godwit_row_on(unsigned int row)
 	return true;
 }
 #endif
-#define GODWIT_ROW_FLUSH	GODWIT_ROWS	/* no row: the TLB flush of the mapping row, for the same hook */
+/* No rows: what the mapping row must not do without, for the same hook. */
+enum godwit_safeguard {
+	GODWIT_SAFE_FLUSH = GODWIT_ROWS,	/* the TLB flush */
+	GODWIT_SAFE_RMAP,			/* rmap is kept out until then */
+	GODWIT_SAFE_FOLIO,			/* the folio is marked dirty */
+	GODWIT_SAFE_LAZY,			/* what MADV_FREE made clean is dirty again */
+};
 
 /* chardev.c */
 struct device;
@@ -241,12 +260,13 @@ static inline unsigned long godwit_line(const unsigned long *w)
 
 /* ram.c */
 struct godwit_ram *godwit_ram_new(struct file *file, u64 npages);
+struct godwit_ram *godwit_ram_new_private(unsigned long addr, u64 npages, unsigned int page_shift);
+bool godwit_ram_overlaps(const struct godwit_ram *a, const struct godwit_ram *b,
+			 unsigned int shift);
 void godwit_ram_free(struct godwit_ram *ram);
 void godwit_ram_drop_file(struct godwit_ram *ram);
 u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages);
 u64 godwit_ram_mark_changed(struct godwit_ram *ram, u64 first, u64 npages);
-int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range);
-int godwit_ram_next_pinned(struct godwit_ram *ram, struct godwit_range *range);
 
 /* kvm_ioctl.c */
 bool godwit_is_kvm_vm(struct file *file);
@@ -275,7 +295,18 @@ int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const 
 /* slots.c */
 int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u64 *changed_pages);
 void godwit_view_free(struct godwit_view *v);
+bool godwit_slots_guest_memfd(struct kvm *kvm, unsigned long start, unsigned long end);
 unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged);
+
+/* pieces.c */
+/* Room for pieces, and how many mappings may still be looked at. */
+struct godwit_budget {
+	unsigned int max_pieces;
+	unsigned int vmas;
+};
+
+int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsigned int n,
+			  struct godwit_budget *b);
 
 /* slot_flags.c */
 #define GODWIT_SETTLE_MS	20
@@ -291,61 +322,12 @@ int godwit_job_start(struct godwit_session *s, void *arg);
 int godwit_job_harvest(struct godwit_session *s, void *arg);
 int godwit_job_clear(struct godwit_session *s, void *arg);
 
-/* dirtylog.c */
-int godwit_dirtylog_harvest(struct godwit_session *s, u64 *pages);
-int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_range *a);
+/* next.c; called under session->lock */
+int godwit_next_data(struct godwit_session *s, struct godwit_ram *ram, struct godwit_range *range);
+int godwit_next_pinned(struct godwit_session *s, struct godwit_ram *ram,
+		       struct godwit_range *range);
 
-/* ledger.c */
-void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);
-bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages);
-
-/* flush.c */
-void godwit_flush(void);
-
-/* walk.c */
-int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages);
-
-/* watch.c */
-/**
- * struct godwit_span - a stretch of an mm that maps a stretch of a RAM file
- * @start: user address
- * @end: user address, exclusive
- * @pgoff: page of the file at @start
- * @seen: the last sweep that found it mapped
- */
-struct godwit_span {
-	struct list_head node;
-	struct godwit_ram *ram;
-	unsigned long start;
-	unsigned long end;
-	u64 pgoff;
-	u64 seen;
-};
-
-/**
- * struct godwit_mapper - an mm that maps RAM files
- * @mm: kept by its watch
- * @seen: a process has it
- */
-struct godwit_mapper {
-	struct mm_struct *mm;
-	bool seen;
-};
-
-int godwit_watch_vm(struct godwit_session *s);
-bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
-int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
-void godwit_watch_in_flight(struct godwit_session *s);
-void godwit_watch_prune(struct godwit_session *s);
-unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers, unsigned int max);
-void godwit_watch_free(struct godwit_session *s);
-
-/* mappers.c */
-int godwit_mappers(struct godwit_session *s, struct godwit_mappers *arg, u32 *pids);
-
-/* block.c */
-int godwit_block_track(struct godwit_session *s, u32 *owner);
-void godwit_block_untrack(struct godwit_session *s);
+#include "ledger/ledger.h"
 
 /* retire.c */
 void godwit_retire_work(struct work_struct *work);

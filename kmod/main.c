@@ -21,11 +21,15 @@ struct workqueue_struct *godwit_wq;
 #ifdef GODWIT_TESTS
 static unsigned int unsafe_rows_off;
 module_param(unsafe_rows_off, uint, 0600);
-MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off (bit 5: only the TLB flush); pages WILL be missed");
+MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off (bits 5 to 8: safeguards of row mapping: TLB flush, rmap lock, dirty folio, MADV_FREE); pages WILL be missed, stores lost");
 
 static unsigned int pause_in_harvest_ms;
 module_param(pause_in_harvest_ms, uint, 0600);
 MODULE_PARM_DESC(pause_in_harvest_ms, "for tests: between the look at the memslots and their logs");
+
+static unsigned int pause_before_flush_ms;
+module_param(pause_before_flush_ms, uint, 0600);
+MODULE_PARM_DESC(pause_before_flush_ms, "for tests: between dirty bits that are taken and the flush");
 
 bool godwit_row_on(unsigned int row)
 {
@@ -35,6 +39,14 @@ bool godwit_row_on(unsigned int row)
 void godwit_pause_in_harvest(void)
 {
 	msleep(READ_ONCE(pause_in_harvest_ms));
+}
+
+void godwit_pause_before_flush(void)
+{
+	unsigned int ms = READ_ONCE(pause_before_flush_ms);
+
+	if (ms)
+		msleep(ms);
 }
 #endif
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A RAM file, and the two bitmaps that are kept of it: 2 bits a page. */
+/* A RAM file, or a range of private RAM, and the two bitmaps that are kept of it: 2 bits a page. */
 #include <linux/magic.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
-#include <linux/writeback.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -18,12 +16,32 @@ static unsigned long *new_bitmap(size_t bytes)
 				__GFP_RETRY_MAYFAIL);
 }
 
+static struct godwit_ram *ram_new(u64 npages, unsigned int page_shift)
+{
+	struct godwit_ram *ram = kzalloc(sizeof(*ram), GFP_KERNEL_ACCOUNT);
+	size_t bytes;
+
+	if (!ram)
+		return ERR_PTR(-ENOMEM);
+	INIT_LIST_HEAD(&ram->node);
+	ram->npages = npages;
+	ram->page_shift = page_shift;
+	ram->words = BITS_TO_LONGS(ram->npages);
+	bytes = PAGE_ALIGN(ram->words * sizeof(long));
+	ram->dirty = new_bitmap(bytes);
+	ram->pending = new_bitmap(bytes);
+	if (!ram->dirty || !ram->pending) {
+		godwit_ram_free(ram);
+		return ERR_PTR(-ENOMEM);
+	}
+	return ram;
+}
+
 /* For the file's first npages. -ERANGE: it has not so many. */
 struct godwit_ram *godwit_ram_new(struct file *file, u64 npages)
 {
 	struct inode *inode = file->f_mapping->host;
 	struct godwit_ram *ram;
-	size_t bytes;
 
 	if (!S_ISREG(inode->i_mode))
 		return ERR_PTR(-EMEDIUMTYPE);
@@ -35,23 +53,35 @@ struct godwit_ram *godwit_ram_new(struct file *file, u64 npages)
 	if (npages > i_size_read(inode) >> PAGE_SHIFT)
 		return ERR_PTR(-ERANGE);
 
-	ram = kzalloc(sizeof(*ram), GFP_KERNEL_ACCOUNT);
-	if (!ram)
-		return ERR_PTR(-ENOMEM);
-	INIT_LIST_HEAD(&ram->node);
-	ram->npages = npages;
-	ram->page_shift = inode->i_sb->s_magic == HUGETLBFS_MAGIC ? inode->i_blkbits : PAGE_SHIFT;
-	ram->words = BITS_TO_LONGS(ram->npages);
-	bytes = PAGE_ALIGN(ram->words * sizeof(long));
-	ram->dirty = new_bitmap(bytes);
-	ram->pending = new_bitmap(bytes);
-	if (!ram->dirty || !ram->pending) {
-		godwit_ram_free(ram);
-		return ERR_PTR(-ENOMEM);
-	}
+	ram = ram_new(npages,
+		      inode->i_sb->s_magic == HUGETLBFS_MAGIC ? inode->i_blkbits : PAGE_SHIFT);
+	if (IS_ERR(ram))
+		return ram;
 	ram->file = get_file(file);
 	ram->mapping = file->f_mapping;
 	return ram;
+}
+
+/* For npages from addr on; whose address that is add_ram() says. */
+struct godwit_ram *godwit_ram_new_private(unsigned long addr, u64 npages, unsigned int page_shift)
+{
+	struct godwit_ram *ram = ram_new(npages, page_shift);
+
+	if (!IS_ERR(ram))
+		ram->addr = addr;
+	return ram;
+}
+
+/*
+ * Do two have pages in common? Ranges also if they only share 1 << shift bytes, aligned to that.
+ */
+bool godwit_ram_overlaps(const struct godwit_ram *a, const struct godwit_ram *b, unsigned int shift)
+{
+	if (!a->addr || !b->addr)
+		return a->mapping == b->mapping && !a->addr && !b->addr;
+	return a->mm == b->mm &&
+	       a->addr >> shift <= (b->addr + (b->npages << PAGE_SHIFT) - 1) >> shift &&
+	       b->addr >> shift <= (a->addr + (a->npages << PAGE_SHIFT) - 1) >> shift;
 }
 
 void godwit_ram_drop_file(struct godwit_ram *ram)
@@ -66,6 +96,7 @@ void godwit_ram_free(struct godwit_ram *ram)
 	godwit_ram_drop_file(ram);
 	vfree(ram->dirty);
 	vfree(ram->pending);
+	kvfree(rcu_dereference_protected(ram->areas, true));
 	kfree(ram);
 }
 
@@ -90,76 +121,4 @@ u64 godwit_ram_mark(struct godwit_ram *ram, u64 first, u64 npages)
 u64 godwit_ram_mark_changed(struct godwit_ram *ram, u64 first, u64 npages)
 {
 	return godwit_row_on(GODWIT_ROW_CHANGE) ? godwit_ram_mark(ram, first, npages) : 0;
-}
-
-/*
- * The page cache of hugetlbfs knows what lseek() and, in another process, mincore() do not. Looking
- * does not allocate. A page that appears after the look is a write, and the ledger has it.
- */
-int godwit_ram_next_data(struct godwit_ram *ram, struct godwit_range *range)
-{
-	unsigned int shift = ram->page_shift - PAGE_SHIFT;	/* 4 KiB pages in a native page, log2 */
-	unsigned int index_shift = godwit_hugetlb_index_shift(ram->page_shift);
-	u64 end = range->first_page + range->npages, first, stop;
-	unsigned long index = range->first_page >> shift << (shift - index_shift);
-	unsigned long step = 1UL << (shift - index_shift);
-
-	if (ram->page_shift == PAGE_SHIFT)
-		return -EOPNOTSUPP;	/* tmpfs: lseek() does it */
-	if (!range->npages ||
-	    !xa_find(&ram->mapping->i_pages, &index, ((end - 1) >> shift << (shift - index_shift)) + step - 1,
-		     XA_PRESENT))
-		return -ENXIO;
-	first = (u64)round_down(index, step) << index_shift;
-	for (stop = first; stop < end; stop += 1ULL << shift) {
-		if (!xa_load(&ram->mapping->i_pages, stop >> index_shift))
-			break;
-		cond_resched();
-	}
-	range->first_page = max(first, range->first_page);
-	range->npages = min(stop, end) - range->first_page;
-	return 0;
-}
-
-/* Grows a run of pages [first, stop) by a folio that is pinned. False: the run ends before this one. */
-static bool add_pinned(struct folio *folio, u64 *first, u64 *stop)
-{
-	u64 at = godwit_page_pgoff(folio, &folio->page);
-
-	if (!folio_maybe_dma_pinned(folio))
-		return *first == *stop;
-	if (*first == *stop)
-		*first = at;
-	else if (*stop != at)
-		return false;
-	*stop = at + folio_nr_pages(folio);
-	return true;
-}
-
-/*
- * The page cache once more. A folio of one page has no count of its pins: each adds 1024 to its
- * reference count, so one that a thousand processes map looks the same.
- */
-int godwit_ram_next_pinned(struct godwit_ram *ram, struct godwit_range *range)
-{
-	unsigned int index_shift = godwit_hugetlb_index_shift(ram->page_shift), i;
-	u64 end = range->first_page + range->npages, first = 0, stop = 0;
-	pgoff_t index = range->first_page >> index_shift;
-	struct folio_batch batch;
-	bool more = range->npages;
-
-	folio_batch_init(&batch);
-	while (more && filemap_get_folios(ram->mapping, &index, (end - 1) >> index_shift, &batch)) {
-		for (i = 0; more && i < folio_batch_count(&batch); i++)
-			more = add_pinned(batch.folios[i], &first, &stop);
-		folio_batch_release(&batch);
-		cond_resched();
-		if (fatal_signal_pending(current))
-			return -EINTR;
-	}
-	if (first == stop)
-		return -ENXIO;
-	range->first_page = max(first, range->first_page);
-	range->npages = min(stop, end) - range->first_page;
-	return 0;
 }

@@ -60,6 +60,25 @@ unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged)
 	return n;
 }
 
+/* Is the memory of a slot at addresses [start, end) of the VMM elsewhere, or there only in part? */
+bool godwit_slots_guest_memfd(struct kvm *kvm, unsigned long start, unsigned long end)
+{
+	const struct kvm_memory_slot *slot;
+	int as, bkt, idx;
+	bool any = false;
+
+	idx = srcu_read_lock(&kvm->srcu);
+	for (as = 0; as < kvm_arch_nr_memslot_as_ids(kvm); as++) {
+		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
+
+		kvm_for_each_memslot(slot, bkt, slots)
+			any |= (slot->flags & KVM_MEM_GUEST_MEMFD) && slot->userspace_addr < end &&
+			       start < slot->userspace_addr + (slot->npages << PAGE_SHIFT);
+	}
+	srcu_read_unlock(&kvm->srcu, idx);
+	return any;
+}
+
 /*
  * Copies KVM's slots that the guest may write, in the order of their addresses, which no two of an
  * address space have in common. -EAGAIN: more came while we counted.
@@ -100,88 +119,9 @@ static int read_slots(struct godwit_session *s, struct godwit_view *v)
 	return r;
 }
 
-/* Adds a piece to the last slot, or to the slot's last piece, if it goes on where that ends. */
-static int add_piece(struct godwit_view *v, unsigned int *max, const struct godwit_piece *p)
-{
-	struct godwit_slot *slot = &v->slots[p->slot];
-	struct godwit_piece *last = slot->nr_pieces ? &v->pieces[v->nr_pieces - 1] : NULL;
-
-	if (last && last->ram == p->ram && last->first + last->npages == p->first &&
-	    last->pgoff + last->npages == p->pgoff) {
-		last->npages += p->npages;
-		return 0;
-	}
-	if (v->nr_pieces == *max) {
-		unsigned int more = *max ? 2 * *max : 32;
-		struct godwit_piece *bigger = kvcalloc(more, sizeof(*bigger), GFP_KERNEL);
-
-		if (!bigger)
-			return -ENOMEM;
-		if (v->nr_pieces)
-			memcpy(bigger, v->pieces, v->nr_pieces * sizeof(*bigger));
-		kvfree(v->pieces);
-		v->pieces = bigger;
-		*max = more;
-	}
-	if (!slot->nr_pieces++)
-		slot->first_piece = v->nr_pieces;
-	v->pieces[v->nr_pieces++] = *p;
-	return 0;
-}
-
-static int ram_of(struct godwit_session *s, const struct vm_area_struct *vma)
-{
-	unsigned int i;
-
-	if (!vma->vm_file || !(vma->vm_flags & VM_SHARED))
-		return -1;
-	for (i = 0; i < s->nr_rams; i++)
-		if (vma->vm_file->f_mapping == s->rams[i]->mapping)
-			return i;
-	return -1;
-}
-
-/* What map_slot() needs: room for pieces, and how many mappings it may still look at. */
-struct budget {
-	unsigned int max_pieces;
-	unsigned int vmas;
-};
-
-/* Splits slot number n by the mappings behind it. */
-static int map_slot(struct godwit_session *s, struct godwit_view *v, unsigned int n,
-		    struct budget *b)
-{
-	const struct godwit_slot *slot = &v->slots[n];
-	unsigned long addr = slot->hva, end = slot->hva + (slot->npages << PAGE_SHIFT);
-	struct vm_area_struct *vma;
-	int ram, r = 0;
-
-	while (!r && addr < end && (vma = find_vma(s->mm, addr)) && vma->vm_start < end) {
-		struct godwit_piece p = { .slot = n };
-		unsigned long stop = min(end, vma->vm_end);
-
-		if (!b->vmas--)
-			return -ENOSPC;
-		cond_resched();
-		addr = max(addr, vma->vm_start);
-		ram = ram_of(s, vma);
-		if (ram >= 0) {
-			p.ram = ram;
-			p.first = (addr - slot->hva) >> PAGE_SHIFT;
-			p.npages = (stop - addr) >> PAGE_SHIFT;
-			p.pgoff = vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT);
-			if (p.pgoff + p.npages > s->rams[ram]->npages)
-				return -EFBIG;	/* its bitmap has no room */
-			r = add_piece(v, &b->max_pieces, &p);
-		}
-		addr = stop;
-	}
-	return r;
-}
-
 static int read_view(struct godwit_session *s, struct godwit_view *v)
 {
-	struct budget budget = { .vmas = VMAS_MAX };
+	struct godwit_budget budget = { .vmas = VMAS_MAX };
 	unsigned int i;
 	int r;
 
@@ -190,7 +130,7 @@ static int read_view(struct godwit_session *s, struct godwit_view *v)
 	if (!r) {
 		mmap_read_lock(s->mm);
 		for (i = 0; i < v->nr_slots && !r; i++) {
-			r = map_slot(s, v, i, &budget);
+			r = godwit_pieces_of_slot(s, v, i, &budget);
 			v->nr_shown += !!v->slots[i].nr_pieces;
 		}
 		mmap_read_unlock(s->mm);

@@ -6,7 +6,7 @@
 #	check [PYTEST-OPTIONS]		the end-to-end tests
 #	kselftest [TESTS='godwit:attach_test ...']
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
-#	demo, sweep, slowdown		the demo, the benchmarks of migrations
+#	demo, sweep, slowdown, distant	the demo, the benchmarks of migrations
 #
 # LAB_CPUS: how many the lab has for the end-to-end tests, see docs/architecture.md, "The emulator".
 # LAB_NAME: labs of different names run side by side.
@@ -50,7 +50,7 @@ build()
 verb=$1
 shift
 case $verb in
-build|check|kselftest|shell|demo|sweep|slowdown) build "$verb" ;;
+build|check|kselftest|shell|demo|sweep|slowdown|distant) build "$verb" ;;
 *) usage ;;
 esac
 
@@ -69,11 +69,11 @@ check)
 		--timeout "${LAB_TIMEOUT:-2400}" -- \
 		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
 kselftest)
-	exec "$lab" run --name "$name" --memory 6G --hugepages 2M:16,1G:2 --timeout "${LAB_TIMEOUT:-900}" -- \
+	exec "$lab" run --name "$name" --memory 6G --hugepages 2M:32,1G:2 --append numa=fake=2 --timeout "${LAB_TIMEOUT:-1800}" -- \
 		make -s -C "$top/selftests" run_tests "$@" ;;
 shell)
 	exec "$lab" run --name "$name" --interactive --memory 8G --hugepages 2M:160,1G:2 --timeout 28800 -- \
 		bash --rcfile "$top/selftests/lab/shellrc" -i ;;
-sweep|slowdown)
+sweep|slowdown|distant)
 	exec "$lab" run --name "$name" --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/$verb.py" "$@" ;;
 esac

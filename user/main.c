@@ -5,46 +5,70 @@
 
 #include "cmd/cmd.h"
 
-static const struct command {
-	const char *name;
-	int (*main)(int argc, char **argv);
-	const char *help;
-} commands[] = {
-	{ "send", cmd_send, "migrate a guest from here to another host" },
-	{ "receive", cmd_receive, "wait here for a guest from another host" },
-	{ "check", cmd_check, "can a guest be migrated, and if not, what is to be changed?" },
-	{ "estimate", cmd_estimate, "how long would a migration take, and would it end?" },
-	{ "report", cmd_report, "what a migration did, as text or as a picture" },
-	{ "cancel", cmd_cancel, "cancel a migration that runs from here" },
-	{ "set", cmd_set, "change the limits of one" },
-	{ "resolve", cmd_resolve, "a migration that ended in doubt: where does the guest run?" },
-	{ "rate", cmd_rate, "how fast does a guest write to its memory?" },
-	{ "list", cmd_list, "the sessions of godwit.ko" },
-	{ "watch", cmd_watch, "what happens to them" },
+static const struct command *const commands[] = {
+	&cmd_send, &cmd_receive, &cmd_check, &cmd_estimate, &cmd_report, &cmd_cancel,
+	&cmd_set,  &cmd_resolve, &cmd_rate,  &cmd_list,	    &cmd_watch,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static void help(FILE *to)
+/* Those of godwit itself, which has a command's name in their place otherwise. */
+static const struct cmd_option main_options[] = {
+	{ "help",
+	  .help = "print the commands and exit; after a command: print its options and exit" },
+	{ "version", .help = "print the version and exit" },
+};
+
+static const struct cmd_group main_groups[] = {
+	{ "Options", CMD_ROWS(main_options) },
+	{ NULL }
+};
+
+static void main_help(FILE *to)
 {
-	fputs("usage: godwit COMMAND [options]; \"godwit COMMAND --help\" explains a command\n\n", to);
+	fputs("usage: godwit COMMAND [options]\n\nCommands:\n", to);
 	for (size_t i = 0; i < COMMANDS; i++)
-		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+		fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	cmd_help_options(main_groups, to);
+}
+
+/* For packaging/, and so in no help text. */
+static void main_describe(void)
+{
+	const struct command all = { "", "live migration of running KVM guests",
+				     "COMMAND [options]", .groups = main_groups };
+
+	cmd_describe(&all, stdout);
+	for (size_t i = 0; i < COMMANDS; i++)
+		cmd_describe(commands[i], stdout);
+}
+
+static int main_command(const struct command *c, int argc, char **argv)
+{
+	char name[32];
+
+	/* As getopt_long() begins its messages. */
+	snprintf(name, sizeof(name), "godwit %s", c->name);
+	argv[0] = name;
+	return c->main(argc, argv);
 }
 
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], "--version")) {
+	const char *first = argc > 1 ? argv[1] : "";
+
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (!strcmp(first, commands[i]->name))
+			return main_command(commands[i], argc - 1, argv + 1);
+	if (!strcmp(first, "--version")) {
 		puts("godwit " GODWIT_VERSION);
-		return 0;
+	} else if (!strcmp(first, "--help")) {
+		main_help(stdout);
+	} else if (!strcmp(first, "--options")) {
+		main_describe();
+	} else {
+		main_help(stderr);
+		return GW_USAGE;
 	}
-	if (argc > 1 && !strcmp(argv[1], "--help")) {
-		help(stdout);
-		return 0;
-	}
-	for (size_t i = 0; argc > 1 && i < COMMANDS; i++)
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].main(argc - 1, argv + 1);
-	help(stderr);
-	return GW_USAGE;
+	return GW_OK;
 }

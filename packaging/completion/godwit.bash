@@ -1,41 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# bash completion for godwit(1), out of what its own --help says: no list here that could be out of date.
+# bash completion for godwit(1).
 
-# The first word of each line of a help text that describes a command or an option, with what stands there for its value:
-# "--io auto|uring|poll".
-_godwit_help()
+# bash.awk comes here
+
+_godwit_words()
 {
-	"$@" --help 2>/dev/null | sed -n 's/^  \(-[a-z], \)\?\(-\{0,2\}[a-z][a-z-]*\( [^ ]\+\)\?\)\(  .*\)\?$/\2/p'
+	COMPREPLY=($(compgen -W "$1" -- "$cur"))
 }
 
 _godwit()
 {
-	local cur prev words cword help value
+	local cur prev words cword options value several
 	_init_completion -n : || return
 
 	if ((cword == 1)); then
-		COMPREPLY=($(compgen -W "$(_godwit_help "${words[0]}" | cut -d' ' -f1) --help --version" -- "$cur"))
+		_godwit_words "$(_godwit_options '')"
 		return
 	fi
-	help=$(_godwit_help "${words[0]}" "${words[1]}")
-	value=$(awk -v option="$prev" '$1 == option { print $2 }' <<<"$help")
+	options=$(_godwit_options "${words[1]}")
+	value=$(awk -v option="$prev" '$1 == option { print $2 }' <<<"$options")
+	if [[ -z $value && $cur != -* ]]; then
+		value=$(awk '$1 == "operand" { print $2 }' <<<"$options")
+	fi
 	case $value in
-	SOCKET | PATH | FILE*)
-		_filedir ;;
-	DIR)
-		_filedir -d ;;
-	PID)
-		COMPREPLY=($(compgen -W "$(pgrep -f '^[^ ]*(qemu-system|kvm)')" -- "$cur")) ;;
-	NAME)
-		COMPREPLY=($(compgen -W "$(virsh -q list --name 2>/dev/null)" -- "$cur")) ;;
-	*\|*)
-		COMPREPLY=($(compgen -W "${value//|/ }" -- "$cur")) ;;
 	'')
-		if [[ $cur == -* ]]; then
-			COMPREPLY=($(compgen -W "$(cut -d' ' -f1 <<<"$help") --help" -- "$cur"))
-		elif "${words[0]}" "${words[1]}" --help 2>/dev/null | head -n 1 | grep -q '\.json$'; then
-			_filedir
-		fi ;;
+		_godwit_words "$(grep -o '^-[^ ]*' <<<"$options")" ;;
+	SOCKET | PATH | FILE* | RUN*)
+		_filedir ;;
+	PID)
+		_godwit_words "$(pgrep -f '^[^ ]*(qemu-system|kvm)')" ;;
+	NAME)
+		_godwit_words "$(virsh -q list --name 2>/dev/null)" ;;
+	,*)
+		# Several, with commas: the last one is completed.
+		several=$(tr ',|' '  ' <<<"$value")
+		COMPREPLY=($(compgen -P "${cur%"${cur##*,}"}" -W "$several" -- "${cur##*,}")) ;;
+	*\|*)
+		_godwit_words "${value//|/ }" ;;
 	esac
 } &&
 	complete -F _godwit godwit

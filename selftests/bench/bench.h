@@ -1,46 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A VM of raw KVM ioctls, two ways to learn what its vCPU wrote, and what is measured of them. */
+/* The guest that is measured, two ways to learn what it wrote, and what is measured of them. */
 #ifndef GODWIT_BENCH_H
 #define GODWIT_BENCH_H
 
-#include <linux/kvm.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdnoreturn.h>
 
-#define PAGE		4096ull
-#define MIB		(1ull << 20)
-#define GIB		(1ull << 30)
-#define RAM_GPA		(4 * GIB)
+#include "host.h"
+#include "ram.h"
+#include "session.h"
+#include "vm.h"
+
+#define TARGET_GPA	(4 * GIB)
 #define WORD_PAGES	64u
 
-/* main.c */
+/* main.c. For what require() does not say. */
 noreturn void __attribute__((format(printf, 1, 2))) die(const char *fmt, ...);
-uint64_t now_ns(void);
-void sleep_ms(unsigned int ms);
-void pin(unsigned int cpu);
-
-/* What the guest and the host tell each other; guest.S knows the offsets. */
-struct control {
-	volatile uint64_t stop;
-	volatile uint64_t steps;
-	volatile uint64_t lost_tsc;
-	volatile uint64_t gaps;
-};
 
 /**
- * struct vm - a VM with one vCPU; slot 0 is its code, slots 1 to @slots show @ram one after the other
- * @ram_fd: the RAM file; sparse, or of 2 MiB pages
- * @logged: whether slots are made with dirty logging on
+ * struct target - a VM that shows one RAM file in slots 1 to @slots, one after the other, and its
+ * vCPU
+ * @ram: sparse, or of 2 MiB pages
+ * @stats: KVM's statistics of the VM
  * @step_tsc: what one step of the hot program takes, undisturbed
  */
-struct vm {
-	int kvm, fd, vcpu, ram_fd, stats;
-	struct kvm_run *run;
-	uint8_t *low, *ram;
-	struct control *control;
-	uint64_t bytes, pages, step_tsc;
+struct target {
+	struct vm vm;
+	struct ram ram;
+	int stats;
+	uint64_t pages, step_tsc;
 	unsigned int slots, tsc_khz;
 	pthread_t thread;
 	pthread_mutex_t lock;	/* protects work and quit */
@@ -63,29 +53,32 @@ struct loss {
 	uint64_t gaps;
 };
 
-/* vm.c */
-void vm_open(struct vm *vm, uint64_t bytes, unsigned int slots, bool huge);
-void vm_close(struct vm *vm);
-uint64_t vm_slot_pages(const struct vm *vm);
-void vm_set_logging(struct vm *vm, unsigned int slot, bool on);
+/* target.c */
+void target_open(struct target *t, uint64_t bytes, unsigned int slots, bool huge);
+void target_close(struct target *t);
+uint64_t target_slot_pages(const struct target *t);
+void target_set_logging(struct target *t, unsigned int slot, bool on);
 /* A statistic of KVM's, by its name. */
-uint64_t vm_stat(const struct vm *vm, const char *name);
+uint64_t target_stat(const struct target *t, const char *name);
 
-/* vcpu.c */
-void vcpu_open(struct vm *vm);
-void vcpu_close(struct vm *vm);
+/* runner.c */
+void runner_open(struct target *t);
+void runner_close(struct target *t);
 /* Writes the set, waits for the end, and says how long it took. */
-uint64_t vcpu_dirty(struct vm *vm, const struct pattern *p);
-/* Writes to @pages pages (a power of two) that lie 1 << @stride_shift bytes apart, until vcpu_stop(). */
-void vcpu_hot(struct vm *vm, uint64_t pages, unsigned int stride_shift);
-void vcpu_stop(struct vm *vm);
-struct loss vcpu_loss(const struct vm *vm);
+uint64_t runner_dirty(struct target *t, const struct pattern *p);
+/*
+ * Writes to @pages pages (a power of two) that lie 1 << @stride_shift bytes apart, until
+ * runner_stop().
+ */
+void runner_hot(struct target *t, uint64_t pages, unsigned int stride_shift);
+void runner_stop(struct target *t);
+struct loss runner_loss(const struct target *t);
 
 /* peer.c: what QEMU does */
 struct peer;
 enum peer_phase { PEER_GET, PEER_MERGE, PEER_CLEAR, PEER_PHASES };
 
-struct peer *peer_new(struct vm *vm);
+struct peer *peer_new(struct target *t);
 void peer_free(struct peer *p);
 /* GET and merge: which pages are dirty. */
 void peer_learn(struct peer *p);
@@ -96,36 +89,17 @@ uint64_t peer_ns(const struct peer *p, enum peer_phase phase);
 /* How many pages are dirty in what it found; forgets them. */
 uint64_t peer_take(struct peer *p);
 
-/* session.c: what godwit does */
-struct session {
-	int fd;
-	uint64_t *map;
-	uint64_t bytes;
-	uint64_t pages;
-};
-
-void session_open(struct session *s, struct vm *vm);
-void session_harvest(struct session *s);
-/* Re-arms all that is marked. */
-void session_clear(struct session *s);
-uint64_t session_take(struct session *s);
-/* Forgets without counting. */
-void session_forget(struct session *s);
-/* What the module says of itself, a counter in sysfs. The session is the only one. */
-uint64_t session_stat(const char *name);
-void session_close(struct session *s);
-/* Until none is left: retiring 512 slots takes its time, and session_stat() reads the only session. */
-void session_wait_retired(void);
-
 /* result.c */
 uint64_t median(uint64_t *values, unsigned int n);
 /* @goal is 0 for none. A ratio of 0 over 0 is 1. */
-void result_add(const char *name, const char *unit, double godwit, const char *peer, double peer_value, double goal);
+void result_add(const char *name, const char *unit, double godwit, const char *peer,
+		double peer_value, double goal);
 /* Merges with what other benchmarks have left in the file. */
 void results_write(const char *path);
 
-/* sync.c, retire.c; @match: only the cells whose name has it, or NULL */
+/* sync.c, retire.c, sweep.c; @match: only the cells whose name has it, or NULL */
 void bench_sync(bool quick, const char *match);
 void bench_retire(bool quick);
+void bench_sweep(bool quick);
 
 #endif

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What QEMU does in one synchronization of its dirty bitmap, from version 4.2 on, where slot and RAM block are aligned
- * to each other (its fast path):
+ * What QEMU does in one synchronization of its dirty bitmap, from version 4.2 on, where slot and
+ * RAM block are aligned to each other (its fast path):
  *
- *	kvm_log_sync		KVM_GET_DIRTY_LOG of each slot; every word that is not 0 is ORed into the bitmaps of its
- *				clients "vga" and "migration"
- *	migration_bitmap_sync	every word of "migration" that is not 0 is taken and ORed into the RAM block's bitmap
- *	kvm_log_clear		before the first dirty page of a chunk of 1 GiB (CLEAR_BITMAP_SHIFT_DEFAULT) is sent:
- *				KVM_CLEAR_DIRTY_LOG of the chunk, slot by slot, with the bits that GET had found
+ *	kvm_log_sync		KVM_GET_DIRTY_LOG of each slot; every word that is not 0 is ORed
+ *				into the bitmaps of its clients "vga" and "migration"
+ *	migration_bitmap_sync	every word of "migration" that is not 0 is taken and ORed into the
+ *				RAM block's bitmap
+ *	kvm_log_clear		before the first dirty page of a chunk of 1 GiB
+ *				(CLEAR_BITMAP_SHIFT_DEFAULT) is sent: KVM_CLEAR_DIRTY_LOG of the
+ *				chunk, slot by slot, with the bits that GET had found
  *
- * QEMU calls the last step later, but for every chunk that has a dirty page. Finding those chunks costs nothing here,
- * since QEMU looks for the pages in any case.
+ * QEMU calls the last step later, but for every chunk that has a dirty page. Finding those chunks
+ * costs nothing here, since QEMU looks for the pages in any case.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@
 #define CHUNK_PAGES	(1u << 18)
 
 struct peer {
-	struct vm *vm;
+	struct target *target;
 	uint64_t words;
 	uint64_t *slot_bits;	/* of all slots, one after the other */
 	uint64_t *vga, *migration, *block;
@@ -33,25 +35,23 @@ static uint64_t *bitmap_new(uint64_t words)
 {
 	uint64_t *bits = aligned_alloc(PAGE, (words * 8 + PAGE - 1) / PAGE * PAGE);
 
-	if (!bits)
-		die("out of memory");
+	require(bits, "aligned_alloc");
 	memset(bits, 0, words * 8);		/* and there, before it is measured */
 	return bits;
 }
 
-struct peer *peer_new(struct vm *vm)
+struct peer *peer_new(struct target *t)
 {
 	struct peer *p = calloc(1, sizeof(*p));
 
-	if (!p)
-		die("out of memory");
-	p->vm = vm;
-	p->words = vm->pages / WORD_PAGES;
+	require(p, "calloc");
+	p->target = t;
+	p->words = t->pages / WORD_PAGES;
 	p->slot_bits = bitmap_new(p->words);
 	p->vga = bitmap_new(p->words);
 	p->migration = bitmap_new(p->words);
 	p->block = bitmap_new(p->words);
-	p->chunk_dirty = calloc(vm->pages / CHUNK_PAGES + 1, sizeof(bool));
+	p->chunk_dirty = calloc(t->pages / CHUNK_PAGES + 1, sizeof(bool));
 	return p;
 }
 
@@ -67,13 +67,14 @@ void peer_free(struct peer *p)
 
 static void get_all(struct peer *p)
 {
-	uint64_t slot_words = vm_slot_pages(p->vm) / WORD_PAGES;
+	uint64_t slot_words = target_slot_pages(p->target) / WORD_PAGES;
 
-	for (unsigned int i = 0; i < p->vm->slots; i++) {
-		struct kvm_dirty_log log = { .slot = i + 1, .dirty_bitmap = p->slot_bits + i * slot_words };
+	for (unsigned int i = 0; i < p->target->slots; i++) {
+		struct kvm_dirty_log log = {
+			.slot = i + 1, .dirty_bitmap = p->slot_bits + i * slot_words,
+		};
 
-		if (ioctl(p->vm->fd, KVM_GET_DIRTY_LOG, &log))
-			die("KVM_GET_DIRTY_LOG: %m");
+		require(!ioctl(p->target->vm.fd, KVM_GET_DIRTY_LOG, &log), "KVM_GET_DIRTY_LOG");
 	}
 }
 
@@ -97,7 +98,7 @@ static void merge(struct peer *p)
 
 static void clear(struct peer *p, uint64_t first, uint64_t end)
 {
-	uint64_t slot_pages = vm_slot_pages(p->vm);
+	uint64_t slot_pages = target_slot_pages(p->target);
 
 	while (first < end) {
 		uint64_t slot = first / slot_pages, stop = (slot + 1) * slot_pages;
@@ -110,8 +111,7 @@ static void clear(struct peer *p, uint64_t first, uint64_t end)
 		if (stop > end)
 			stop = end;
 		log.num_pages = (uint32_t)(stop - first);
-		if (ioctl(p->vm->fd, KVM_CLEAR_DIRTY_LOG, &log))
-			die("KVM_CLEAR_DIRTY_LOG: %m");
+		require(!ioctl(p->target->vm.fd, KVM_CLEAR_DIRTY_LOG, &log), "KVM_CLEAR_DIRTY_LOG");
 		memset(p->slot_bits + first / WORD_PAGES, 0, (stop - first) / 8);
 		first = stop;
 	}
@@ -119,13 +119,13 @@ static void clear(struct peer *p, uint64_t first, uint64_t end)
 
 static void clear_all(struct peer *p)
 {
-	for (uint64_t chunk = 0; chunk * CHUNK_PAGES < p->vm->pages; chunk++) {
+	for (uint64_t chunk = 0; chunk * CHUNK_PAGES < p->target->pages; chunk++) {
 		uint64_t first = chunk * CHUNK_PAGES, end = first + CHUNK_PAGES;
 
 		if (!p->chunk_dirty[chunk])
 			continue;
 		p->chunk_dirty[chunk] = false;
-		clear(p, first, end < p->vm->pages ? end : p->vm->pages);
+		clear(p, first, end < p->target->pages ? end : p->target->pages);
 	}
 }
 

@@ -22,12 +22,13 @@ uint64_t median(uint64_t *values, unsigned int n)
 	return values[n / 2];
 }
 
-void result_add(const char *name, const char *unit, double godwit, const char *peer, double peer_value, double goal)
+void result_add(const char *name, const char *unit, double godwit, const char *peer,
+		double peer_value, double goal)
 {
 	bool bigger_is_better = strchr(unit, '/');
 	double ratio = bigger_is_better ? godwit / peer_value : peer_value / godwit;
-	json_t *entry = json_pack("{s:s, s:s, s:f, s:{s:f}, s:o, s:o}", "name", name, "unit", unit, "godwit", godwit,
-				  "peers", peer, peer_value, "ratio",
+	json_t *entry = json_pack("{s:s, s:s, s:f, s:{s:f}, s:o, s:o}", "name", name, "unit", unit,
+				  "godwit", godwit, "peers", peer, peer_value, "ratio",
 				  ratio < 1e9 ? json_real(ratio) : json_null(),
 				  "goal", goal > 0 ? json_real(goal) : json_null());
 

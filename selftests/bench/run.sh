@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# run.sh [--quick] [--only sync|retire] [--match TEXT]: the module's benchmarks, in the lab; results go to build/bench.json.
+# run.sh [--quick] [--only sync|retire|sweep] [--match TEXT]: the module's benchmarks, in the lab; results go to build/bench.json.
 set -e
 top=$(cd "$(dirname "$0")/../.." && pwd)
 : "${B:=$top/build}"

@@ -4,17 +4,21 @@
  *
  * Each row has the same work inside both clocks:
  *
- *	without CLEAR	GODWIT_HARVEST against KVM_GET_DIRTY_LOG of each slot and QEMU's merge: what either waits for
- *			between two rounds, as both re-arm pages later, piece by piece, just before they send them
- *	with CLEAR	the same, and GODWIT_CLEAR or KVM_CLEAR_DIRTY_LOG of all that was found: the whole of the work
- *	stopped		both of these with the vCPU stopped, where the two above have it run; also, without CLEAR,
- *			against KVM_GET_DIRTY_LOG alone, which leaves out QEMU's merge
- *	vCPU lost	what a vCPU that writes to 64 pages all the time loses during the row with CLEAR and in the 20 ms
- *			after: kicks, TLB flushes, waits for KVM's locks, and the faults on its 64 pages
- *	TLB flushes	how often KVM stopped all vCPUs to flush their TLBs: a number that no other tenant of this
- *			machine can disturb
- *	refault		what it costs the vCPU to write to all dirty pages again, beyond what that takes when none is
- *			protected: the price of the protection itself
+ *	without CLEAR	GODWIT_HARVEST against KVM_GET_DIRTY_LOG of each slot and QEMU's merge: what
+ *			either waits for between two rounds, as both re-arm pages later, piece by
+ *			piece, just before they send them
+ *	with CLEAR	the same, and GODWIT_CLEAR or KVM_CLEAR_DIRTY_LOG of all that was found: the
+ *			whole of the work
+ *	stopped		both of these with the vCPU stopped, where the two above have it run; also,
+ *			without CLEAR, against KVM_GET_DIRTY_LOG alone, which leaves out QEMU's
+ *			merge
+ *	vCPU lost	what a vCPU that writes to 64 pages all the time loses during the row with
+ *			CLEAR and in the 20 ms after: kicks, TLB flushes, waits for KVM's locks, and
+ *			the faults on its 64 pages
+ *	TLB flushes	how often KVM stopped all vCPUs to flush their TLBs: a number that no other
+ *			tenant of this machine can disturb
+ *	refault		what it costs the vCPU to write to all dirty pages again, beyond what that
+ *			takes when none is protected: the price of the protection itself
  *
  * Sizes and densities that do not fit into this machine are said, not skipped in silence.
  */
@@ -27,7 +31,7 @@
 #define ROUNDS		5
 #define MAX_ROUNDS	15
 #define HOT_PAGES	64
-#define MAX_PAGES	450000		/* an emulated vCPU takes some 20 us to write to a protected page */
+#define MAX_PAGES	450000	/* an emulated vCPU takes some 20 us to write to a protected page */
 
 enum way { GODWIT, PEER, WAYS };
 
@@ -69,12 +73,15 @@ static const struct cell cells[] = {
 };
 
 struct bench {
-	struct vm vm;
+	struct target target;
 	struct peer *peer;
 	struct session session;
 };
 
-/* One value for each round. learn: which pages are dirty; whole: the same, and all of them are re-armed. */
+/*
+ * One value for each round. learn: which pages are dirty; whole: the same, and all of them are
+ * re-armed.
+ */
 struct clock {
 	uint64_t learn[WAYS][MAX_ROUNDS], whole[WAYS][MAX_ROUNDS];
 };
@@ -92,34 +99,32 @@ static void sync_once(struct bench *b, enum way way, struct clock *c, unsigned i
 	uint64_t begin = now_ns();
 
 	if (way == GODWIT)
-		session_harvest(&b->session);
+		require(!session_harvest(&b->session, NULL), "GODWIT_HARVEST");
 	else
 		peer_learn(b->peer);
 	c->learn[way][k] = now_ns() - begin;
 	if (way == GODWIT)
-		session_clear(&b->session);
+		require(!session_clear(&b->session, 0, 0, b->target.pages), "GODWIT_CLEAR");
 	else
 		peer_clear(b->peer);
 	c->whole[way][k] = now_ns() - begin;
 }
 
-/* Everything that is written by now is forgotten. */
-static void settle(struct bench *b)
-{
-	session_harvest(&b->session);
-	session_clear(&b->session);
-	session_forget(&b->session);
-}
-
 static uint64_t take(struct bench *b, enum way way)
 {
-	return way == GODWIT ? session_take(&b->session) : peer_take(b->peer);
+	uint64_t n;
+
+	if (way == PEER)
+		return peer_take(b->peer);
+	n = bits_count(&b->session.ram[0]);
+	bits_forget(&b->session.ram[0]);
+	return n;
 }
 
 static void read_parts(uint64_t *parts)
 {
 	for (unsigned int i = 0; i < REST; i++)
-		parts[i] = session_stat(part_files[i]);
+		parts[i] = session_number(part_files[i]);
 }
 
 static uint64_t above(uint64_t value, uint64_t base)
@@ -128,7 +133,8 @@ static uint64_t above(uint64_t value, uint64_t base)
 }
 
 /* How each part of the time without CLEAR came about. */
-static void split_learn(struct bench *b, enum way way, const uint64_t *before, struct sample *s, unsigned int k)
+static void split_learn(struct bench *b, enum way way, const uint64_t *before, struct sample *s,
+			unsigned int k)
 {
 	uint64_t after[REST], sum = 0;
 
@@ -152,27 +158,29 @@ static void expect(const struct pattern *p, enum way way, uint64_t found)
 		    (unsigned long long)found, (unsigned long long)p->pages);
 }
 
-static void measure_running(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
+static void measure_running(struct bench *b, const struct pattern *p, enum way way,
+			    struct sample *s, unsigned int k)
 {
 	struct loss before, after;
 	uint64_t flushes, parts[REST];
 
 	read_parts(parts);
-	flushes = vm_stat(&b->vm, "remote_tlb_flush_requests");
-	vcpu_hot(&b->vm, HOT_PAGES, 12);
+	flushes = target_stat(&b->target, "remote_tlb_flush_requests");
+	runner_hot(&b->target, HOT_PAGES, 12);
 	sleep_ms(10);
-	before = vcpu_loss(&b->vm);
+	before = runner_loss(&b->target);
 	sync_once(b, way, &s->running, k);
 	sleep_ms(20);
-	after = vcpu_loss(&b->vm);
-	vcpu_stop(&b->vm);
-	s->flushes[way][k] = vm_stat(&b->vm, "remote_tlb_flush_requests") - flushes;
+	after = runner_loss(&b->target);
+	runner_stop(&b->target);
+	s->flushes[way][k] = target_stat(&b->target, "remote_tlb_flush_requests") - flushes;
 	s->lost[way][k] = after.lost_ns - before.lost_ns;
 	split_learn(b, way, parts, s, k);
 	expect(p, way, take(b, way));
 }
 
-static void measure_stopped(struct bench *b, const struct pattern *p, enum way way, struct sample *s, unsigned int k)
+static void measure_stopped(struct bench *b, const struct pattern *p, enum way way,
+			    struct sample *s, unsigned int k)
 {
 	sync_once(b, way, &s->stopped, k);
 	if (way == PEER)
@@ -180,24 +188,25 @@ static void measure_stopped(struct bench *b, const struct pattern *p, enum way w
 	expect(p, way, take(b, way));
 }
 
-static void run_cell(struct bench *b, const struct pattern *p, struct sample *s, unsigned int rounds)
+static void run_cell(struct bench *b, const struct pattern *p, struct sample *s,
+		     unsigned int rounds)
 {
 	uint64_t free_pass;
 
 	/* The first writes allocate; the second ones meet no protection. */
-	vcpu_dirty(&b->vm, p);
-	free_pass = vcpu_dirty(&b->vm, p);
-	settle(b);
+	runner_dirty(&b->target, p);
+	free_pass = runner_dirty(&b->target, p);
+	session_settle(&b->session);
 	for (unsigned int i = 0; i < rounds * WAYS; i++) {
 		enum way way = (i / WAYS + i) % WAYS;
 		unsigned int k = i / WAYS;
 
-		vcpu_dirty(&b->vm, p);
+		runner_dirty(&b->target, p);
 		measure_running(b, p, way, s, k);
-		s->refault[way][k] = above(vcpu_dirty(&b->vm, p), free_pass);
+		s->refault[way][k] = above(runner_dirty(&b->target, p), free_pass);
 		measure_stopped(b, p, way, s, k);
 	}
-	settle(b);
+	session_settle(&b->session);
 }
 
 static void name_cell(const struct cell *c, char *name, size_t size)
@@ -206,19 +215,20 @@ static void name_cell(const struct cell *c, char *name, size_t size)
 		 c->run == 1 ? "random" : "runs");
 }
 
-static void say_scaled(const struct cell *c, const char *what, const char *unit, double scale, const char *peer,
-		       uint64_t *godwit, uint64_t *other, unsigned int rounds, double goal)
+static void say_scaled(const struct cell *c, const char *what, const char *unit, double scale,
+		       const char *peer, uint64_t *godwit, uint64_t *other, unsigned int rounds,
+		       double goal)
 {
 	char cell[64], name[128];
 
 	name_cell(c, cell, sizeof(cell));
 	snprintf(name, sizeof(name), "sync %s: %s", what, cell);
-	result_add(name, unit, (double)median(godwit, rounds) / scale, peer, (double)median(other, rounds) / scale,
-		   goal);
+	result_add(name, unit, (double)median(godwit, rounds) / scale, peer,
+		   (double)median(other, rounds) / scale, goal);
 }
 
-static void say(const struct cell *c, const char *what, const char *peer, uint64_t *godwit, uint64_t *other,
-		unsigned int rounds, double goal)
+static void say(const struct cell *c, const char *what, const char *peer, uint64_t *godwit,
+		uint64_t *other, unsigned int rounds, double goal)
 {
 	say_scaled(c, what, "us", 1e3, peer, godwit, other, rounds, goal);
 }
@@ -236,22 +246,26 @@ static double best_us(const uint64_t *values, unsigned int n)
 
 static void say_parts(struct sample *s, unsigned int rounds)
 {
-	static const char *const parts[PARTS] = { "slots", "log", "page tables", "collect", "rest" };
+	static const char *const parts[PARTS] = {
+		"slots", "log", "page tables", "collect", "rest",
+	};
 	static const char *const peer_parts[PEER_CLEAR] = { "GET", "merge" };
 
-	printf("    without CLEAR at best, us: godwit %.0f:", best_us(s->running.learn[GODWIT], rounds));
+	printf("    without CLEAR at best, us: godwit %.0f:",
+	       best_us(s->running.learn[GODWIT], rounds));
 	for (unsigned int i = 0; i < PARTS; i++)
 		printf(" %s %.0f", parts[i], best_us(s->parts[i], rounds));
 	printf("; qemu %.0f:", best_us(s->running.learn[PEER], rounds));
 	for (unsigned int i = 0; i < PEER_CLEAR; i++)
 		printf(" %s %.0f", peer_parts[i], best_us(s->peer_parts[i], rounds));
-	printf("\n    with CLEAR at best, us: godwit %.0f; qemu %.0f\n", best_us(s->running.whole[GODWIT], rounds),
-	       best_us(s->running.whole[PEER], rounds));
-	printf("    vCPU lost at best, us: godwit %.0f; qemu %.0f\n", best_us(s->lost[GODWIT], rounds),
-	       best_us(s->lost[PEER], rounds));
+	printf("\n    with CLEAR at best, us: godwit %.0f; qemu %.0f\n",
+	       best_us(s->running.whole[GODWIT], rounds), best_us(s->running.whole[PEER], rounds));
+	printf("    vCPU lost at best, us: godwit %.0f; qemu %.0f\n",
+	       best_us(s->lost[GODWIT], rounds), best_us(s->lost[PEER], rounds));
 }
 
-static void report_clock(const struct cell *c, const char *state, struct clock *t, unsigned int rounds, double goal)
+static void report_clock(const struct cell *c, const char *state, struct clock *t,
+			 unsigned int rounds, double goal)
 {
 	char what[32];
 
@@ -266,9 +280,11 @@ static void report(const struct cell *c, struct sample *s, unsigned int rounds)
 	report_clock(c, "", &s->running, rounds, c->learn_goal);
 	say_parts(s, rounds);
 	report_clock(c, ", stopped", &s->stopped, rounds, 0);
-	say(c, "without CLEAR, stopped, against GET alone", "get_dirty_log", s->stopped.learn[GODWIT], s->get, rounds, 0);
+	say(c, "without CLEAR, stopped, against GET alone", "get_dirty_log",
+	    s->stopped.learn[GODWIT], s->get, rounds, 0);
 	say(c, "vCPU lost", "qemu", s->lost[GODWIT], s->lost[PEER], rounds, c->lost_goal);
-	say_scaled(c, "TLB flushes", "flush", 1, "qemu", s->flushes[GODWIT], s->flushes[PEER], rounds, 0);
+	say_scaled(c, "TLB flushes", "flush", 1, "qemu", s->flushes[GODWIT], s->flushes[PEER],
+		   rounds, 0);
 	say(c, "refault", "qemu", s->refault[GODWIT], s->refault[PEER], rounds, 0);
 }
 
@@ -281,27 +297,29 @@ static bool fits(uint64_t pages, uint64_t vm_pages)
 
 	if (need <= have && pages <= MAX_PAGES)
 		return true;
-	printf("not measured: %llu dirty pages of %llu GiB need %llu of %llu MiB free; the limit is %u pages\n",
-	       (unsigned long long)pages, (unsigned long long)(vm_pages * PAGE / GIB), (unsigned long long)(need / MIB),
-	       (unsigned long long)(have / MIB), MAX_PAGES);
+	printf("not measured: %llu dirty pages of %llu GiB need %llu of %llu MiB free; "
+	       "the limit is %u pages\n",
+	       (unsigned long long)pages, (unsigned long long)(vm_pages * PAGE / GIB),
+	       (unsigned long long)(need / MIB), (unsigned long long)(have / MIB), MAX_PAGES);
 	return false;
 }
 
 static void open_bench(struct bench *b, const struct cell *c)
 {
-	vm_open(&b->vm, c->gib * GIB, c->slots, false);
-	b->peer = peer_new(&b->vm);
-	session_open(&b->session, &b->vm);
+	target_open(&b->target, c->gib * GIB, c->slots, false);
+	b->peer = peer_new(&b->target);
+	session_begin(&b->session, b->target.vm.fd, &b->target.ram.fd, 1);
 	/* Everything counts as written at first. */
-	settle(b);
+	session_settle(&b->session);
 }
 
 static void close_bench(struct bench *b)
 {
 	session_close(&b->session);
-	session_wait_retired();
+	/* 512 slots take their time, and session_number() reads the only session. */
+	require(!sessions_wait_none_within(30000), "a session that retires");
 	peer_free(b->peer);
-	vm_close(&b->vm);
+	target_close(&b->target);
 }
 
 static void bench_cell(struct bench *b, const struct cell *c)
@@ -310,10 +328,10 @@ static void bench_cell(struct bench *b, const struct cell *c)
 	struct sample s;
 	unsigned int rounds;
 
-	p.pages = b->vm.pages * c->ppm / 1000000 / c->run * c->run;
+	p.pages = b->target.pages * c->ppm / 1000000 / c->run * c->run;
 	if (p.pages < c->run)
 		p.pages = c->run;
-	if (!fits(p.pages, b->vm.pages))
+	if (!fits(p.pages, b->target.pages))
 		return;
 	rounds = p.pages < 10000 ? MAX_ROUNDS : ROUNDS;
 	run_cell(b, &p, &s, rounds);

@@ -132,8 +132,7 @@ def waiting(pair):
     """A sender that has connected and waits for the word of a receiver that is stopped."""
     src, dst = pair
     godwit.note(src)
-    receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'10.77.0.2:{godwit.PORT}',
-                             '--insecure').wait_for('listening')
+    receive = godwit.listen(dst)
     receive.kill(signal.SIGSTOP)
     run = godwit.Run(src, dst, receiver=False)
     time.sleep(2)

@@ -38,9 +38,8 @@ def pairs(directory):
 
 def start(pair, number, *options):
     """With a receiver of its own."""
-    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT + number}'
-    receive = godwit.Process('dst', 'receive', '--qmp', pair[1].main_qmp, '--listen', address,
-                             '--insecure').wait_for('listening')
+    address = godwit.address(number)
+    receive = godwit.listen(pair[1], at=address)
     run = godwit.Run(*pair, *options, receiver=False, to=address)
     run.receive = receive
     return run

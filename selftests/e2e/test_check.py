@@ -9,7 +9,7 @@ import lab
 import pytest
 
 APPEND = 'start=16 size=32 touch=32 rate=100'
-ADDRESS = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
+AT = godwit.AT
 pytestmark = pytest.mark.usefixtures('module')
 
 
@@ -23,11 +23,6 @@ def check(*words, expect='ok'):
     return {row['check']: (row['result'], row['text']) for row in said['rows']}
 
 
-def receiver(dst):
-    return godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', ADDRESS,
-                          '--insecure').wait_for('listening')
-
-
 def send(vm, *words):
     return godwit.Process('src', 'send', '--qmp', vm.main_qmp, *words)
 
@@ -35,17 +30,17 @@ def send(vm, *words):
 def test_check(src):
     """All is well; the receiver that was asked takes the guest afterwards."""
     dst = godwit.destination(src)
-    receive = receiver(dst)
-    rows = check('--qmp', src.main_qmp, '--to', ADDRESS)
+    receive = godwit.listen(dst)
+    rows = check('--qmp', src.main_qmp, '--to', AT)
     assert {row for row, (result, _) in rows.items() if result == 'no' or result == 'unknown'} == set(), rows
-    assert {'QMP', 'alone', 'state', "QEMU's word", 'jobs', 'RAM', 'other VMs', 'KVM', 'devices', 'cache modes', 'device state', 'kernel', 'module', 'io_uring',
+    assert {'QMP', 'alone', 'state', 'blockers', 'jobs', 'RAM', 'other VMs', 'KVM', 'devices', 'cache modes', 'device state', 'kernel', 'module', 'io_uring',
             'memlock limit', 'zero filter', 'fit', 'destination', 'link delay', 'link speed'} == set(rows)
     assert '128 MiB in 1 shared file on tmpfs' in rows['RAM'][1]
     assert lab.allocated_bytes(dst.ram[0].path) == 0 and dst.query_status() == 'inmigrate'
     godwit.unharmed(src)
     p = godwit.Process('src', 'check', '--qmp', src.main_qmp)
     assert p.wait() == 0 and 'It can be migrated.' in p.said, p.said
-    sender = send(src, '--verify', ADDRESS)
+    sender = send(src, '--verify', AT)
     assert sender.wait() == 0, sender.said
     assert receive.wait() == 0, receive.said
     godwit.proof(src, dst)
@@ -53,45 +48,64 @@ def test_check(src):
 
 def test_link(src):
     """A shaped link shows: timings only as bounds that the shaping itself sets."""
-    receiver(godwit.destination(src))
+    godwit.listen(godwit.destination(src))
     lab.link('delay', 20)
-    result, text = check('--qmp', src.main_qmp, '--to', ADDRESS, '--probe', '0')['link delay']
+    result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '0')['link delay']
     assert result == 'ok' and float(text.split()[0]) >= 40, text
-    result, text = check('--qmp', src.main_qmp, '--to', ADDRESS, '--probe', '0', '--downtime-limit', '80')['link delay']
+    rows = check('--qmp', src.main_qmp, '--to', AT, '--probe', '0', '--downtime-limit', '20')
+    result, text = rows['link delay']
     assert result == 'warning' and '--downtime-limit' in text, text
+    assert rows['link window'][0] == 'ok', rows
+    wmem = '/proc/sys/net/ipv4/tcp_wmem'
+    lab.call('ip', 'netns', 'exec', 'src', 'sh', '-c', f'echo 4096 16384 100000 >{wmem}')
+    try:
+        result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '0')['link window']
+    finally:
+        lab.call('ip', 'netns', 'exec', 'src', 'sh', '-c', f'echo 4096 16384 4194304 >{wmem}')
+    assert result == 'warning' and 'tcp_wmem' in text, text
     lab.link('clear')
     lab.link('rate', 80)
-    result, text = check('--qmp', src.main_qmp, '--to', ADDRESS, '--probe', '2000')['link speed']
+    result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '2000')['link speed']
     assert result == 'warning' and float(text.split()[0]) < 80 / 8 * 1e6 / 2**20 * 1.15, text
 
 
 def test_destination_says_no(src):
     """Its own words; it listens on, and takes the guest whose RAM is the same."""
-    rows = check('--qmp', src.main_qmp, '--to', ADDRESS, expect='unreachable')
+    rows = check('--qmp', src.main_qmp, '--to', AT, expect='unreachable')
     assert rows['destination'][0] == 'no' and 'godwit receive' in rows['destination'][1]
     assert rows['link delay'][0] == rows['link speed'][0] == 'unknown'
     dst = godwit.destination(src)
     other = lab.Qemu('other', directory=src.directory, append=APPEND, ram=64, extra=src.made['extra'])
     other.query_status()
-    receive = receiver(dst)
-    rows = check('--qmp', other.main_qmp, '--to', ADDRESS, expect='ram-differs')
+    receive = godwit.listen(dst)
+    rows = check('--qmp', other.main_qmp, '--to', AT, expect='ram-differs')
     assert rows['destination'][0] == 'no' and '64 MiB at the source' in rows['destination'][1]
-    sender = send(src, '--verify', ADDRESS)
+    sender = send(src, '--verify', AT)
     assert sender.wait() == 0, sender.said
-    assert receive.wait() == 0 and 'a check was refused' in receive.said
+    assert receive.wait() == 0 and 'refused a preflight check' in receive.said
 
 
-def test_several_reasons(directory):
+@pytest.fixture
+def elsewhere():
+    """A file system that is no tmpfs, and on which QEMU can have its RAM, as it cannot on the lab's root."""
+    path = '/run/elsewhere'
+    os.makedirs(path, exist_ok=True)
+    lab.call('mount', '-t', 'ramfs', 'ramfs', path)
+    yield path
+    lab.call('umount', '-l', path)
+
+
+def test_several_reasons(directory, elsewhere):
     """Each is told at once, and send gives the first of them."""
     image = lab.fill_disk('/dev/shm/disk', 8)
-    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64)],
+    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64, f'{elsewhere}/src.ram')],
                    extra=['-drive', f'file={image},format=raw,if=none,id=n', '-device', 'nvme,drive=n,serial=1'])
     src.query_status()
     rows = check('--qmp', src.main_qmp, expect='vm-state')
-    assert {row for row, (result, _) in rows.items() if result == 'no'} == {"QEMU's word", 'RAM'}, rows
-    assert 'nvme' in rows["QEMU's word"][1] and 'share=on' in rows['RAM'][1]
+    assert {row for row, (result, _) in rows.items() if result == 'no'} == {'blockers', 'RAM'}, rows
+    assert 'nvme' in rows['blockers'][1] and 'not on tmpfs' in rows['RAM'][1]
     assert rows['KVM'][0] == rows['module'][0] == 'unknown'
-    sender = send(src, ADDRESS)
+    sender = send(src, AT)
     assert sender.wait() == godwit.EXIT['vm-state'] and 'nvme' in sender.said
     os.unlink(image)
 
@@ -100,10 +114,6 @@ STATUS = """<domstatus state='running' reason='booted' pid='{pid}'>
   <monitor path='/var/lib/libvirt/qemu/domain-1-web/monitor.sock' type='unix'/>
   <domain type='kvm' id='1' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
     <name>web</name>
-    <memoryBacking>
-      <source type='file'/>
-      <access mode='shared'/>
-    </memoryBacking>
 {more}  </domain>
 </domstatus>
 """
@@ -125,18 +135,32 @@ def domain(pid, more=''):
 
 def test_domain(src):
     for name in ('check', 'send'):
-        p = godwit.Process('src', name, '--domain', 'no-such', *([ADDRESS] if name == 'send' else []))
+        p = godwit.Process('src', name, '--domain', 'no-such', *([AT] if name == 'send' else []))
         assert p.wait() == godwit.EXIT['no-socket'] and 'virsh start no-such' in p.said, p.said
     domain(src.pid)
-    p = godwit.Process('src', 'send', '--domain', 'web', ADDRESS)
+    p = godwit.Process('src', 'send', '--domain', 'web', AT)
     assert p.wait() == godwit.EXIT['no-socket'] and "<qemu:arg value='-qmp'/>" in p.said, p.said
     # The line that the message gives, with this QEMU's socket.
     assert re.search('unix:[^,]*web.qmp,server=on,wait=off', p.said)
     domain(src.pid, QMP.format(path=src.main_qmp))
     dst = godwit.destination(src)
-    receive = receiver(dst)
-    check('--domain', 'web', '--to', ADDRESS)
-    sender = godwit.Process('src', 'send', '--domain', 'web', '--verify', ADDRESS)
+    receive = godwit.listen(dst)
+    check('--domain', 'web', '--to', AT)
+    sender = godwit.Process('src', 'send', '--domain', 'web', '--verify', AT)
     assert sender.wait() == 0, sender.said
     assert receive.wait() == 0
     godwit.proof(src, dst)
+
+
+def test_plain_domain(directory, qemu):
+    """Its memory is what libvirt gives to a domain of which nothing is said."""
+    src = lab.Qemu('src', directory=directory, append=APPEND, qemu=qemu, ram=[lab.Ram(64)]).wait_ticks(1)
+    domain(src.pid, QMP.format(path=src.main_qmp))
+    dst = godwit.destination(src, qemu=qemu)
+    receive = godwit.listen(dst)
+    rows = check('--domain', 'web', '--to', AT)
+    assert '64 MiB private to QEMU (anonymous)' in rows['RAM'][1] and 'save mode' in rows['device state'][1], rows
+    sender = godwit.Process('src', 'send', '--domain', 'web', '--verify', AT)
+    assert sender.wait() == 0, sender.said
+    assert receive.wait() == 0
+    godwit.proof(src, dst, stopped='paused')

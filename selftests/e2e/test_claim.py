@@ -9,14 +9,14 @@ import time
 
 import godwit
 import lab
+import monitor
 import pytest
 import relay
 import wire
 from ours import proved
 
 APPEND = 'start=16 size=16 touch=8 rate=50'
-TO = (lab.ADDRESS['dst'], godwit.PORT)
-AT = f'{TO[0]}:{TO[1]}'
+AT, TO = godwit.AT, godwit.TO
 pytestmark = pytest.mark.native
 
 
@@ -26,16 +26,12 @@ def source(directory, name='src', **more):
     return vm
 
 
-def receive(dst, *options, at=AT):
-    return godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', at, '--insecure', *options)
-
-
 def send(src, *options, qmp=None, to=AT):
-    return godwit.Process('src', 'send', '--qmp', qmp or src.main_qmp, '--pause', *options, to)
+    return godwit.Process('src', 'send', '--qmp', qmp or src.main_qmp, '--pid', str(src.pid), '--pause', *options, to)
 
 
 def arrives(src, dst):
-    there = receive(dst).wait_for('listening')
+    there = godwit.listen(dst)
     here = send(src)
     assert here.wait() == 0 and there.wait() == 0, here.said + there.said
     godwit.proof(src, dst)
@@ -93,7 +89,7 @@ def test_the_source_s_own_file(directory, other_name, how):
     before = digest(src.ram[0].path)
     with godwit.guests():
         dst = godwit.destination(src, ram=ram(path))
-        there = receive(dst)
+        there = godwit.receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'], there.said
         assert f'process {src.pid}' in there.said and '"ram0"' in there.said and 'mem-path' in there.said, there.said
         dst.kill()
@@ -107,7 +103,7 @@ def test_memfd_handed_over(directory):
     src = source(directory, ram=[lab.Ram(64, 'memfd')])
     fds = [fd for fd in os.listdir(f'/proc/{src.pid}/fd') if 'memfd:memory-backend' in os.readlink(f'/proc/{src.pid}/fd/{fd}')]
     dst = godwit.destination(src, ram=ram(f'/proc/{src.pid}/fd/{fds[0]}'))
-    there = receive(dst)
+    there = godwit.receive(dst)
     assert there.wait() == godwit.EXIT['ram-in-use'], there.said
     godwit.unharmed(src)
 
@@ -123,7 +119,7 @@ def test_a_third_guest_s_file(directory, share):
             third = lab.Qemu('third', directory=directory, ram=[private], append=APPEND).wait_ticks(1)
         before = digest('/dev/shm/third.ram') if not share else None
         dst = godwit.destination(src, ram=ram('/dev/shm/third.ram'))
-        there = receive(dst)
+        there = godwit.receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'], there.said
         assert f'process {third.pid}' in there.said, there.said
         dst.kill()
@@ -136,7 +132,7 @@ def test_a_guest_that_starts_later(directory):
     """Between the receiver's first look and the sender's coming."""
     src = source(directory)
     dst = godwit.destination(src)
-    there = receive(dst).wait_for('listening')
+    there = godwit.listen(dst)
     with godwit.guests():
         third = lab.Qemu('third', directory=directory, ram=ram(dst.ram[0].path), append=APPEND).wait_ticks(1)
         here = send(src)
@@ -151,27 +147,58 @@ def test_two_receivers(directory):
     """For one QEMU, and for two that have one file."""
     src = source(directory)
     dst = godwit.destination(src)
-    first = receive(dst).wait_for('listening')
+    first = godwit.listen(dst)
     dst.hang_up()
-    second = godwit.Process('dst', 'receive', '--qmp', f'{dst.run}/test.qmp', '--listen', f'{TO[0]}:{TO[1] + 1}', '--insecure')
+    second = godwit.receive(dst, '--qmp', f'{dst.run}/test.qmp', at=godwit.address(1))
     assert second.wait() == godwit.EXIT['busy'], second.said
     twin = godwit.destination(src, 'twin', ram=ram(dst.ram[0].path))
-    second = receive(twin, at=f'{TO[0]}:{TO[1] + 1}')
+    second = godwit.receive(twin, at=godwit.address(1))
     assert second.wait() in (godwit.EXIT['ram-in-use'], godwit.EXIT['busy']), second.said
     twin.kill()
     # One that waits for the first to end finds a guest that runs.
-    second = godwit.Process('dst', 'receive', '--qmp', f'{dst.run}/test.qmp', '--listen', f'{TO[0]}:{TO[1] + 1}', '--insecure')
+    second = godwit.receive(dst, '--qmp', f'{dst.run}/test.qmp', at=godwit.address(1))
     here = send(src)
     assert here.wait() == 0 and first.wait() == 0, here.said + first.said
     assert second.wait() in (godwit.EXIT['vm-state'], godwit.EXIT['busy']), second.said
     godwit.proof(src, dst)
 
 
+CONTAINER = """#!/bin/sh
+exec unshare --mount --pid --fork --kill-child --mount-proc %s "$@"
+"""
+
+
+@pytest.mark.parametrize('apart', ['directory', 'proc', 'container'])
+def test_two_services(directory, qemu, apart):
+    """For one QEMU with RAM of its own: they have no directory in common, and see /proc elsewhere, or other numbers in it."""
+    src = source(directory, qemu=qemu, ram=[lab.Ram(64)])
+    if apart == 'container':
+        with open(f'{directory}/contained', 'w', encoding='ascii') as f:
+            os.fchmod(f.fileno(), 0o755)
+            f.write(CONTAINER % qemu)
+        qemu = f'{directory}/contained'
+    dst = godwit.destination(src, qemu=qemu)
+    first = godwit.listen(dst)
+    dst.hang_up()
+    os.makedirs(f'{directory}/run', exist_ok=True)
+    enter = ['env', f'RUNTIME_DIRECTORY={directory}/run']
+    if apart == 'proc':
+        enter += ['unshare', '--mount', 'sh', '-c', 'mount -t proc proc /proc && exec "$@"', 'sh']
+    elif apart == 'container':
+        inside = subprocess.run(['pgrep', '-P', str(dst.pid)], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        enter += ['nsenter', '--mount', '--pid', '--target', inside]
+    second = godwit.receive(dst, '--qmp', f'{dst.run}/test.qmp', at=godwit.address(1), enter=enter)
+    assert second.wait() == godwit.EXIT['busy'] and 'at work on this VM' in second.said, second.said
+    here = send(src)
+    assert here.wait() == 0 and first.wait() == 0, here.said + first.said
+    godwit.proof(src, dst, stopped='paused')
+
+
 def test_a_guest_comes_by_another_way(directory):
     """By QEMU's own migration, to a QEMU that a receiver waits for: that guest is not overwritten."""
     src, other = source(directory), source(directory, 'third')
     dst = godwit.destination(src)
-    there = receive(dst).wait_for('listening')
+    there = godwit.listen(dst)
     lab.qemu_migrate(other, dst)
     dst.wait_ticks(1)
     here = send(src)
@@ -191,7 +218,7 @@ def test_a_neighbour(directory):
         dst = godwit.destination(src, ram=ram(third.ram[0].path),
                                  devices=['-device', 'virtio-serial-pci', '-chardev', f'socket,id=pipe,path={socket}',
                                           '-device', 'virtserialport,chardev=pipe'])
-        there = receive(dst)
+        there = godwit.receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'] and f'process {third.pid}' in there.said, there.said
         third.wait_ticks(2).check()
 
@@ -211,7 +238,7 @@ def test_another_vm_shares_the_source_s_ram(directory):
     twin.query_status()
     here = send(src)
     assert here.wait() == godwit.EXIT['ram-in-use'], here.said
-    assert f'process {twin.pid}' in here.said and 'another VM' in here.said, here.said
+    assert f'process {twin.pid}' in here.said and 'two VMs share' in here.said, here.said
     twin.kill()
     godwit.unharmed(src)
 
@@ -236,7 +263,7 @@ def test_two_senders(directory, apart):
     src = source(directory)
     one, two = godwit.destination(src, 'one'), godwit.destination(src, 'two')
     ports = f'{TO[0]}:{TO[1]}', f'{TO[0]}:{TO[1] + 1}'
-    receivers = [receive(one, at=ports[0]).wait_for('listening'), receive(two, at=ports[1]).wait_for('listening')]
+    receivers = [godwit.listen(one, at=ports[0]), godwit.listen(two, at=ports[1])]
     src.hang_up()
     first = send(src, to=ports[0])
     time.sleep(apart)
@@ -252,16 +279,13 @@ def test_two_senders(directory, apart):
     receivers[loser].kill(signal.SIGTERM).wait()
 
 
-def held_at_the_acknowledgement(src, dst, act, then=lambda: None):
-    """A sender in the last round, its guest stopped, and what happens to it there, and when it has ended. The receiver ends."""
-    between = relay.Watching(TO, lambda kind: kind == wire.ACK and act(here))
-    there = receive(dst).wait_for('listening')
-    try:
-        here = send(src, to=between.address)
-        here.wait()
-        then()
-    finally:
-        between.stop()
+def held_in_the_blackout(src, dst, act, then=lambda: None):
+    """A sender in the blackout, its guest stopped, and what happens to it there, and when it has ended. The receiver ends."""
+    between = monitor.in_the_blackout(src, lambda: act(here))
+    there = godwit.listen(dst)
+    here = send(src, qmp=between.path)
+    here.wait()
+    then()
     there.wait()
 
 
@@ -270,10 +294,10 @@ def test_after_a_sender_that_was_killed(directory):
     src = source(directory)
     again = godwit.destination(src, 'again')
     other = f'{TO[0]}:{TO[1] + 2}'	# the relay has the next one
-    there = receive(again, at=other).wait_for('listening')
+    there = godwit.listen(again, at=other)
     second = []
 
-    held_at_the_acknowledgement(src, godwit.destination(src), lambda here: here.kill(signal.SIGKILL).wait(),
+    held_in_the_blackout(src, godwit.destination(src), lambda here: here.kill(signal.SIGKILL).wait(),
                                 then=lambda: second.append(send(src, to=other)))
     assert second[0].wait() == 0 and there.wait() == 0, second[0].said + there.said
     godwit.proof(src, again)
@@ -287,7 +311,7 @@ def test_sender_and_guardian_killed(directory):
         for child in subprocess.run(['pgrep', '-P', str(here.pid)], stdout=subprocess.PIPE, text=True, check=True).stdout.split():
             os.kill(int(child), signal.SIGKILL)
         here.kill(signal.SIGKILL).wait()
-    held_at_the_acknowledgement(src, godwit.destination(src), act)
+    held_in_the_blackout(src, godwit.destination(src), act)
     p = send(src)
     assert p.wait() == godwit.EXIT['vm-state'] and 'resolve --forget' in p.said, p.said
     forget = 'src', 'resolve', '--qmp', src.main_qmp, '--forget'
@@ -309,7 +333,7 @@ def test_the_guardian_keeps_it(directory):
     src = source(directory)
     dst = godwit.destination(src)
     between = relay.Watching(TO, lambda kind: kind == wire.RESUMED and src.process.send_signal(signal.SIGSTOP))
-    there = receive(dst).wait_for('listening')
+    there = godwit.listen(dst)
     try:
         here = send(src, '--peer-timeout', '1', to=between.address)
         assert here.wait() == 0 and 'guardian' in here.said, here.said
@@ -327,7 +351,7 @@ def test_a_guest_that_has_moved(directory):
     """It is not sent twice, until the operator says that it is to run here."""
     src = source(directory)
     dst = godwit.destination(src)
-    there = receive(dst).wait_for('listening')
+    there = godwit.listen(dst)
     here = send(src)
     assert here.wait() == 0 and there.wait() == 0, here.said + there.said
     proved(mark(src) and not mark(dst), 'the mark is not where it belongs')
@@ -350,7 +374,7 @@ def test_in_doubt(directory):
     src = source(directory)
     dst = godwit.destination(src)
     between = relay.Relay(TO, wire.RESUMED)
-    there = receive(dst, '--peer-timeout', '2').wait_for('listening')
+    there = godwit.listen(dst, '--peer-timeout', '2')
     try:
         here = send(src, '--peer-timeout', '2', '--resolve-timeout', '1', to=between.address)
         assert here.wait() == godwit.EXIT['unknown'], here.said
@@ -377,8 +401,7 @@ def test_in_another_container(directory, tmp_path):
         inside.write_text(f'#!/bin/sh\nexec {enter} {src.made["qemu"]} "$@"\n', encoding='ascii')
         inside.chmod(0o755)
         dst = godwit.destination(src, ram=[dataclasses.replace(src.ram[0], foreign=True)], qemu=str(inside))
-        there = godwit.Process('dst', *'receive --listen'.split(), AT, '--insecure', '--qmp', dst.main_qmp, enter=enter.split())
-        there.wait_for('listening')
+        there = godwit.listen(dst, enter=enter.split())
         p = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause', '--to', AT)
         assert p.wait() == godwit.EXIT['ram-in-use'] and "source VM's own file" in p.said, p.said
         p = send(src)

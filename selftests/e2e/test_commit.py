@@ -17,39 +17,37 @@ pytestmark = pytest.mark.usefixtures('module')
 
 class Gate(relay.Relay):
     """
-    Holds frames back that come in one direction behind COMMIT, from the first of type `first` on. reached: one of type
-    `last` is here. release(but): passes them on, without those of type `but`. When one peer dies the gate keeps its
+    Holds frames back on each connection, from the first of type `first` or `last` on (of DEVICE: one that is to be kept).
+    reached: one of type `last` is here. release(but): passes them on, without those of type `but`. When one peer dies the gate keeps its
     connection to the other, until stop().
     """
 
     def __init__(self, first, last):
         self.last = last
         self.reached, self.released = threading.Event(), threading.Event()
-        self.held, self.left_out = [], None
+        self.left_out = None
         super().__init__((lab.ADDRESS['dst'], godwit.PORT), first)
 
     def _frames(self, a, b):
-        holding = False
+        held = []
         with contextlib.suppress(OSError, ValueError):
             while head := self._receive(a, wire.HEADER.size):
-                _, kind, _, _, length, _ = wire.HEADER.unpack(head)
+                _, kind, flags, _, length, _ = wire.HEADER.unpack(head)
                 frame = head + self._receive(a, length)
-                self.committed |= kind == wire.COMMIT
-                holding |= self.committed and kind == self.cut
-                if not holding:
+                if not (held or kind == self.last or kind == self.cut and (kind != wire.DEVICE or flags & wire.HELD)):
                     b.sendall(frame)
                     continue
-                self.held.append((kind, frame))
+                held.append((kind, frame))
                 if kind == self.last:
                     self.reached.set()
-        if holding:
-            self._pass_on(b)
+        if held:
+            self._pass_on(b, held)
 
-    def _pass_on(self, b):
+    def _pass_on(self, b, held):
         while not self.stopped.is_set() and not self.released.wait(0.1):
             pass
         with contextlib.suppress(OSError):
-            for kind, frame in self.held:
+            for kind, frame in held:
                 if not self.stopped.is_set() and kind != self.left_out:
                     b.sendall(frame)
 
@@ -87,7 +85,7 @@ def stays_stopped(src, how):
     time.sleep(2)
     proved(src.query_status() == STOPPED[how], f'the source is {src.query_status()}')
     proved(src.ticks == before, 'the source runs')
-    again = godwit.Process('src', 'send', '--qmp', src.main_qmp, f'{lab.ADDRESS["dst"]}:{godwit.PORT + 1}')
+    again = godwit.Process('src', 'send', '--qmp', src.main_qmp, godwit.address(1))
     assert again.wait() == godwit.EXIT['vm-state'], again.said
 
 
@@ -126,9 +124,8 @@ def test_the_end_never_arrives(moving):
     dst.process.wait(30)
     proved(not dst.has_run(), 'the destination ran')
     again = godwit.destination(src, 'dst2')
-    receive = godwit.Process('dst', 'receive', '--qmp', again.main_qmp, '--listen', f'{lab.ADDRESS["dst"]}:{godwit.PORT}',
-                             '--insecure').wait_for('listening')
-    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', f'{lab.ADDRESS["dst"]}:{godwit.PORT}')
+    receive = godwit.listen(again)
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', godwit.AT)
     assert p.wait() == 0 and 'as it was before' in p.said, p.said
     receive.kill().wait()
     godwit.unharmed(src)

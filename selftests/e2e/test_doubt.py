@@ -12,14 +12,14 @@ import time
 
 import godwit
 import lab
+import monitor
 import pytest
 import relay
 import wire
 from ours import Crashed, proved
 
 APPEND = 'start=16 size=16 touch=8 rate=50'
-TO = (lab.ADDRESS['dst'], godwit.PORT)
-AT = f'{TO[0]}:{TO[1]}'
+AT, TO = godwit.AT, godwit.TO
 pytestmark = pytest.mark.native
 
 
@@ -52,7 +52,7 @@ def arrived(src, dst):
 def another(src, name):
     """A receiver for another QEMU at the same address."""
     dst = godwit.destination(src, name)
-    return dst, godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', AT, '--insecure').wait_for('listening')
+    return dst, godwit.listen(dst)
 
 
 def test_the_end_is_lost(pair):
@@ -243,7 +243,7 @@ def test_destination_hangs(pair):
     try:
         run = migrate(pair, between, receive_options=['--peer-timeout', '1'])
         assert run.send.wait() == godwit.EXIT['device-state'], run.send.said
-        assert run.receive.wait() == godwit.EXIT['device-state'] and 'was ended' in run.receive.said, run.receive.said
+        assert run.receive.wait() == godwit.EXIT['device-state'] and 'killed it' in run.receive.said, run.receive.said
     finally:
         between.stop()
     proved(dst.process.wait(10) == -signal.SIGKILL, 'the destination lives')
@@ -288,27 +288,26 @@ def test_destination_with_S(src, paused):
 
 def test_monitor_is_taken(pair):
     """The sender is dead and another client has QEMU's monitor: the guardian waits, and then lets the guest run."""
-    src, _ = pair
+    src, dst = pair
     waits = threading.Event()
-    run = None
+    here = None
 
-    def seen(kind):
-        if kind == wire.ACK:	# without which the sender goes no further
-            waits.wait(30)
-            run.send.kill().wait()
-    between = relay.Watching(TO, seen)
+    def act():
+        waits.wait(30)
+        here.kill().wait()
+    between = monitor.in_the_blackout(src, act)
+    there = godwit.listen(dst, '--peer-timeout', '1')
     with socket.socket(socket.AF_UNIX) as other:
-        try:
-            run = migrate(pair, between, receive_options=['--peer-timeout', '1'])
-            run.wait_status('pre-switchover')
-            other.connect(src.main_qmp)	# is served when the sender has gone
-            waits.set()
-            run.send.wait()
-        finally:
-            between.stop()
+        here = godwit.Process('src', 'send', *between.options(), '--pause', AT)
+        while src.qmp('query-migrate').get('status') != 'pre-switchover':
+            assert here.poll() is None, here.said
+            time.sleep(0.02)
+        other.connect(src.main_qmp)	# is served when the sender has gone
+        waits.set()
+        here.wait()
         other.settimeout(10)
         assert b'QMP' in other.recv(4096)
         time.sleep(3)
         proved(src.query_status() == 'finish-migrate', f'the source is {src.query_status()}')
-    assert run.receive.wait() != 0
+    assert there.wait() != 0
     godwit.unharmed(src)

@@ -53,10 +53,10 @@ def test_bandwidth_of_the_link(directory):
     lab.net()
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16').wait_ticks(1)
     dst = godwit.destination(src)
-    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
-    godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure').wait_for('listening')
+    godwit.listen(dst)
     lab.link('rate', 80)
-    p = godwit.Process('src', 'estimate', '--qmp', src.main_qmp, '--json', '--seconds', '1', '--to', address)
+    p = godwit.Process('src', 'estimate', '--qmp', src.main_qmp, '--json', '--seconds', '1',
+                       '--to', godwit.AT)
     assert p.wait() == 0, p.said
     told = json.loads(p.said)
     assert 0 < told['bytes-per-second'] < 80 / 8 * 1e6 * 1.15

@@ -146,7 +146,7 @@ def test_device_state_refused(directory):
         run.wait('device-state')
     finally:
         between.stop()
-    assert 'same machine type and devices' in run.send.said and 'too old to say' in run.send.said
+    assert 'same machine type and devices' in run.send.said and 'too old to describe' in run.send.said
     godwit.unharmed(src)
 
 

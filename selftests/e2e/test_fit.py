@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-The destination fits, and that is known before a byte moves: of each pair of fit_pairs.py that is no fit check and send say why
+The destination fits, and that is known before a byte moves: of each pair of fit/pairs.py that is no fit check and send say why
 and nothing has happened; of each that is one they say nothing, and the guest arrives.
 """
-import fit_run
+import fit.run
 import pytest
-from fit_pairs import PAIRS
+from fit.pairs import PAIRS
 
 # One run for all: pairs share sources.
 pytestmark = [pytest.mark.native, pytest.mark.together]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.native, pytest.mark.together]
 def outcomes(request):
     """Of the pairs that are to be tested here."""
     wanted = {item.callspec.params['one'] for item in request.session.items if item.function.__name__ == 'test_pair'}
-    return fit_run.run([one for one in PAIRS if one.name in wanted])
+    return fit.run.run([one for one in PAIRS if one.name in wanted])
 
 
 @pytest.mark.parametrize('one', [one.name for one in PAIRS])

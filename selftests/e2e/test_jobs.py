@@ -14,8 +14,7 @@ import wire
 from ours import proved
 
 APPEND = 'start=16 size=16 touch=8 rate=50'
-TO = (lab.ADDRESS['dst'], godwit.PORT)
-AT = f'{TO[0]}:{TO[1]}'
+AT, TO = godwit.AT, godwit.TO
 MIB = 1 << 20
 pytestmark = pytest.mark.native
 
@@ -39,10 +38,6 @@ def source(directory, disk):
     return vm
 
 
-def receive(dst):
-    return godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', AT, '--insecure').wait_for('listening')
-
-
 def send(src, *options, to=AT):
     return godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', *options, to)
 
@@ -59,7 +54,7 @@ def test_disks_change_hands(directory, disk):
     """As they do when nothing is in the way."""
     src = source(directory, disk)
     dst = godwit.destination(src, devices=drive(disk))
-    there, here = receive(dst), send(src)
+    there, here = godwit.listen(dst), send(src)
     assert here.wait() == 0 and there.wait() == 0, here.said + there.said
     godwit.proof(src, dst)
 
@@ -68,7 +63,7 @@ def test_a_job_is_under_way(directory, disk, tmp_path):
     src = source(directory, disk)
     backup(src, tmp_path)
     dst = godwit.destination(src, devices=drive(disk))
-    there, here = receive(dst), send(src)
+    there, here = godwit.listen(dst), send(src)
     assert here.wait() == godwit.EXIT['vm-state'] and '"nightly", backup' in here.said and 'job-cancel' in here.said, here.said
     p = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause')
     assert p.wait() == godwit.EXIT['vm-state'] and '"nightly"' in p.said, p.said
@@ -92,7 +87,7 @@ def test_a_job_begins_meanwhile(directory, disk, tmp_path):
             begun.set()
     between = relay.Watching(TO, seen)
     try:
-        there, here = receive(dst), send(src, to=between.address)
+        there, here = godwit.listen(dst), send(src, to=between.address)
         assert here.wait() == godwit.EXIT['vm-state'] and '"nightly"' in here.said, here.said
     finally:
         between.stop()
@@ -117,7 +112,7 @@ def test_the_disk_is_locked(directory, disk, qemu, mode):
             assert locker[0].poll() is None
     between = relay.Watching(TO, seen)
     try:
-        there, here = receive(dst), send(src, '--device-state', mode, to=between.address)
+        there, here = godwit.listen(dst), send(src, '--device-state', mode, to=between.address)
         # The source does not get it back either, until the locker has gone: then its guardian lets it run.
         assert here.wait() == godwit.EXIT['not-put-back'] and 'lock' in here.said, here.said
         assert there.wait() == godwit.EXIT['device-state'] and 'lock' in there.said, there.said

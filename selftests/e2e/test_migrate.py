@@ -271,7 +271,8 @@ def test_zero_copy(directory, huge):
     with lab.cards(loss='0.5%'), mounted('tmpfs', f'huge={"always" if huge else "never"}', '/dev/shm-cards'), godwit.guests():
         src = source(directory, 'start=16 size=64 touch=64 rate=1500', ram=[lab.Ram(96, '/dev/shm-cards/src', align='2M')])
         ram = migrate(src, godwit.destination(src), '--downtime-limit', '10000')['ram']
-    assert ram['zero-copy-sends'] > 50 and not ram['zero-copy-copied']
+    # The kernel may copy one after all, as where it must take a lost packet apart: 1 of 445 was seen on 7.3.
+    assert ram['zero-copy-sends'] > 50 and ram['zero-copy-copied'] <= ram['zero-copy-sends'] / 50
 
 
 def test_reboot_in_the_middle(directory):

@@ -123,6 +123,18 @@ def test_rate(src):
     src.check()
 
 
+def test_rate_of_private_ram(directory):
+    """Without a monitor nothing says where it is."""
+    vm = lab.Qemu('src', directory=directory, ram=[lab.Ram(256)], append='start=16 size=100 touch=64 rate=400').wait_ticks(2)
+    before, begin = vm.counters['pages'], time.monotonic()
+    said = json.loads(command('rate', '--pid', vm.pid, '--seconds', '6', '--json', '--sample', 1 << 16))
+    vm.wait_ticks(1)
+    true = (vm.counters['pages'] - before) / (time.monotonic() - begin)
+    assert said['pages'] == 256 << 8
+    assert 0.5 < said['dirty-pages-per-second'] / true < 2, true
+    vm.check()
+
+
 def test_rate_does_not_fight_a_migration(src):
     dst = godwit.destination(src)
     lab.link('rate', 30)

@@ -73,11 +73,11 @@ def test_a_migration_is_under_way(saving, mode):
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 12)
     src.qmp('migrate', uri=ELSEWHERE)
     lab.link('clear')
-    run.send.wait_for('stays on until it has ended')
+    run.send.wait_for('stays on until that migration has ended')
     proved(src.qmp('query-migrate')['status'] == 'active', src.qmp('query-migrate'))
     src.qmp('migrate_cancel')
     run.wait('vm-state')
-    assert 'somebody else' in run.send.said, run.send.said
+    assert 'another program migrates the source VM' in run.send.said, run.send.said
     src.qmp('migrate-set-parameters', max_bandwidth=src.settings_before[1]['max-bandwidth'])
     godwit.unharmed(src)
 
@@ -95,7 +95,7 @@ def test_qemu_migrates_beside_ours(pair, how):
     moves = lab.QemuMigration(src, elsewhere)
     if how == 'refused':	# at its switchover
         godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
-        run.send.wait_for('stays on until it has ended')
+        run.send.wait_for('stays on until that migration has ended')
     else:
         give_up(run, how)
     src.wait_ticks(8)	# in which the log goes off, if somebody switches it off; of what is written QEMU must hear

@@ -72,7 +72,6 @@ def test_migration(installed, directory, monkeypatch):
     """The module that modprobe finds, `godwit` of the PATH, and a receiver that the socket unit starts."""
     assert '/usr/bin/godwit' in installed
     monkeypatch.setattr(godwit, 'GODWIT', '/usr/bin/godwit')
-    monkeypatch.setitem(lab.ADDRESS, 'dst', '127.0.0.1')
     lab.call('modprobe', 'godwit')
     assert lab.call('modinfo', '-F', 'filename', 'godwit').strip().startswith(f'{MODULES}/updates/dkms/godwit.ko')
     src = lab.Qemu('src', directory=directory, append='start=16 size=32 touch=32 rate=200').wait_ticks(2)
@@ -84,7 +83,8 @@ def test_migration(installed, directory, monkeypatch):
     with Manager(*UNITS, log='/run/receiver.log') as manager:
         systemctl('start', SOCKET)
         assert systemctl('is-active', SERVICE, check=False) == 'inactive'
-        run = godwit.Run(src, dst, '--streams', '4', '--peer-timeout', '90', receiver=False, side=None)
+        run = godwit.Run(src, dst, '--streams', '4', '--peer-timeout', '90', receiver=False, side=None,
+                         to=f'127.0.0.1:{godwit.PORT}')
         try:
             report = run.wait()
         except AssertionError as e:

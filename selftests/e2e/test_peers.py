@@ -11,7 +11,7 @@ import time
 import godwit
 import lab
 import pytest
-from wire import ABORT, ACK, BLOCKS, COMMIT, DEVICE_END, HEADER, JOIN, PING, RAM, READY, ROUND, STREAMS, VERSION, frame, hello
+from wire import ABORT, ACK, BLOCKS, COMMIT, DEVICE, DEVICE_END, HEADER, HELD, JOIN, PING, RAM, READY, ROUND, STREAMS, SWITCHOVER, VERIFY, VERSION, frame, hello
 
 SECRET = bytes(range(16))
 APPEND = 'start=16 size=16 touch=8 rate=50'
@@ -104,8 +104,7 @@ def strange_sender(directory, speak, strangers=()):
     lab.net()
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
     dst.query_status()
-    receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435',
-                             '--peer-timeout', '3').wait_for('listening')
+    receive = godwit.listen(dst, '--peer-timeout', '3', '--resolve-timeout', '1', at='127.0.0.1:4435', side=None)
     for said in strangers:
         with socket.create_connection(('127.0.0.1', 4435)) as stranger:
             stranger.sendall(said)
@@ -138,9 +137,15 @@ def join(control, streams, secret, count=2):
     (frame(RAM, 1, struct.pack('<HHIQ', 3, 1, 1, 0)), 'bad-peer'),
     (frame(RAM, 1, struct.pack('<HHIQ', 0, 0, 2, (128 << 8) - 1) + bytes(8192)), 'bad-peer'),
     (frame(COMMIT), 'bad-peer'),
+    (frame(ROUND, 2), 'bad-peer'),
+    (frame(ROUND, 1) + frame(ROUND, 1), 'bad-peer'),
+    (frame(VERIFY, 0, struct.pack('<HHIQ', 0, 1, 1, 0)), 'bad-peer'),
+    (frame(DEVICE, 0, struct.pack('<Q', 1 << 40) + b'x', flags=HELD), 'bad-peer'),
+    (2 * frame(DEVICE, 0, struct.pack('<Q', 0) + b'x', flags=HELD), 'bad-peer'),
     (b'\xff' * 64, 'version'),
     (b'', 'link-lost'),
-], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'no-ram', 'garbage', 'hangs-up'])
+], ids=['far-outside', 'no-such-block', 'last-page-and-one-more', 'no-ram', 'round-left-out', 'round-twice', 'hashes-too-early',
+        'state-too-large', 'state-twice', 'garbage', 'hangs-up'])
 def test_strange_stream(directory, tail, status):
     """What comes on a stream that has joined, while the control connection stays well."""
     def speak(control, streams, secret):
@@ -154,13 +159,18 @@ def test_strange_stream(directory, tail, status):
 
 @pytest.mark.parametrize('tail,status', [
     (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 0)), 'bad-peer'),
-    (frame(DEVICE_END), 'bad-peer'),
+    (frame(DEVICE_END, 0, bytes(8)), 'bad-peer'),
+    (frame(ROUND, 1, flags=1), 'bad-peer'),
+    (frame(SWITCHOVER) + frame(COMMIT), 'bad-peer'),
+    (frame(SWITCHOVER) + frame(ROUND, 1, flags=1), 'timeout'),
+    (frame(DEVICE, 0, bytes(9)), 'bad-peer'),
     (frame(COMMIT), 'bad-peer'),
     (frame(ROUND, 1), 'timeout'),
     (frame(READY, 1, bytes(16)), 'bad-peer'),
     (b'\xff' * 64, 'version'),
     (b'', 'link-lost'),
-], ids=['ram', 'end-without-commit', 'commit-without-last-round', 'round-without-its-streams', 'out-of-turn', 'garbage',
+], ids=['ram', 'end-without-commit', 'last-round-unannounced', 'commit-without-round', 'last-round-without-its-streams',
+        'device-on-control', 'commit-without-last-round', 'round-without-its-streams', 'out-of-turn', 'garbage',
         'hangs-up'])
 def test_strange_sender(directory, tail, status):
     """What comes on the control connection, when all streams have joined."""
@@ -187,7 +197,7 @@ def test_strangers_before_the_sender(directory):
                  frame(ABORT, 22), hello() + frame(ABORT, 22), hello() + frame(PING, 1, bytes(8)), hello() + frame(COMMIT)]
     status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
     refused((status, said), 'bad-peer', 'COMMIT')
-    assert said.count('was no sender') + said.count('gave up before it began') == len(strangers), said
+    assert said.count('not a godwit sender') + said.count('gave up before the migration began') == len(strangers), said
 
 
 def test_strangers_at_the_door(directory):
@@ -207,7 +217,7 @@ def test_strangers_at_the_door(directory):
                 pass
         for stranger in strangers:
             stranger.close()
-        control.sendall(frame(DEVICE_END))
+        control.sendall(frame(DEVICE_END, 0, bytes(8)))
     refused(strange_sender(directory, speak), 'bad-peer', 'COMMIT')
 
 
@@ -216,8 +226,7 @@ def test_a_stranger_that_trickles(directory, io):
     """A byte now and then is no frame: the receiver waits for a whole one no longer than for any other."""
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
     dst.query_status()
-    receive = godwit.Process(None, 'receive', '--qmp', dst.main_qmp, '--listen', '127.0.0.1:4435', '--io', io,
-                             '--peer-timeout', '2').wait_for('listening')
+    receive = godwit.listen(dst, '--io', io, '--peer-timeout', '2', at='127.0.0.1:4435', side=None)
     begin = time.monotonic()
     with socket.create_connection(('127.0.0.1', 4435)) as stranger:
         try:
@@ -227,5 +236,36 @@ def test_a_stranger_that_trickles(directory, io):
         except (BrokenPipeError, ConnectionResetError):
             pass
     assert time.monotonic() - begin < 10
-    receive.wait_for('no sender')
+    receive.wait_for('not a godwit sender')
     assert receive.poll() is None
+
+
+def switched(control, streams, secret):
+    """Up to the last round, which has come on all streams and on the control connection."""
+    join(control, streams, secret)
+    control.sendall(frame(SWITCHOVER))
+    assert receive_exactly(control, 24)[4:6] == struct.pack('<H', SWITCHOVER)
+    for stream in streams:
+        stream.sendall(frame(ROUND, 1, flags=1))
+    control.sendall(frame(ROUND, 1, flags=1))
+
+
+@pytest.mark.parametrize('tail,end,status,words', [
+    (frame(RAM, 1, struct.pack('<HHIQ', 0, 1, 1, 0)), b'', 'bad-peer', 'after the last round'),
+    (frame(ROUND, 2), b'', 'bad-peer', 'the last'),
+    (frame(VERIFY, 1, struct.pack('<HHIQ', 0, 0, 1, 0) + b'8 bytes!'), frame(COMMIT) + frame(DEVICE_END, 1, struct.pack('<Q', 1)),
+     'verify', 'ram0:0'),
+    (b'', frame(COMMIT) + frame(DEVICE_END, 1, struct.pack('<Q', 1)), 'timeout', 'no data'),
+    (b'', frame(COMMIT) + frame(DEVICE_END, 0, struct.pack('<Q', 2)), 'timeout', 'no data'),
+    (b'', frame(COMMIT) + frame(DEVICE_END, 0, struct.pack('<Q', 0)), 'bad-peer', 'more device state'),
+    (b'', frame(COMMIT) + frame(ROUND, 2), 'bad-peer', 'after COMMIT'),
+], ids=['ram', 'another-round', 'wrong-hash', 'no-hash', 'state-cut', 'state-too-long', 'round-after-commit'])
+def test_strange_switchover(directory, tail, end, status, words):
+    """What comes behind the last round. The receiver passes nothing to QEMU that it did not get whole."""
+    def speak(control, streams, secret):
+        switched(control, streams, secret)
+        if end:	# one byte of device state, which is not enough to be one
+            streams[0].sendall(frame(DEVICE, 0, bytes(8) + b'x', flags=HELD))
+        streams[1].sendall(tail)
+        control.sendall(end)
+    refused(strange_sender(directory, speak), status, words)

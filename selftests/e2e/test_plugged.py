@@ -4,12 +4,13 @@ import contextlib
 import glob
 import os
 import tempfile
-import time
 
 import godwit
 import lab
+import linux
 import pytest
 import vhost_user
+from guestram import allocated, fill_holes
 from ours import proved
 
 MORE = 16 << 20
@@ -85,7 +86,7 @@ def test_device(directory, where):
         godwit.unharmed(src)
     else:
         run.wait()
-        assert 'looked at both ends again' in run.send.said
+        assert 'compared both ends again' in run.send.said
         godwit.proof(src, dst)
 
 
@@ -110,61 +111,23 @@ def test_disk_grows(directory):
         os.unlink(path)
 
 
-def give_back(vm, mib):
-    """By the balloon, until so much is left."""
-    vm.qmp('balloon', value=mib << 20)
-    end = time.monotonic() + 60
-    while vm.qmp('query-balloon')['actual'] > mib << 20:
-        assert time.monotonic() < end, 'the balloon does not grow'
-        time.sleep(0.1)
-
-
-def fill_holes(path, mib):
-    """Random bytes where a guest has not touched its RAM, and cannot know what is there."""
-    holes = [(b, e) for (_, b), (e, _) in zip(lab.extents(path), lab.extents(path)[1:])]
-    left = mib << 20
-    with open(path, 'r+b', buffering=0) as ram:
-        for begin, end in sorted(holes, key=lambda hole: hole[0] - hole[1]):
-            n = min(end - begin, left)
-            ram.seek(begin)
-            ram.write(os.urandom(n))
-            left -= n
-    assert not left, 'the guest has touched nearly all of its RAM'
-
-
-def linux(directory, append='', devices=()):
-    kernel, initrd = lab.call(f'{lab.TREE}/selftests/guest/linux').split()
-    return lab.Qemu('src', directory=directory, ram=192, kernel=kernel, initrd=initrd, devices=devices,
-                    append=f'console=ttyS0 quiet {append}').wait_ticks(2, timeout=140)
-
-
-def linux_proof(src, dst):
-    """The guest has looked at all it wrote once more."""
-    before = src.no_errors().counters
-    dst.wait_ticks(1)
-    while dst.counters['sweeps'] < before['sweeps'] + 2:
-        dst.wait_ticks(1)
-    proved(dst.no_errors().ticks > before['tick'], 'its own clock does not go on')
-    proved(src.query_status() == 'postmigrate' and src.ticks == before['tick'], 'it runs on at the source as well')
-
-
 def test_balloon(directory):
     """What a guest gives back after it was sent is a hole at the destination as well, and the rest is as it was."""
     balloon = ['-device', 'virtio-balloon-pci,id=balloon0']
-    src = linux(directory, 'size=8 rate=200', devices=balloon)
-    fill_holes(src.ram[0].path, 24)
+    src = linux.start(directory, 'size=8 rate=200', devices=balloon)
+    fill_holes(src, 24)
     dst = godwit.destination(src, devices=balloon)
     run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '10000')
     run.send.wait_round(2)
     godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 1})
-    before = lab.allocated_bytes(src.ram[0].path), lab.allocated_bytes(dst.ram[0].path)
-    give_back(src, 192 - 100)
+    before = allocated(src), allocated(dst)
+    linux.give_back(src, 192 - 100)
     godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0, 'downtime-limit': 10000})
     assert run.wait()['verified']
-    after = lab.allocated_bytes(src.ram[0].path), lab.allocated_bytes(dst.ram[0].path)
+    after = allocated(src), allocated(dst)
     assert before[0] - after[0] > 16 << 20, 'the balloon took only pages that were holes'
     assert before[1] - after[1] > 16 << 20
-    linux_proof(src, dst)
+    linux.proof(src, dst)
 
 
 def test_vhost_user(directory):
@@ -178,7 +141,7 @@ def test_vhost_user(directory):
             ends.callback(disk.end)
             return disk.devices
 
-        src = linux(directory, 'size=8 rate=50 disk=100', devices=backend('src', 'src'))
+        src = linux.start(directory, 'size=8 rate=50 disk=100', devices=backend('src', 'src'))
         lab.link('rate', 100)
         with godwit.row_off('mapping'):
             dst = godwit.destination(src, devices=backend('dst', 'dst'))
@@ -188,5 +151,5 @@ def test_vhost_user(directory):
         dst = godwit.destination(src, 'dst2', devices=backend('dst', 'dst2'))
         assert godwit.Run(src, dst).wait()['verified']
         assert src.counters['disk'] > before['disk'], 'it reads nothing'
-        linux_proof(src, dst)
+        linux.proof(src, dst)
         assert dst.counters['disk'] > src.counters['disk']

@@ -109,8 +109,9 @@ def test_nobody_listens(src):
 
 @pytest.mark.native
 def test_private_ram(directory):
-    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64)]).wait_ticks(1)
-    refused(send('--qmp', src.main_qmp, NOWHERE), 'ram-private', 'ram0', 'memory-backend-file', 'share=on')
+    """A file that is not in memory. See test_ramblocks.py for RAM whose place is in doubt."""
+    src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64, f'{directory}/src.ram', share=False)]).wait_ticks(1)
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'ram-private', 'ram0', 'not on tmpfs or hugetlbfs', 'memory-backend-ram')
 
 
 @pytest.mark.native
@@ -126,7 +127,7 @@ def test_ram_differs(src):
 def test_destination_does_not_wait(directory):
     dst = lab.Qemu('dst', 'dst', directory=directory, append=APPEND)
     dst.query_status()
-    p = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', NOWHERE, '--insecure')
+    p = godwit.receive(dst, at=NOWHERE)
     refused((p.wait(), p.said), 'vm-state', '-incoming defer')
 
 

@@ -207,8 +207,7 @@ def crashes():
 
 def test_it():
     {CAUGHT}
-    godwit.GODWIT = '/bin/sh'
-    p = godwit.Process(None, '-c', 'kill -SEGV $$')
+    p = godwit.Process(None, '-c', 'kill -SEGV $$', tool='/bin/sh')
     p.process.wait()
     fail_first(AssertionError('no report'))
 """

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devstate/save.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
-#include "vmm/saved.h"
 
 #define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
 
@@ -54,13 +54,13 @@ static void fuzz_tree(const uint8_t *data, size_t size)
 static void fuzz_state(const uint8_t *data, size_t size, bool running)
 {
 	static const char machine[] = "pc-q35-11.1";
-	uint8_t *in = malloc(size), *out = malloc(size + SAVED_MORE);
+	uint8_t *in = malloc(size), *out = malloc(size + SAVE_MORE);
 	long n;
 
 	CHECK((in || !size) && out);
 	if (size)
 		memcpy(in, data, size);
-	n = saved_to_stream(in, size, machine, running, out);
+	n = save_to_stream(in, size, machine, running, out);
 	if (n >= 0) {
 		size_t more = 1 + 4 + strlen(machine);
 

@@ -28,14 +28,14 @@ static void fuzz_source(const uint8_t *data, size_t size)
 		was = s;
 		action = commit_source(&s, event);
 		sent |= was == COMMIT_PREPARED && event == SOURCE_SENDS_END;
-		dead |= was != COMMIT_RUNS && event == SOURCE_HEARS_DEAD;
+		dead |= was != COMMIT_RUNS && event == SOURCE_LEARNS_DEAD;
 		CHECK(s < COMMIT_STATES && commit_state_parse(commit_state_name(s)) == s);
 		CHECK(was != COMMIT_RUNS || s == COMMIT_RUNS);
 		CHECK(was != COMMIT_DEAD || s == COMMIT_DEAD);
 		CHECK(s != COMMIT_DEAD || !sent || dead);
-		CHECK((action == SOURCE_UNDOES) == (s == COMMIT_DEAD));
+		CHECK((action == SOURCE_ROLLS_BACK) == (s == COMMIT_DEAD));
 		CHECK((action == SOURCE_IS_DONE) == (s == COMMIT_RUNS));
-		CHECK(sent || (action != SOURCE_ASKS && action != SOURCE_LEAVES));
+		CHECK(sent || (action != SOURCE_ASKS && action != SOURCE_STAYS_STOPPED));
 	}
 }
 
@@ -51,8 +51,8 @@ static void fuzz_destination(const uint8_t *data, size_t size)
 
 		was = s;
 		action = commit_destination(&s, data[i] % DESTINATION_EVENTS);
-		handed += action == DESTINATION_HANDS_OVER;
-		CHECK(handed <= 1 && !(said_dead && action == DESTINATION_HANDS_OVER));
+		handed += action == DESTINATION_LOADS_STATE;
+		CHECK(handed <= 1 && !(said_dead && action == DESTINATION_LOADS_STATE));
 		said_dead |= action == DESTINATION_SAYS_DEAD;
 		said_runs |= action == DESTINATION_SAYS_RUNS;
 		CHECK(!said_dead || !said_runs);

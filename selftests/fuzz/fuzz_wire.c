@@ -68,7 +68,7 @@ static void fuzz_ram(const struct wire_header *h, const uint8_t *data, size_t si
 			if (x[i].kind == WIRE_DATA)
 				pages += x[i].pages;
 		}
-		CHECK(size + pages * WIRE_PAGE == h->length);
+		CHECK(size + pages * PAGE_BYTES == h->length);
 	}
 	free(p);
 	free(x);
@@ -80,7 +80,7 @@ static void check_block(const struct wire_block *b, unsigned int i)
 	unsigned int c;
 
 	CHECK(len >= 1 && len <= WIRE_NAME_MAX);
-	CHECK(b[i].pages >= 1 && b[i].pages <= INT64_MAX / WIRE_PAGE);
+	CHECK(b[i].pages >= 1 && b[i].pages <= INT64_MAX / PAGE_BYTES);
 	for (c = 0; c < len; c++)
 		CHECK(b[i].name[c] >= ' ' && b[i].name[c] <= '~');
 	for (c = 0; c < i; c++)
@@ -138,8 +138,8 @@ static void check_header(const struct wire_header *h)
 {
 	CHECK(h->type >= 1 && h->type < WIRE_TYPES && strcmp(wire_type_name(h->type), "?"));
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
-	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVED) ||
-	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_VIEW && h->flags == WIRE_MORE) ||
+	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVE_MODE) ||
+	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_DEVICE && h->flags == WIRE_HELD) || (h->type == WIRE_VIEW && h->flags == WIRE_MORE) ||
 	      (h->type == WIRE_ASK_VIEW && !(h->flags & ~(WIRE_BRIEF | WIRE_GLANCE))));
 	switch (h->type) {
 	case WIRE_HELLO:
@@ -162,11 +162,8 @@ static void check_header(const struct wire_header *h)
 	case WIRE_VERIFY:
 		CHECK(h->arg <= WIRE_HASHES_MAX && h->length == WIRE_EXTENT + h->arg * WIRE_HASH);
 		break;
-	case WIRE_VERIFIED:
-		CHECK(h->arg <= WIRE_BAD_MAX && h->length == 8 + h->arg * WIRE_EXTENT);
-		break;
 	case WIRE_DEVICE:
-		CHECK(h->length >= 1 && h->length <= WIRE_DEVICE_MAX);
+		CHECK(h->length > 8 && h->length <= 8 + WIRE_DEVICE_MAX);
 		break;
 	case WIRE_ABORT:
 		CHECK(h->length <= WIRE_TEXT_MAX);
@@ -174,6 +171,7 @@ static void check_header(const struct wire_header *h)
 	case WIRE_PING:
 	case WIRE_PONG:
 	case WIRE_RESUMED:
+	case WIRE_DEVICE_END:
 		CHECK(h->length == 8);
 		break;
 	case WIRE_READY:
@@ -233,7 +231,7 @@ static void fuzz_ram_pages(const uint8_t *data, size_t size, unsigned int n)
 	struct wire_header h = {
 		.type = WIRE_RAM,
 		.arg = extents,
-		.length = extents * WIRE_EXTENT + (n & 0x3f) * WIRE_PAGE,
+		.length = extents * WIRE_EXTENT + (n & 0x3f) * PAGE_BYTES,
 	};
 
 	fuzz_ram(&h, data, size);

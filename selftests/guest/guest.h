@@ -54,6 +54,22 @@ uint32_t tsc_to_ms(uint64_t cycles);
 uint32_t pace_due(struct pace *p, uint32_t most);
 void nap(void);
 
+/* held.c */
+enum { HELD_MAX = 512 };
+struct held {
+	const char *name;
+	uint32_t pages, offset;		/* HELD_MAX at most; where in a page it holds something */
+	uint32_t next, cursor;
+	uint8_t *area;
+	struct { uint32_t len, sum; } hold[HELD_MAX];
+};
+void held_init(struct held *h, const char *name, uint32_t pages, uint32_t offset);
+uint8_t *held_page(const struct held *h, uint32_t page);
+/* The next page, for the device to fill: it holds nothing until held_note(). */
+uint32_t held_take(struct held *h);
+void held_note(struct held *h, uint32_t page, uint32_t len);
+void held_verify(struct held *h, uint32_t n);
+
 /* mem.c */
 struct multiboot_info;
 void mem_init(const struct multiboot_info *mb);

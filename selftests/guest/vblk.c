@@ -6,8 +6,8 @@
  * and again and again until it is reused: a page that migration missed still
  * holds what was read there a round before.
  */
-#include "virtio.h"
 #include "io.h"
+#include "virtio.h"
 
 enum {
 	BUFFER_PAGES	= 1024,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Legacy virtio: find the device, own its queues. */
-#include "virtio.h"
 #include "io.h"
+#include "virtio.h"
 
 enum {
 	PCI_ADDRESS	= 0xcf8,

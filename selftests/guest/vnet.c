@@ -9,7 +9,6 @@
 #include "virtio.h"
 
 enum {
-	PAGES		= 512,
 	SLOTS		= 64,	/* posted at a time, the other pages are held for checks */
 	HEADER_BYTES	= 10,
 	FRAME_AT	= 16,
@@ -19,24 +18,17 @@ enum {
 };
 
 static struct virtq q;
-static uint32_t slots, next_page, verify_cursor, done;
+static uint32_t slots, done;
 static uint32_t page_of[SLOTS];
-static uint8_t *area;
-static struct { uint32_t len, sum; } holds[PAGES];
-
-static uint8_t *page_at(uint32_t page)
-{
-	return area + page * PAGE_SIZE;
-}
+static struct held held;
 
 static void post(uint32_t slot)
 {
 	struct virtq_buf b[2];
-	uint8_t *at = page_at(next_page);
+	uint8_t *at;
 
-	holds[next_page].len = 0;
-	page_of[slot] = next_page;
-	next_page = (next_page + 1) % PAGES;
+	page_of[slot] = held_take(&held);
+	at = held_page(&held, page_of[slot]);
 	b[0] = (struct virtq_buf){ at, HEADER_BYTES, true };
 	b[1] = (struct virtq_buf){ at + FRAME_AT, FRAME_BYTES, true };
 	virtq_add(&q, slot, b, 2);
@@ -51,12 +43,12 @@ void vnet_init(void)
 		return;
 	virtio_start(io);
 	slots = virtq_init(&q, io, 0, 2, SLOTS);
-	area = mem_alloc(PAGES * PAGE_SIZE);
+	held_init(&held, "net", 512, FRAME_AT);
 	virtio_ready(io);
 	for (slot = 0; slot < slots; slot++)
 		post(slot);
 	virtq_kick(&q);
-	print("net pages=%u posted=%u", (uint32_t)PAGES, slots);
+	print("net pages=%u posted=%u", held.pages, slots);
 }
 
 static uint32_t be16(const uint8_t *p)
@@ -87,19 +79,17 @@ static void check_ours(const uint8_t *frame, uint32_t len)
 
 bool vnet_poll(void)
 {
-	uint32_t slot, len, page;
+	uint32_t slot, len;
 	bool any = false;
 
 	if (!q.io)
 		return false;
 	while (virtq_get(&q, &slot, &len)) {
 		any = true;
-		page = page_of[slot];
 		if (len > HEADER_BYTES) {
 			len -= HEADER_BYTES;
-			check_ours(page_at(page) + FRAME_AT, len);
-			holds[page].len = len;
-			holds[page].sum = checksum(page_at(page) + FRAME_AT, len);
+			check_ours(held_page(&held, page_of[slot]) + FRAME_AT, len);
+			held_note(&held, page_of[slot], len);
 		}
 		post(slot);
 	}
@@ -110,18 +100,7 @@ bool vnet_poll(void)
 
 void vnet_verify(uint32_t n)
 {
-	uint32_t page, sum;
-
-	if (!q.io)
-		return;
-	for (n = n > PAGES ? PAGES : n; n; n--) {
-		page = verify_cursor;
-		verify_cursor = (verify_cursor + 1) % PAGES;
-		sum = checksum(page_at(page) + FRAME_AT, holds[page].len);
-		if (holds[page].len && sum != holds[page].sum)
-			report("net page at %x: checksum %x, not %x",
-			       (uintptr_t)page_at(page), sum, holds[page].sum);
-	}
+	held_verify(&held, n);
 }
 
 uint32_t vnet_count(void)

@@ -6,19 +6,13 @@
  */
 #include "virtio.h"
 
-enum { PAGES = 256, SLOTS = 4 };
+enum { SLOTS = 4 };
 
 static struct virtq q;
-static uint32_t slots, next_page, verify_cursor, in_flight, done;
+static uint32_t slots, in_flight, done;
 static uint32_t page_of[SLOTS];
 static bool busy[SLOTS];
-static uint8_t *area;
-static struct { uint32_t len, sum; } holds[PAGES];
-
-static uint8_t *page_at(uint32_t page)
-{
-	return area + page * PAGE_SIZE;
-}
+static struct held held;
 
 void vrng_init(void)
 {
@@ -28,9 +22,9 @@ void vrng_init(void)
 		return;
 	virtio_start(io);
 	slots = virtq_init(&q, io, 0, 1, SLOTS);
-	area = mem_alloc(PAGES * PAGE_SIZE);
+	held_init(&held, "rng", 256, 0);
 	virtio_ready(io);
-	print("rng pages=%u", (uint32_t)PAGES);
+	print("rng pages=%u", held.pages);
 }
 
 static void submit(void)
@@ -43,11 +37,9 @@ static void submit(void)
 	if (slot == slots)
 		return;
 	busy[slot] = true;
-	page_of[slot] = next_page;
-	holds[next_page].len = 0;
-	b = (struct virtq_buf){ page_at(next_page), PAGE_SIZE, true };
+	page_of[slot] = held_take(&held);
+	b = (struct virtq_buf){ held_page(&held, page_of[slot]), PAGE_SIZE, true };
 	virtq_add(&q, slot, &b, 1);
-	next_page = (next_page + 1) % PAGES;
 	in_flight++;
 }
 
@@ -61,8 +53,7 @@ bool vrng_poll(void)
 		busy[slot] = false;
 		in_flight--;
 		done++;
-		holds[page_of[slot]].len = len;
-		holds[page_of[slot]].sum = checksum(page_at(page_of[slot]), len);
+		held_note(&held, page_of[slot], len);
 	}
 	due = pace_due(&opt.rng, slots - in_flight);
 	if (!due)
@@ -75,18 +66,7 @@ bool vrng_poll(void)
 
 void vrng_verify(uint32_t n)
 {
-	uint32_t page, sum;
-
-	if (!q.io)
-		return;
-	for (n = n > PAGES ? PAGES : n; n; n--) {
-		page = verify_cursor;
-		verify_cursor = (verify_cursor + 1) % PAGES;
-		sum = checksum(page_at(page), holds[page].len);
-		if (holds[page].len && sum != holds[page].sum)
-			report("rng page at %x: checksum %x, not %x",
-			       (uintptr_t)page_at(page), sum, holds[page].sum);
-	}
+	held_verify(&held, n);
 }
 
 uint32_t vrng_count(void)

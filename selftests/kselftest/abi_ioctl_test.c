@@ -110,7 +110,7 @@ TEST_F(ioctl, answer_to_read_only_memory)
 
 	ASSERT_NE(MAP_FAILED, h);
 	started(self);
-	memset(self->s.ram[0].words, 0, self->s.ram[0].bytes);
+	bits_forget(&self->s.ram[0]);
 	EXPECT_EQ(-EFAULT, call(self->s.fd, GODWIT_HARVEST, h));
 	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
 }

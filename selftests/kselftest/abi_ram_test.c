@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 
 #include "kst.h"
 
-#define MIB		(1UL << 20)
 #define WINDOW		(1ULL << 40)	/* between two bitmaps, in offsets of the session's file */
 
 FIXTURE(ram) {
@@ -22,14 +20,6 @@ FIXTURE_SETUP(ram)
 FIXTURE_TEARDOWN(ram)
 {
 	session_close(&self->s);
-}
-
-static int sized_memfd(uint64_t bytes, unsigned int flags)
-{
-	int fd = memfd_create("kst", MFD_CLOEXEC | flags);
-
-	require(fd >= 0 && !ftruncate(fd, bytes), "memfd");
-	return fd;
 }
 
 TEST_F(ram, answers)
@@ -103,7 +93,17 @@ TEST_F(ram, no_more_than_was_named)
 	vm_destroy(&vm);
 }
 
-#define CGROUP		"/sys/fs/cgroup/kst"
+struct addition {
+	struct session *s;
+	int fd;
+};
+
+static int has_no_room(void *arg)
+{
+	struct addition *a = arg;
+
+	return session_add_ram(a->s, a->fd) != -ENOMEM;
+}
 
 /*
  * Bitmaps are charged to the helper: for 128 MiB each there is no room. In a process of its own, which asks
@@ -111,23 +111,14 @@ TEST_F(ram, no_more_than_was_named)
  */
 TEST_F(ram, bitmaps_are_charged)
 {
-	int fd = sized_memfd(4ULL << 40, 0);
-	pid_t pid;
+	struct addition a = { &self->s, sized_memfd(4ULL << 40, 0) };
+	int status = run_charged("67108864", has_no_room, &a);
 
-	if (mkdir(CGROUP, 0755) && errno != EEXIST)
-		SKIP(return, "no cgroups");
-	file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	if (file_write(CGROUP "/memory.max", "67108864"))
+	close(a.fd);
+	if (status < 0)
 		SKIP(return, "no memory controller");
-	pid = fork_child();
-	if (!pid) {
-		require(!file_write(CGROUP "/cgroup.procs", "0"), "a cgroup");
-		_exit(session_add_ram(&self->s, fd) != -ENOMEM);
-	}
-	PROOF(EXPECT_EQ(0, wait_process(pid)));
+	PROOF(EXPECT_EQ(0, status));
 	EXPECT_EQ(0, session_add_ram(&self->s, sized_memfd(MIB, 0)));
-	rmdir(CGROUP);
-	close(fd);
 }
 
 TEST_F(ram, at_most_64)
@@ -142,16 +133,6 @@ TEST_F(ram, at_most_64)
 	}
 }
 
-static int next_data(struct session *s, uint64_t first, uint64_t npages, uint64_t *at, uint64_t *len)
-{
-	struct godwit_range a = { .first_page = first, .npages = npages };
-	int r = ioctl(s->fd, GODWIT_NEXT_DATA, &a) ? -errno : 0;
-
-	*at = a.first_page;
-	*len = a.npages;
-	return r;
-}
-
 /* Native pages 1, 2 and 5 of 8 are there. */
 TEST_F(ram, next_data_on_hugetlbfs)
 {
@@ -160,28 +141,28 @@ TEST_F(ram, next_data_on_hugetlbfs)
 
 	ASSERT_EQ(0, ram_create(&ram, RAM_2M, 16 * MIB));
 	ASSERT_EQ(0, session_add_ram(&self->s, ram.fd));
-	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, 0, 8 * huge, &at, &len)));
+	PROOF(EXPECT_EQ(-ENXIO, session_next_data(&self->s, 0, 0, 8 * huge, &at, &len)));
 	ram.map[2 * MIB] = 1;
 	ram.map[4 * MIB] = 1;
 	ram.map[10 * MIB] = 1;
-	PROOF(ASSERT_EQ(0, next_data(&self->s, 0, 8 * huge, &at, &len)));
+	PROOF(ASSERT_EQ(0, session_next_data(&self->s, 0, 0, 8 * huge, &at, &len)));
 	PROOF(EXPECT_EQ(huge, at));
 	PROOF(EXPECT_EQ(2 * huge, len));
-	PROOF(ASSERT_EQ(0, next_data(&self->s, 3 * huge, 5 * huge, &at, &len)));
+	PROOF(ASSERT_EQ(0, session_next_data(&self->s, 0, 3 * huge, 5 * huge, &at, &len)));
 	PROOF(EXPECT_EQ(5 * huge, at));
 	PROOF(EXPECT_EQ(huge, len));
 	/* Ends and begins within native pages. */
-	PROOF(ASSERT_EQ(0, next_data(&self->s, huge + 7, huge, &at, &len)));
+	PROOF(ASSERT_EQ(0, session_next_data(&self->s, 0, huge + 7, huge, &at, &len)));
 	PROOF(EXPECT_EQ(huge + 7, at));
 	PROOF(EXPECT_EQ(huge, len));
-	PROOF(ASSERT_EQ(0, next_data(&self->s, 0, huge + 1, &at, &len)));
+	PROOF(ASSERT_EQ(0, session_next_data(&self->s, 0, 0, huge + 1, &at, &len)));
 	PROOF(EXPECT_EQ(huge, at));
 	PROOF(EXPECT_EQ(1, len));
-	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, 0, huge, &at, &len)));
-	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, 6 * huge, 2 * huge, &at, &len)));
-	PROOF(EXPECT_EQ(-ENXIO, next_data(&self->s, huge, 0, &at, &len)));
-	EXPECT_EQ(-EINVAL, next_data(&self->s, 0, 8 * huge + 1, &at, &len));
-	EXPECT_EQ(-EINVAL, next_data(&self->s, 1, UINT64_MAX, &at, &len));
+	PROOF(EXPECT_EQ(-ENXIO, session_next_data(&self->s, 0, 0, huge, &at, &len)));
+	PROOF(EXPECT_EQ(-ENXIO, session_next_data(&self->s, 0, 6 * huge, 2 * huge, &at, &len)));
+	PROOF(EXPECT_EQ(-ENXIO, session_next_data(&self->s, 0, huge, 0, &at, &len)));
+	EXPECT_EQ(-EINVAL, session_next_data(&self->s, 0, 0, 8 * huge + 1, &at, &len));
+	EXPECT_EQ(-EINVAL, session_next_data(&self->s, 0, 1, UINT64_MAX, &at, &len));
 	ram_destroy(&ram);
 }
 
@@ -190,7 +171,7 @@ TEST_F(ram, next_data_on_tmpfs)
 	uint64_t at, len;
 
 	ASSERT_EQ(0, session_add_ram(&self->s, sized_memfd(PAGE, 0)));
-	EXPECT_EQ(-EOPNOTSUPP, next_data(&self->s, 0, 1, &at, &len));
+	EXPECT_EQ(-EOPNOTSUPP, session_next_data(&self->s, 0, 0, 1, &at, &len));
 }
 
 /* More pages than an int counts: 9 TiB, of which a VM shows the last MiB. */

@@ -15,7 +15,6 @@
 #include "kst.h"
 #include "rig.h"
 
-#define MIB	(1UL << 20)
 #define ROOM	16
 #define UNTOLD	0xdeadU
 

@@ -6,9 +6,8 @@
 #include <sys/uio.h>
 
 #include "kst.h"
-#include "rig.h"
+#include "ram_kinds.h"
 
-#define MIB	(1UL << 20)
 #define FIRST	(2 * MIB / PAGE + 3)	/* two pages from here on, and one more after a gap */
 #define AGAIN	(FIRST + 5)
 
@@ -16,15 +15,7 @@ FIXTURE(pinned) {
 	struct rig rig;
 };
 
-FIXTURE_VARIANT(pinned) {
-	enum ram_kind kind;
-	uint64_t bytes;
-};
-
-FIXTURE_VARIANT_ADD(pinned, tmpfs_4k) { .kind = RAM_TMPFS, .bytes = 4 * MIB };
-FIXTURE_VARIANT_ADD(pinned, tmpfs_huge) { .kind = RAM_THP, .bytes = 4 * MIB };
-FIXTURE_VARIANT_ADD(pinned, hugetlbfs_2m) { .kind = RAM_2M, .bytes = 4 * MIB };
-FIXTURE_VARIANT_ADD(pinned, hugetlbfs_1g) { .kind = RAM_1G, .bytes = 1024 * MIB };
+EACH_RAM_KIND(pinned);
 
 /* A device that has guest RAM for DMA: step 1 registers, step 2 gives up. */
 static void pin(struct rig *rig, unsigned int step)
@@ -49,9 +40,7 @@ FIXTURE_SETUP(pinned)
 {
 	uint64_t at;
 
-	ASSERT_EQ(0, rig_ram(&self->rig, variant->kind, variant->bytes)) {
-		TH_LOG("no huge pages: the lab wants --hugepages 2M:4,1G:1");
-	}
+	ASSERT_RIG_RAM(&self->rig);
 	for (at = 0; at < variant->bytes - PAGE; at += self->rig.ram.page)
 		self->rig.ram.map[at] = 1;
 	rig_writer(&self->rig, pin);
@@ -131,14 +120,6 @@ TEST_F(pinned, wrong_arguments)
 }
 
 #define MANY	(256 * MIB)
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
-}
 
 /*
  * What a look at all pages costs where each is one of 4 KiB, and what lseek() takes to find the end of

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* For a bounded time: the VMM changes slots, forks, and is killed while a session harvests. */
+/* For a bounded time, and 50 times in make check-all: the VMM changes slots, forks, is killed while a session harvests. */
 #include <sys/syscall.h>
 
 #include "kst.h"
 #include "rig.h"
 
-#define RACE_MS	3000
+#define RACE_MS	1000
+#define VMMS	40
 #define BYTES	(2UL << 20)
 #define SLOT	8		/* the one that comes and goes */
 #define SPARE	(RAM_GPA + 4 * BYTES)
@@ -52,7 +53,10 @@ static void change(struct changer *c, const char *what, uint64_t gpa, uint64_t b
 	}
 }
 
-/* Makes, moves and deletes a slot that shows the RAM a second time. A slot that came back would be in the way. */
+/*
+ * Makes, moves and deletes a slot that shows the RAM a second time. A slot that came back would be in the way.
+ * A harvest over which slots change ends in -EAGAIN, so every 16th round leaves time for one.
+ */
 static void *change_slots(void *arg)
 {
 	struct changer *c = arg;
@@ -65,17 +69,19 @@ static void *change_slots(void *arg)
 		change(c, "make smaller", SPARE, BYTES / 2);
 		sleep_ms(c->rounds++ % 3);
 		change(c, "delete", 0, 0);
+		if (c->rounds % 16 == 0)
+			sleep_ms(30);
 	}
 	return NULL;
 }
 
-/* -EAGAIN: slots change all the time; nothing is lost. */
-static unsigned int harvest_for(struct rig *rig, unsigned int ms)
+/* For ms, and longer (20 times, at most) until enough have succeeded. -EAGAIN: slots change; nothing is lost. */
+static unsigned int harvest_for(struct rig *rig, unsigned int ms, unsigned int enough)
 {
-	uint64_t end = now_ms() + ms;
+	uint64_t begin = now_ms(), spent = 0;
 	unsigned int done = 0;
 
-	while (now_ms() < end) {
+	for (; spent < ms || (done < enough && spent < 20 * ms); spent = now_ms() - begin) {
 		int r = session_sync(&rig->s, NULL);
 
 		require(!r || r == -EAGAIN, "GODWIT_HARVEST");
@@ -91,7 +97,7 @@ TEST_F(races, slots_change)
 
 	vcpu_start(&self->rig.vm, 0, random_seed());
 	require(!pthread_create(&c.thread, NULL, change_slots, &c), "pthread_create");
-	EXPECT_LT(3, harvest_for(&self->rig, RACE_MS));
+	EXPECT_LE(4, harvest_for(&self->rig, RACE_MS, 4));
 	c.stop = true;
 	pthread_join(c.thread, NULL);
 	vcpu_stop(&self->rig.vm, 0);
@@ -135,7 +141,7 @@ TEST_F(races, the_vmm_forks)
 
 	vcpu_start(&self->rig.vm, 0, random_seed());
 	require(!pthread_create(&f.thread, NULL, fork_often, &f), "pthread_create");
-	EXPECT_LT(3, harvest_for(&self->rig, RACE_MS));
+	EXPECT_LE(4, harvest_for(&self->rig, RACE_MS, 4));
 	f.stop = true;
 	pthread_join(f.thread, NULL);
 	vcpu_stop(&self->rig.vm, 0);
@@ -192,15 +198,12 @@ static void killed_once(struct ram *ram)
 
 TEST(the_vmm_is_killed)
 {
-	uint64_t end = now_ms() + 2 * RACE_MS;
-	unsigned int n = 0;
+	unsigned int n;
 	struct ram ram;
 
 	ASSERT_EQ(0, ram_create(&ram, RAM_TMPFS, BYTES));
-	for (; now_ms() < end; n++)
+	for (n = 0; n < VMMS; n++)
 		killed_once(&ram);
-	TH_LOG("%u VMMs", n);
-	EXPECT_LT(3, n);
 	ram_destroy(&ram);
 }
 

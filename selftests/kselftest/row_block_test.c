@@ -46,7 +46,7 @@ FIXTURE_SETUP(block)
 FIXTURE_TEARDOWN(block)
 {
 	rig_end(&self->rig);
-	blockdev_close(self->dev, self->fd);
+	close(self->fd);
 }
 
 /* Requests of many lengths, at many places, some within a page. */

@@ -75,7 +75,7 @@ static bool logged_when_quiet(FIXTURE_DATA(change) *self, unsigned int slot)
 {
 	sleep_ms(60);
 	return !session_sync(&self->s, NULL) && vm_logged(&self->vm, slot) &&
-	       (memset(self->s.ram[0].words, 0, self->s.ram[0].bytes), true);
+	       (bits_forget(&self->s.ram[0]), true);
 }
 
 TEST_F(change, nothing)
@@ -210,18 +210,6 @@ TEST_F(change, mapped_by_a_new_process)
 
 #define TIMES	20
 
-static unsigned long calls_of_harvests(FIXTURE_DATA(change) *self, bool map)
-{
-	unsigned long before = calls_of_cpu_1(), i;
-
-	for (i = 0; i < TIMES; i++) {
-		if (map)
-			require(ram_map(&self->ram), "mmap");
-		require(!session_harvest(&self->s, NULL), "a harvest");
-	}
-	return calls_of_cpu_1() - before;
-}
-
 /* rows_off: with 32 or without: no flush. */
 static unsigned long calls_of_starts(FIXTURE_DATA(change) *self, const char *rows_off)
 {
@@ -240,6 +228,18 @@ static unsigned long calls_of_starts(FIXTURE_DATA(change) *self, const char *row
 	return calls;
 }
 
+/* Others call CPU 1, too, for a while after a fork(): that only adds. */
+static unsigned long least_calls_of_starts(FIXTURE_DATA(change) *self, const char *rows_off)
+{
+	unsigned long least = ~0UL, calls;
+
+	for (int i = 0; i < 3; i++) {
+		calls = calls_of_starts(self, rows_off);
+		least = calls < least ? calls : least;
+	}
+	return least;
+}
+
 /*
  * What reclaim has unmapped from a mapping before we knew of it nobody notes, and its flush may come later: a CPU goes on
  * storing to a page that no entry shows, which the helper may have read by then. As in row_unmap_test.c: a time that no
@@ -254,9 +254,9 @@ TEST_F(change, new_mapping_is_flushed)
 		SKIP(return, "one CPU");
 	pid = keep_cpu_1_busy();
 	pin_to_cpu(0);
-	calls_of_harvests(self, false);	/* until what fork() has left behind is over */
-	without = calls_of_harvests(self, false);
-	with = calls_of_harvests(self, true);
+	session_calls(&self->s, TIMES, NULL, NULL);	/* until what fork() has left behind is over */
+	without = session_calls(&self->s, TIMES, NULL, NULL);
+	with = session_calls(&self->s, TIMES, map_once_more, &self->ram);
 	TH_LOG("%lu calls without new mappings, %lu with", without, with);
 	PROOF(EXPECT_LE(without + TIMES / 2, with));
 	kill_process(pid);
@@ -272,8 +272,8 @@ TEST_F(change, start_is_flushed)
 	session_close(&self->s);	/* else that process has it, too */
 	pid = keep_cpu_1_busy();
 	pin_to_cpu(0);
-	without = calls_of_starts(self, "63");
-	with = calls_of_starts(self, "31");
+	without = least_calls_of_starts(self, "63");
+	with = least_calls_of_starts(self, "31");
 	session_open(&self->s);
 	TH_LOG("%lu calls without a flush, %lu with", without, with);
 	PROOF(EXPECT_LE(without + TIMES / 2, with));

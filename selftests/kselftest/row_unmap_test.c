@@ -19,16 +19,6 @@ FIXTURE_VARIANT(unmap) {
 	bool seen_when_off;		/* by another row */
 };
 
-static void way_pageout(struct rig *rig)
-{
-	require(!madvise(rig->ram.map, BYTES, MADV_PAGEOUT), "MADV_PAGEOUT");
-}
-
-static void way_dontneed(struct rig *rig)
-{
-	require(!madvise(rig->ram.map, BYTES, MADV_DONTNEED), "MADV_DONTNEED");
-}
-
 static void way_munmap(struct rig *rig)
 {
 	require(!munmap(rig->ram.map, BYTES), "munmap");
@@ -66,8 +56,8 @@ static void way_killed(struct rig *rig)
 	raise(SIGKILL);
 }
 
-FIXTURE_VARIANT_ADD(unmap, pageout) { .way = way_pageout };
-FIXTURE_VARIANT_ADD(unmap, dontneed) { .way = way_dontneed };
+FIXTURE_VARIANT_ADD(unmap, pageout) { .way = rig_page_out };
+FIXTURE_VARIANT_ADD(unmap, dontneed) { .way = rig_drop };
 FIXTURE_VARIANT_ADD(unmap, munmap) { .way = way_munmap };
 FIXTURE_VARIANT_ADD(unmap, mapped_over) { .way = way_remap };
 FIXTURE_VARIANT_ADD(unmap, mremap) { .way = way_mremap, .seen_when_off = true };
@@ -138,17 +128,11 @@ TEST_F(unmap, row_off)
 	EXPECT_EQ(variant->seen_when_off, shadow_differs(&self->rig.shadow) == 0);
 }
 
-/* Harvests from CPU 0, before each of which pages may be unmapped; what CPU 1 was sent meanwhile. */
-static unsigned long calls_of_harvests(struct rig *rig, bool unmap)
+static void drop_a_page(void *arg)
 {
-	unsigned long before = calls_of_cpu_1(), i;
+	struct ram *ram = arg;
 
-	for (i = 0; i < HARVESTS; i++) {
-		if (unmap)
-			require(!madvise(rig->ram.map, PAGE, MADV_DONTNEED), "MADV_DONTNEED");
-		require(!session_harvest(&rig->s, NULL), "a harvest");
-	}
-	return calls_of_cpu_1() - before;
+	require(!madvise(ram->map, PAGE, MADV_DONTNEED), "MADV_DONTNEED");
 }
 
 /*
@@ -169,8 +153,8 @@ TEST_F(unmap, followed_by_a_flush)
 	pin_to_cpu(0);
 	rows_on(1 << GODWIT_ROW_UNMAP);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));
-	without = calls_of_harvests(&self->rig, false);
-	with = calls_of_harvests(&self->rig, true);
+	without = session_calls(&self->rig.s, HARVESTS, NULL, NULL);
+	with = session_calls(&self->rig.s, HARVESTS, drop_a_page, &self->rig.ram);
 	TH_LOG("%lu calls without notes, %lu with", without, with);
 	PROOF(EXPECT_LE(without + HARVESTS / 2, with));
 	kill_process(pid);

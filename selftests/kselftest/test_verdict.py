@@ -89,6 +89,15 @@ def test_skipped(play):
     assert '# verdict: 3 passed, 0 failed, 1 skipped\n#   skipped: selftests: godwit: attach_test # SKIP\n' in played.said
 
 
+def test_what_was_not_shown(play):
+    """Once in a run it is said; twice it is red."""
+    def control(name):
+        return name, harness(f'# flush_test.c:389:{name}:not shown: sum.lost', result='ok'), ''
+    played = play(GOOD, control('one_test'))
+    assert played.status == 0 and '#   not shown: 1 of at most 1\n#     one_test: sum.lost\n' in played.said
+    assert play(GOOD, control('one_test'), control('other_test')).status == 1
+
+
 def test_evidence_alone_gets_a_second_try(play):
     played = play(('attach_test', harness(result='ok'), ''), EXCUSED)
     assert played.status == 0 and played.tries == ['-t godwit:row_test']

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What kmod/dirtylog.c and kmod/internal.h take from the kernel's headers, for user space. The Makefile
- * puts it in place of each of them.
+ * What kmod/ledger/dirtylog.c and kmod/internal.h take from the kernel's headers, for user space.
+ * The Makefile puts it in place of each of them.
  */
 #ifndef SHIM_H
 #define SHIM_H
@@ -19,6 +19,8 @@ typedef __u8 u8;
 typedef __u32 u32;
 typedef __u64 u64;
 typedef struct { long counter; } atomic64_t;
+
+#define __rcu
 
 #define TASK_COMM_LEN		16
 #define BITS_PER_LONG		64
@@ -50,6 +52,7 @@ struct work_struct;
 struct delayed_work { int unused; };
 struct file;
 struct address_space;
+struct rcu_head { int unused; };
 struct mm_struct;
 
 struct srcu_struct { int readers; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kmod/dirtylog.c itself, over a KVM whose bits come late (kvm_sim.h): whatever the seed, a copy that takes
+ * kmod/ledger/dirtylog.c itself, over a KVM whose bits come late (kvm_sim.h): whatever the seed, a copy that takes
  * what harvests report, each page after CLEAR, is equal to memory when the vCPUs have stopped and a last
  * harvest has been taken. If KVM or the helper does not keep its part of the argument in kmod/harvest.c, it
  * is not.

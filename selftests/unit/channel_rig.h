@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "each_engine.h"
-#include "io/channel.h"
-#include "io/sock.h"
+#include "net/channel.h"
 
 #define MS		1000000ull
 #define TIMEOUT_MS	400u

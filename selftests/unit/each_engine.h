@@ -3,7 +3,7 @@
 #ifndef GODWIT_EACH_ENGINE_H
 #define GODWIT_EACH_ENGINE_H
 
-#include "io/engine.h"
+#include "net/engine.h"
 
 /* The engine under test. */
 static const struct engine_ops *engine;
@@ -14,7 +14,7 @@ static const struct engine_ops *engine;
 \
 	for (unsigned int i_ = 0; i_ < engines_count; i_++) { \
 		engine = engines[i_]; \
-		print_message("engine %s%s\n", engine->name, engine->supported() ? ": not to be had here" : ""); \
+		print_message("engine %s%s\n", engine->name, engine->supported() ? ": not available here" : ""); \
 		if (!engine->supported()) \
 			failed_ += cmocka_run_group_tests(tests, NULL, NULL); \
 	} \

@@ -9,14 +9,14 @@
 
 #include "fit/host.h"
 
-/* A view of that "host" and "cpu", in JSON with ' for ", and with 5M for 5 MiB. */
-static inline json_t *view(const char *host, const char *cpu)
+/* A view of that "host", "cpu" and "ram" (NULL: it does not say where RAM is), in JSON with ' for ", and with 5M for 5 MiB. */
+static inline json_t *view(const char *host, const char *cpu, const char *ram)
 {
 	json_error_t error;
 	char in[4096], out[8192], *to = out, *end;
 	json_t *v;
 
-	snprintf(in, sizeof(in), "{'host': %s, 'cpu': %s}", host, cpu);
+	snprintf(in, sizeof(in), "{'host': %s, 'cpu': %s, 'ram': %s}", host, cpu, ram ? ram : "{}");
 	for (char *c = in; *c; c++) {
 		unsigned long n = isdigit((unsigned char)*c) ? strtoul(c, &end, 10) : 0;
 
@@ -45,9 +45,10 @@ struct pair {
 	const char *finds;
 };
 
-static inline void check(const struct pair *p)
+/* here, there: where RAM is, by each end, or NULL. */
+static inline void check_places(const struct pair *p, const char *here, const char *there)
 {
-	json_auto_t *src = view(p->src, p->cpu), *dst = view(p->dst, "{'vmx': true, 'tsc-frequency': 1}");
+	json_auto_t *src = view(p->src, p->cpu, here), *dst = view(p->dst, "{'vmx': true, 'tsc-frequency': 1}", there);
 	struct findings f = { .rows = NULL };
 
 	host_compare(src, dst, &f);
@@ -60,6 +61,11 @@ static inline void check(const struct pair *p)
 			fail_msg("\"%s\" is not in \"%s\"", p->finds, f.rows[0].text);
 	}
 	findings_free(&f);
+}
+
+static inline void check(const struct pair *p)
+{
+	check_places(p, NULL, NULL);
 }
 
 #define CHECK_ALL(pairs)	do {						\

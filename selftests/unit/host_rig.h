@@ -3,6 +3,8 @@
 #ifndef GODWIT_HOST_RIG_H
 #define GODWIT_HOST_RIG_H
 
+#include <sys/mman.h>
+
 #include "fake_proc.h"
 #include "fit/host.h"
 #include "qmp_peer.h"
@@ -34,8 +36,13 @@ static inline int teardown(void **state)
 {
 	struct end *end = *state;
 
-	for (unsigned int i = 0; i < end->vm.nblocks; i++)
-		close(end->vm.blocks[i].fd);
+	for (unsigned int i = 0; i < end->vm.nblocks; i++) {
+		struct ram_block *b = &end->vm.blocks[i];
+
+		if (b->hva)
+			munmap((void *)(uintptr_t)b->hva, b->pages * PAGE_BYTES);
+		ram_block_close(b);
+	}
 	json_decref(end->view);
 	fake_remove(&end->tree);
 	free(end);
@@ -63,8 +70,24 @@ static inline void add_block(struct end *end, const char *name, int fd, off_t by
 	assert_return_code(fd, errno);
 	assert_return_code(ftruncate(fd, bytes), errno);
 	strcpy(b->name, name);
-	b->pages = (uint64_t)bytes / WIRE_PAGE;
+	b->pages = (uint64_t)bytes / PAGE_BYTES;
 	b->fd = fd;
+}
+
+/* Private RAM, of this process: anonymous (fd -1), or copied from that file. */
+static inline void add_private(struct end *end, const char *name, int fd, off_t bytes)
+{
+	struct ram_block *b = &end->vm.blocks[end->vm.nblocks++];
+	void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+
+	assert_ptr_not_equal(at, MAP_FAILED);
+	strcpy(b->name, name);
+	b->pages = (uint64_t)bytes / PAGE_BYTES;
+	b->fd = fd;
+	b->hva = (uint64_t)(uintptr_t)at;
+	b->pid = getpid();
+	b->pidfd = -1;
+	assert_int_equal(ram_process_open(b, &end->e), 0);
 }
 
 /* With that QEMU, which refuses what is not in its table. */

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "vmm/qmp.h"
+#include "qmp/qmp.h"
 
 #define GREETING "{\"QMP\": {\"version\": {\"qemu\": {\"micro\": 22, \"minor\": 2, \"major\": 7}, " \
 		 "\"package\": \"Debian\"}, \"capabilities\": [\"oob\"]}}\r\n"

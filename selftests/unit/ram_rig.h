@@ -6,6 +6,7 @@
 #ifndef GODWIT_RAM_RIG_H
 #define GODWIT_RAM_RIG_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "migrate/lanes.h"
-#include "migrate/streams.h"
+#include "receive/receive_streams.h"
+#include "send/send_streams.h"
 
 #ifndef PAGES
 #define PAGES	4096u
@@ -27,22 +28,27 @@
  * @log: written since it was cleared: what a vCPU does
  * @noted: written since the last harvest, which forgets it: what all others do
  * @cleared: pages that were cleared, in so many calls: @clears
+ * @asked: calls of next_data
  * @on_clear: called by clear() before and after its work; may be NULL
+ * @idle: for rig_connect_to_nobody(); may be NULL
  * @ram: the source's, to write to; @there: the destination's, to look at
  */
 struct rig {
 	struct vm src, dst;
 	struct dirty_source source;
-	struct hot hot;
-	uint64_t cleared, clears;
+	struct hot_pages hot;
+	uint64_t cleared, clears, asked;
 	bool log[PAGES], noted[PAGES];
 	void (*on_clear)(struct rig *rig);
 	uint8_t *ram, *there;
-	struct placement place;
+	struct ram_writer place;
 	struct pace pace;
-	struct streams *streams;
-	struct lanes *lanes;
+	struct stripes stripes;
+	struct send_streams *streams;
+	struct receive_streams *receiving;
 	struct round_count count;
+	int (*idle)(void *arg, struct err *e);
+	void *idle_arg;
 	uint32_t rounds;
 	struct err e;
 };
@@ -70,6 +76,7 @@ static int rig_clear(struct dirty_source *s, unsigned int block, uint64_t first,
 static int rig_next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact,
 			 uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
+	((struct rig *)((char *)s - offsetof(struct rig, source)))->asked++;
 	return file_next_data(s->vm->blocks[block].fd, first, end, exact, run_first, run_count, e);
 }
 
@@ -99,9 +106,10 @@ static inline struct rig *rig_new(void)
 	rig->source.ops = &rig_ops;
 	rig->source.vm = &rig->src;
 	rig->source.map[0] = calloc(PAGES / 64, 8);
-	assert_int_equal(hot_init(&rig->hot, &rig->src, &rig->e), 0);
+	assert_int_equal(hot_pages_init(&rig->hot, &rig->src, &rig->e), 0);
 	pace_init(&rig->pace, 0);
-	assert_int_equal(place_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(stripes_init(&rig->stripes, &rig->src, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
 	return rig;
 }
 
@@ -109,7 +117,8 @@ static inline struct rig *rig_new(void)
 static inline void rig_connect(struct rig *rig, const struct engine_ops *out_engine, const struct engine_ops *in_engine,
 			       unsigned int n, int sndbuf)
 {
-	struct streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000 };
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
 
 	for (unsigned int i = 0; i < n; i++) {
@@ -119,8 +128,8 @@ static inline void rig_connect(struct rig *rig, const struct engine_ops *out_eng
 		out[i] = pair[0];
 		in[i] = pair[1];
 	}
-	assert_int_equal(streams_start(&o, out, n, &rig->streams, &rig->e), 0);
-	assert_int_equal(lanes_start(&rig->place, in_engine, 5000, in, n, &rig->lanes, &rig->e), 0);
+	assert_int_equal(send_streams_start(&o, out, n, &rig->streams, &rig->e), 0);
+	assert_int_equal(receive_streams_start(&there, in, n, &rig->receiving, &rig->e), 0);
 }
 
 static inline void nap(unsigned int ms)
@@ -132,15 +141,16 @@ static inline void nap(unsigned int ms)
 
 static inline void rig_free(struct rig *rig)
 {
-	streams_free(rig->streams);
-	lanes_free(rig->lanes);
-	place_close(&rig->place);
+	send_streams_free(rig->streams);
+	receive_streams_free(rig->receiving);
+	ram_writer_close(&rig->place);
 	munmap(rig->ram, PAGES * PAGE_BYTES);
 	munmap(rig->there, PAGES * PAGE_BYTES);
 	close(rig->src.blocks[0].fd);
 	close(rig->dst.blocks[0].fd);
 	free(rig->source.map[0]);
-	hot_free(&rig->hot);
+	hot_pages_free(&rig->hot);
+	stripes_free(&rig->stripes);
 	free(rig);
 }
 
@@ -149,8 +159,10 @@ static inline int rig_send(struct rig *rig, enum round_kind kind)
 	struct round rd;
 	int r;
 
-	round_begin(&rd, &rig->src, &rig->source, kind, kind == ROUND_PRECOPY ? &rig->hot : NULL);
-	r = streams_round(rig->streams, &rd, ++rig->rounds, &rig->count, NULL, NULL, &rig->e);
+	rig->stripes.round = ++rig->rounds;
+	round_begin(&rd, &rig->src, &rig->source, kind, kind == ROUND_PRECOPY ? &rig->hot : NULL, &rig->stripes);
+	send_streams_begin(rig->streams, &rd, rig->rounds);
+	r = send_streams_wait(rig->streams, &rig->count, &rig->e);
 	round_end(&rd);
 	return r;
 }
@@ -158,7 +170,8 @@ static inline int rig_send(struct rig *rig, enum round_kind kind)
 static inline void rig_round(struct rig *rig, enum round_kind kind)
 {
 	assert_int_equal(rig_send(rig, kind), 0);
-	assert_int_equal(lanes_wait_round(rig->lanes, rig->rounds, kind == ROUND_LAST, NULL, NULL, &rig->e), 0);
+	assert_int_equal(receive_streams_wait_round(rig->receiving, rig->rounds, kind == ROUND_LAST, NULL, &rig->e), 0);
+	atomic_store(&rig->stripes.acked, rig->rounds);
 }
 
 static inline void rig_assert_equal(struct rig *rig)
@@ -207,6 +220,43 @@ static inline uint32_t next_random(uint32_t *seed)
 {
 	*seed = *seed * 1664525u + 1013904223u;
 	return *seed >> 8;
+}
+
+/* Sockets that nobody reads from; returns the other ends. */
+static inline void rig_connect_to_nobody(struct rig *rig, const struct engine_ops *out_engine, unsigned int n, int sndbuf,
+					 int *peers)
+{
+	struct send_streams_options o = {
+		.vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg,
+	};
+	int out[WIRE_STREAMS_MAX], pair[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		if (sndbuf)
+			setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf));
+		out[i] = pair[0];
+		peers[i] = pair[1];
+	}
+	assert_int_equal(send_streams_start(&o, out, n, &rig->streams, &rig->e), 0);
+}
+
+static inline void close_all(const int *fds, unsigned int n)
+{
+	while (n--)
+		close(fds[n]);
+}
+
+/* An idle function that ends the wait in its third call. */
+struct canceller {
+	unsigned int calls;
+};
+
+static inline int give_up(void *arg, struct err *e)
+{
+	struct canceller *c = arg;
+
+	return ++c->calls < 3 ? 0 : err_set(e, GW_CANCELLED, EINTR, "cancelled by the test");
 }
 
 /* cmocka's fixtures: a rig each. */

@@ -3,7 +3,7 @@
 #ifndef SAMPLE_REPORT_H
 #define SAMPLE_REPORT_H
 
-#include "migrate/report.h"
+#include "report/report.h"
 
 #define MIB_PAGES	256u
 #define MIB		(1ull << 20)

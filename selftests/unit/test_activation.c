@@ -14,8 +14,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "io/activation.h"
-#include "io/sock.h"
+#include "base/clock.h"
+#include "net/activation.h"
+#include "net/sock.h"
 
 /* Descriptor 3 becomes fd's twin, blocking and inherited as systemd hands it over; fd is closed. */
 static void pass(int fd)

@@ -15,15 +15,19 @@
 
 #define RAM0	"[{\"id\": \"ram0\", \"size\": 2097152}]"
 #define FILE_TYPE "\"memory-backend-file\""
+#define MEMFD_TYPE "\"memory-backend-memfd\""
+#define RAM_TYPE "\"memory-backend-ram\""
 
-static int query(const char *memdevs, const char *type, const char *share, const char *path, struct backends *all,
-		 struct err *e)
+/* list: what x-query-ramblock says; NULL: QEMU has no such command. */
+static int query_with_list(const char *memdevs, const char *type, const char *share, const char *path, const char *list,
+			   struct backends *all, struct err *e)
 {
 	const struct peer_answer qemu[] = {
 		{ "query-memdev", "", memdevs },
 		{ "qom-get", "\"property\":\"type\"", type },
 		{ "qom-get", "\"property\":\"share\"", share },
 		{ "qom-get", "\"property\":\"mem-path\"", path },
+		{ "x-query-ramblock", "", list },
 		{ NULL, NULL, NULL },
 	};
 	struct qmp *q;
@@ -34,9 +38,62 @@ static int query(const char *memdevs, const char *type, const char *share, const
 	all->n = 0;
 	q = peer_qemu(&p, qemu, e);
 	assert_non_null(q);
-	r = backends_query(q, all, e);
+	r = backends_query(q, getpid(), all, e);
 	peer_qemu_end(&p, q);
 	return r;
+}
+
+static int query(const char *memdevs, const char *type, const char *share, const char *path, struct backends *all,
+		 struct err *e)
+{
+	return query_with_list(memdevs, type, share, path, NULL, all, e);
+}
+
+#define HVA	0x7f256a3ff000ull
+#define LIST(name) "{\"human-readable-text\": \"Block Name PSize Offset Used Total HVA RO\\n" \
+		   name " 4 KiB 0x0000000000000000 0x0000000000200000 0x0000000000200000 0x00007f256a3ff000 rw\\n\"}"
+
+/* By type and share, and where QEMU says that each is: it is not asked about files, which are found by their names. */
+static void test_kinds(void **state)
+{
+	static const struct {
+		const char *type, *share, *list;
+		enum backend_kind kind;
+		uint64_t hva;
+	} cases[] = {
+		{ FILE_TYPE, "true", LIST("ram0"), BACKEND_FILE, 0 },
+		{ FILE_TYPE, "false", LIST("ram0"), BACKEND_PRIVATE, HVA },
+		{ FILE_TYPE, "\"true\"", LIST("ram0"), BACKEND_PRIVATE, HVA },
+		{ MEMFD_TYPE, "true", LIST("ram0"), BACKEND_MEMFD, HVA },
+		{ MEMFD_TYPE, "false", LIST("ram0"), BACKEND_PRIVATE, HVA },
+		{ RAM_TYPE, "true", LIST("ram0"), BACKEND_SHARED, HVA },
+		{ RAM_TYPE, "false", LIST("ram0"), BACKEND_PRIVATE, HVA },
+		{ RAM_TYPE, "false", LIST("/objects/ram0"), BACKEND_PRIVATE, HVA },
+		/* QEMU does not say. */
+		{ RAM_TYPE, "false", LIST("other"), BACKEND_PRIVATE, 0 },
+		{ RAM_TYPE, "false", NULL, BACKEND_PRIVATE, 0 },
+		{ MEMFD_TYPE, "true", NULL, BACKEND_MEMFD, 0 },
+		{ RAM_TYPE, "false", "{\"human-readable-text\": \"Block Name PSize Offset Used Total\\n\"}", BACKEND_PRIVATE, 0 },
+	};
+	struct backends all;
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bool file = !strcmp(cases[i].type, FILE_TYPE);
+
+		assert_int_equal(query_with_list(RAM0, cases[i].type, cases[i].share, file ? "\"/x\"" : NULL, cases[i].list,
+						 &all, &e), 0);
+		assert_int_equal(all.n, 1);
+		assert_int_equal(all.b[0].kind, cases[i].kind);
+		assert_int_equal(all.b[0].hva, cases[i].hva);
+		assert_int_equal(all.b[0].bytes, 2 << 20);
+		assert_int_equal(!all.b[0].mem_path, cases[i].kind != BACKEND_FILE);
+		backends_free(&all);
+	}
+	assert_true(query_with_list(RAM0, RAM_TYPE, "false", NULL, "{\"human-readable-text\": \"hello\"}", &all, &e) < 0);
+	backends_free(&all);
+	assert_int_equal(e.exit, GW_NOT_QEMU);
 }
 
 static void test_refusals(void **state)
@@ -44,20 +101,17 @@ static void test_refusals(void **state)
 	static const char way_out[] = "\"-object memory-backend-file,id=ram0,mem-path=/dev/shm/FILE,size=2M,share=on\" and "
 				      "\"-machine ...,memory-backend=ram0\" (with NUMA \"-numa node,memdev=ram0\")";
 	const struct {
-		const char *type, *share, *part;
+		const char *type, *part;
 	} cases[] = {
-		{ "\"memory-backend-memfd\"", "false", "RAM \"ram0\" is private to QEMU (share=off)" },
-		{ "\"memory-backend-ram\"", "true", "RAM \"ram0\" is a memory-backend-ram, not a file" },
-		{ "\"some\\nthing\"", "true", "RAM \"ram0\" is a some thing, not a file" },
-		{ FILE_TYPE, "false", "RAM \"ram0\" is private to QEMU (share=off)" },
-		{ FILE_TYPE, "\"true\"", "RAM \"ram0\" is private to QEMU (share=off)" },
+		{ "\"some\\nthing\"", "RAM \"ram0\" is a some thing, which godwit does not know" },
+		{ "\"memory-backend-epc\"", "RAM \"ram0\" is a memory-backend-epc, which" },
 	};
 	struct backends all;
 	struct err e;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(query(RAM0, cases[i].type, cases[i].share, "\"/x\"", &all, &e), -EINVAL);
+		assert_int_equal(query(RAM0, cases[i].type, "true", "\"/x\"", &all, &e), -EINVAL);
 		backends_free(&all);
 		assert_int_equal(e.exit, GW_RAM_PRIVATE);
 		assert_non_null(strstr(e.text, cases[i].part));
@@ -70,7 +124,7 @@ static void test_refusals(void **state)
 	backends_free(&all);
 	assert_int_equal(e.exit, GW_RAM_PRIVATE);
 	assert_non_null(strstr(e.text, "size=4097,"));
-	assert_true(query("[{\"id\": \"r\", \"size\": 3221225472}]", FILE_TYPE, "false", "\"/x\"", &all, &e) < 0);
+	assert_true(query("[{\"id\": \"r\", \"size\": 3221225472}]", "\"x\"", "false", "\"/x\"", &all, &e) < 0);
 	backends_free(&all);
 	assert_non_null(strstr(e.text, "size=3G,"));
 }
@@ -195,6 +249,7 @@ static void test_plugged_or_unplugged(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_kinds),
 	cmocka_unit_test(test_refusals),
 	cmocka_unit_test(test_how_many),
 	cmocka_unit_test(test_nonsense),

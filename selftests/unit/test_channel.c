@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "channel_rig.h"
 
 /* A frame of n pages, with a gap between their buffers after each third. */
@@ -16,13 +17,13 @@ static size_t fill_frame(struct ram_frame *f, unsigned int n, unsigned int seed)
 {
 	f->extents[f->nr++] = (struct wire_extent) { .kind = WIRE_DATA, .pages = n, .first = seed };
 	for (unsigned int i = 0; i < n; i++) {
-		uint8_t *at = f->buf + (size_t)(i + i / 3) * WIRE_PAGE;
+		uint8_t *at = f->buf + (size_t)(i + i / 3) * PAGE_BYTES;
 
-		memset(at, (int)(seed + i), WIRE_PAGE);
-		f->iov[f->nr_iov++] = (struct iovec) { at, WIRE_PAGE };
-		f->bytes += WIRE_PAGE;
+		memset(at, (int)(seed + i), PAGE_BYTES);
+		f->iov[f->nr_iov++] = (struct iovec) { at, PAGE_BYTES };
+		f->bytes += PAGE_BYTES;
 	}
-	return WIRE_HEADER + WIRE_EXTENT + n * WIRE_PAGE;
+	return WIRE_HEADER + WIRE_EXTENT + n * PAGE_BYTES;
 }
 
 /* What fill_frame() describes, as it must be on the wire. */
@@ -33,11 +34,11 @@ static void check_frame(const uint8_t *p, unsigned int n, unsigned int seed)
 
 	assert_int_equal(wire_get_header(p, &h), 0);
 	assert_int_equal(h.type, WIRE_RAM);
-	assert_int_equal(h.length, WIRE_EXTENT + n * WIRE_PAGE);
+	assert_int_equal(h.length, WIRE_EXTENT + n * PAGE_BYTES);
 	assert_int_equal(wire_get_extent(p + WIRE_HEADER, &x), 0);
 	assert_int_equal(x.first, seed);
-	for (size_t i = 0; i < n * WIRE_PAGE; i++)
-		if (p[WIRE_HEADER + WIRE_EXTENT + i] != (uint8_t)(seed + i / WIRE_PAGE))
+	for (size_t i = 0; i < n * PAGE_BYTES; i++)
+		if (p[WIRE_HEADER + WIRE_EXTENT + i] != (uint8_t)(seed + i / PAGE_BYTES))
 			fail_msg("frame %u, byte %zu", seed, i);
 }
 
@@ -65,7 +66,7 @@ static void *read_slowly(void *arg)
 static void frames_arrive_in_order(void **state)
 {
 	const unsigned int frames = 20, pages = 30;
-	const size_t one = WIRE_HEADER + WIRE_EXTENT + pages * WIRE_PAGE;
+	const size_t one = WIRE_HEADER + WIRE_EXTENT + pages * PAGE_BYTES;
 	struct link *l = *state;
 	struct reader r = { .fd = l->peer, .most = frames * one, .buf = malloc(frames * one), .nap_ms = 1 };
 	struct ram_frame *f;

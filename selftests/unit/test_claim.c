@@ -100,6 +100,60 @@ static void test_one_for_each_file(void **state)
 	end(&t);
 }
 
+/* A file that two VMs map privately, and memory without a file: only the locks of the VM itself count. */
+static void test_private_ram(void **state)
+{
+	int fds[CLAIM_FDS_MAX];
+	struct two t;
+
+	(void)state;
+	t = (struct two) { .a = CLAIM_NONE, .b = CLAIM_NONE, .file = memfd_create("ram", 0) };
+	find(&t.one, t.file);
+	find(&t.other, t.file);
+	t.one.blocks[0].hva = t.other.blocks[0].hva = 4096;
+	t.one.blocks[1] = (struct ram_block) { .name = "ram1", .hva = 8192, .fd = -1 };
+	t.one.nblocks = 2;
+	assert_int_equal(claim_take(&t.a, &t.one, &t.e), 0);
+	assert_int_equal(claim_fds(&t.a, &t.one, fds), 2);
+	t.other.pid = getppid();
+	assert_int_equal(claim_take(&t.b, &t.other, &t.e), 0);
+	claim_drop(&t.a, &t.one);
+	close(t.one.blocks[0].fd);
+	end(&t);
+}
+
+/* Where the locks' directory is another one, and there is no RAM file. */
+static void test_one_for_each_process(void **state)
+{
+	char elsewhere[] = "/tmp/godwit-claim-XXXXXX";
+	struct claim a = CLAIM_NONE, b = CLAIM_NONE;
+	struct err e = { 0 };
+	pid_t child;
+
+	(void)state;
+	assert_non_null(mkdtemp(elsewhere));
+	child = fork();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(claim_process(&a, child, &e), 0);
+	setenv("RUNTIME_DIRECTORY", elsewhere, 1);
+	assert_true(claim_process(&b, child, &e) < 0);
+	assert_int_equal(e.exit, GW_BUSY);
+	claim_drop(&b, NULL);
+	claim_drop(&a, NULL);
+	assert_int_equal(claim_process(&b, child, &e), 0);
+	claim_drop(&b, NULL);
+	/* Of no process there is nothing to lock, and nothing to say: godwit fails elsewhere. */
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_int_equal(claim_process(&b, child, &e), 0);
+	assert_int_equal(claim_fds(&b, &(struct vm) { 0 }, (int[CLAIM_FDS_MAX]) { 0 }), 0);
+	setenv("RUNTIME_DIRECTORY", dir, 1);
+	assert_int_equal(rmdir(elsewhere), 0);
+}
+
 /* As a guardian does it: its copies count, and so does its end. */
 static void test_a_child_keeps_it(void **state)
 {
@@ -109,7 +163,7 @@ static void test_a_child_keeps_it(void **state)
 
 	(void)state;
 	begin(&t);
-	assert_int_equal(claim_fds(&t.a, &t.one, fds), 2);
+	assert_int_equal(claim_fds(&t.a, &t.one, fds), 3);
 	child = fork();
 	if (!child) {
 		sleep(60);
@@ -210,6 +264,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_at_a_time),
 		cmocka_unit_test(test_one_for_each_file),
+		cmocka_unit_test(test_private_ram),
+		cmocka_unit_test(test_one_for_each_process),
 		cmocka_unit_test(test_a_child_keeps_it),
 		cmocka_unit_test(test_mark),
 	};

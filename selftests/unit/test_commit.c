@@ -109,12 +109,12 @@ static void reach(struct walk *k, union world w)
 static void source_does(struct walk *k, union world w, enum commit_source_event event)
 {
 	switch (source(k, &w, event)) {
-	case SOURCE_UNDOES:
+	case SOURCE_ROLLS_BACK:
 		w.cut = w.closed = 1;
 		w.source_runs = 1;
 		w.sender = ENDED;
 		break;
-	case SOURCE_LEAVES:
+	case SOURCE_STAYS_STOPPED:
 		w.told = 1;
 		w.sender = ENDED;
 		break;
@@ -131,7 +131,7 @@ static void source_does(struct walk *k, union world w, enum commit_source_event 
 static void destination_does(struct walk *k, union world w, enum commit_destination_event event)
 {
 	switch (destination(k, &w, event)) {
-	case DESTINATION_HANDS_OVER:
+	case DESTINATION_LOADS_STATE:
 		if (w.qemu == WAITS)
 			w.qemu = GIVEN;
 		break;
@@ -179,15 +179,15 @@ static void sender_steps(struct walk *k, union world w)
 	if (w.says_runs) {
 		next = w;
 		next.says_runs = 0;
-		source_does(k, next, SOURCE_HEARS_RUNS);
+		source_does(k, next, SOURCE_LEARNS_RUNS);
 	}
 	if (w.says_dead) {
 		next = w;
 		next.says_dead = 0;
-		source_does(k, next, SOURCE_HEARS_DEAD);
+		source_does(k, next, SOURCE_LEARNS_DEAD);
 	}
 	if (w.source == COMMIT_IN_DOUBT || w.source == COMMIT_SENT)
-		source_does(k, w, SOURCE_IS_TIRED);
+		source_does(k, w, SOURCE_STOPS_ASKING);
 	/* Killed: its guardian puts back what it may. */
 	next = w;
 	next.sender = KILLED;
@@ -207,9 +207,9 @@ static void ask(struct walk *k, union world w)
 	if (w.receiver == KILLED && (verdict == COMMIT_SENT || verdict == COMMIT_IN_DOUBT) && w.qemu == RAN)
 		verdict = COMMIT_RUNS;
 	if (verdict == COMMIT_RUNS)
-		source_does(k, w, SOURCE_HEARS_RUNS);
+		source_does(k, w, SOURCE_LEARNS_RUNS);
 	if (verdict == COMMIT_DEAD)
-		source_does(k, w, SOURCE_HEARS_DEAD);
+		source_does(k, w, SOURCE_LEARNS_DEAD);
 }
 
 static void network_steps(struct walk *k, union world w)
@@ -342,16 +342,16 @@ static void never_both_never_neither_in_silence(void **state)
 static void a_mistake_is_found(void **state)
 {
 	static const struct mistake mistakes[] = {
-		{ "a lost link is taken for a refusal", false, COMMIT_SENT, SOURCE_LOSES_LINK, COMMIT_DEAD, SOURCE_UNDOES },
-		{ "given up behind the commit point", false, COMMIT_SENT, SOURCE_GIVES_UP, COMMIT_DEAD, SOURCE_UNDOES },
-		{ "tired of asking, it lets the source run", false, COMMIT_IN_DOUBT, SOURCE_IS_TIRED, COMMIT_DEAD, SOURCE_UNDOES },
-		{ "tired of asking, it says that it has moved", false, COMMIT_IN_DOUBT, SOURCE_IS_TIRED, COMMIT_RUNS, SOURCE_IS_DONE },
+		{ "a lost link is taken for a refusal", false, COMMIT_SENT, SOURCE_LOSES_LINK, COMMIT_DEAD, SOURCE_ROLLS_BACK },
+		{ "given up behind the commit point", false, COMMIT_SENT, SOURCE_GIVES_UP, COMMIT_DEAD, SOURCE_ROLLS_BACK },
+		{ "tired of asking, it lets the source run", false, COMMIT_IN_DOUBT, SOURCE_STOPS_ASKING, COMMIT_DEAD, SOURCE_ROLLS_BACK },
+		{ "tired of asking, it says that it has moved", false, COMMIT_IN_DOUBT, SOURCE_STOPS_ASKING, COMMIT_RUNS, SOURCE_IS_DONE },
 		{ "a silent QEMU is taken for one that refuses", true, COMMIT_SENT, DESTINATION_SEES_NOTHING, COMMIT_DEAD, DESTINATION_SAYS_DEAD },
 		{ "the same, for one that is frozen", true, COMMIT_IN_DOUBT, DESTINATION_SEES_NOTHING, COMMIT_DEAD, DESTINATION_SAYS_DEAD },
 		{ "a lost link is taken for the end of it", true, COMMIT_SENT, DESTINATION_GIVES_UP, COMMIT_DEAD, DESTINATION_SAYS_DEAD },
-		{ "it says dead, and takes the end", true, COMMIT_DEAD, DESTINATION_GETS_END, COMMIT_SENT, DESTINATION_HANDS_OVER },
+		{ "it says dead, and takes the end", true, COMMIT_DEAD, DESTINATION_GETS_END, COMMIT_SENT, DESTINATION_LOADS_STATE },
 		{ "it says dead, and stays as it was", true, COMMIT_PREPARED, DESTINATION_GIVES_UP, COMMIT_PREPARED, DESTINATION_SAYS_DEAD },
-		{ "it hands over without the end", true, COMMIT_PREPARED, DESTINATION_GIVES_UP, COMMIT_SENT, DESTINATION_HANDS_OVER },
+		{ "it hands over without the end", true, COMMIT_PREPARED, DESTINATION_GIVES_UP, COMMIT_SENT, DESTINATION_LOADS_STATE },
 		{ "RESUME is taken for nothing", true, COMMIT_SENT, DESTINATION_SEES_RUN, COMMIT_DEAD, DESTINATION_SAYS_DEAD },
 		{ "it says runs before it does", true, COMMIT_PREPARED, DESTINATION_GETS_END, COMMIT_RUNS, DESTINATION_SAYS_RUNS },
 	};

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "migrate/content.h"
+#include "estimate/content.h"
 #include "page/page.h"
 
 #define PAGES	8192u

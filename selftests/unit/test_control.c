@@ -10,15 +10,15 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "io/stop.h"
-#include "migrate/control.h"
+#include "base/stop.h"
+#include "control/server.h"
 
 struct rig {
 	struct control c;
 	struct report report;
 	struct limits limits;
 	struct pace pace;
-	char answer[LOCAL_LINE];
+	char answer[LINE_SOCKET_LINE];
 };
 
 static int setup(void **state)
@@ -29,7 +29,7 @@ static int setup(void **state)
 	rig->limits = limits_default;
 	pace_init(&rig->pace, 0);
 	rig->c = (struct control) { .vm_pid = 4711, .qmp_path = "/run/guest.qmp", .addr = "there:4433", .report = &rig->report,
-				    .limits = &rig->limits, .pace = &rig->pace, .local = { .lfd = -1 } };
+				    .limits = &rig->limits, .pace = &rig->pace, .socket = { .lfd = -1 } };
 	*state = rig;
 	return 0;
 }
@@ -48,7 +48,7 @@ static json_t *ask(struct rig *rig, const char *line, const char *kind)
 
 	assert_true(control_answer(&rig->c, line, rig->answer));
 	assert_null(strchr(rig->answer, '\n'));
-	assert_true(strlen(rig->answer) < LOCAL_LINE);
+	assert_true(strlen(rig->answer) < LINE_SOCKET_LINE);
 	j = json_loads(rig->answer, 0, NULL);
 	assert_non_null(j);
 	assert_int_equal(json_object_size(j), 1);
@@ -129,7 +129,7 @@ static void what_makes_no_sense_is_refused(void **state)
 		"{\"execute\": \"cancel\", \"execute\": \"query\"}", "{\"execute\": \"cancel\"} {}", "\xff\xfe", "{\"execute\": \"\\u0000cancel\"}",
 	};
 	struct rig *rig = *state;
-	char deep[LOCAL_LINE];
+	char deep[LINE_SOCKET_LINE];
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		assert_refused(rig, lines[i], "query");
@@ -143,7 +143,7 @@ static void an_answer_that_is_too_long_is_an_error(void **state)
 {
 	struct rig *rig = *state;
 
-	memset(rig->c.qmp_path, 'q', LOCAL_LINE);
+	memset(rig->c.qmp_path, 'q', LINE_SOCKET_LINE);
 	json_decref(ask(rig, "{\"execute\": \"query\"}", "error"));
 }
 

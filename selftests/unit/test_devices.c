@@ -143,13 +143,13 @@ static void test_files(void **state)
 
 	fake_new(&f);
 	fake_fd(&f, 9, "/dev/vhost-scsi", PLAIN);
-	expect_files(&f, -EBUSY, GW_PINNED, "vhost-scsi (/dev/vhost-scsi) writes guest RAM where nobody can see it: unplug it first (device_del)");
+	expect_files(&f, -EBUSY, GW_PINNED, "vhost-scsi (/dev/vhost-scsi) writes guest RAM unseen by godwit: unplug it first (device_del)");
 
 	/* A debugger that has one thread of many. */
 	fake_new(&f);
 	fake_thread(&f, 2, 'S', 0);
 	fake_thread(&f, 3, 't', 77);
-	expect_files(&f, -EBUSY, GW_PINNED, "process 77 (?) traces QEMU, and may write guest RAM where nobody can see it: detach it");
+	expect_files(&f, -EBUSY, GW_PINNED, "process 77 (?) traces QEMU, and may write guest RAM unseen by godwit: detach that process");
 
 	fake_new(&f);
 	fake_thread(&f, 2, 'S', 0);

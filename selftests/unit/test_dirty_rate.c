@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "io/sock.h"
+#include "base/clock.h"
+#include "qmp/dirty_rate.h"
 #include "qmp_peer.h"
-#include "vmm/dirty_rate.h"
 
 #define SAYS(status, start, mode) \
 	"{\"status\": \"" status "\", \"start-time\": " #start ", \"calc-time\": 1, \"sample-pages\": 512, \"mode\": \"" mode "\"}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which engine is taken, by name and where io_uring is not to be had. */
+/* Which engine is taken, by name and where io_uring is refused. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "io/engine.h"
+#include "net/engine.h"
 
 static void engines_by_name(void **state)
 {

@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "migrate/converge.h"
-#include "migrate/estimate.h"
-#include "migrate/round.h"
+#include "estimate/estimate.h"
 #include "page/page.h"
+#include "plan/converge.h"
+#include "send/round.h"
 #include "wire/wire.h"
 
 #define S	1000000000ull
@@ -122,7 +122,7 @@ static void the_way_costs_time(void **state)
 	(void)state;
 	estimate(&in, &out);
 	assert_int_equal(out.downtime_ns, fixed(MIB, S / 10));
-	assert_int_equal(out.downtime_ns, fixed(MIB, 0) + S / 5);
+	assert_int_equal(out.downtime_ns, fixed(MIB, 0) + S / 20);
 	assert_int_equal(out.total_ns, out.downtime_ns + S / 10);
 }
 
@@ -136,7 +136,7 @@ static void test_saved_device_state(void **state)
 
 	(void)state;
 	estimate(&in, &walked);
-	in.device_saved = true;
+	in.save_mode = true;
 	estimate(&in, &saved);
 	assert_int_equal(walked.downtime_ns - saved.downtime_ns, steady.total_pages * PAGE_BYTES / (1u << 30) * 75000);
 }

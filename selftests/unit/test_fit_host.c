@@ -104,7 +104,7 @@ static void test_hostile(void **state)
 /* More than a VM has; text that is too long, and would be more than one line. */
 static void test_large_views(void **state)
 {
-	json_auto_t *src = view("{}", "{}"), *dst = view("{'ram': {}, 'fs': {}, 'backends': {}}", "{}");
+	json_auto_t *src = view("{}", "{}", NULL), *dst = view("{'ram': {}, 'fs': {}, 'backends': {}}", "{}", NULL);
 	json_t *host = json_object_get(dst, "host"), *ram = json_object_get(host, "ram");
 	struct findings f = { .rows = NULL };
 	char name[2048];
@@ -154,8 +154,8 @@ static void test_clocks(void **state)
 
 static void test_accepted(void **state)
 {
-	json_auto_t *src = view("{'kvm': true, " RAM("100M", "x") "}", "{'vmx': true}");
-	json_auto_t *dst = view("{'kvm': true, 'nested': {'vmx': false}, " RAM("0", "0:5") ", " TMPFS("0") "}", "{}");
+	json_auto_t *src = view("{'kvm': true, " RAM("100M", "x") "}", "{'vmx': true}", NULL);
+	json_auto_t *dst = view("{'kvm': true, 'nested': {'vmx': false}, " RAM("0", "0:5") ", " TMPFS("0") "}", "{}", NULL);
 	struct findings f = { .accepted = 1u << FIT_ROOM };
 
 	(void)state;

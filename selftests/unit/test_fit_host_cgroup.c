@@ -132,6 +132,30 @@ static void test_odd_files(void **state)
 	}
 }
 
+/* Memory of QEMU's own is charged to QEMU's cgroups, files to the receiver's. */
+static void test_private_ram(void **state)
+{
+	struct end *end = *state;
+
+	put_mounts(end, V2);
+	put(end, "proc/self/cgroup", "0::/receiver\n");
+	put(end, "proc/4711/cgroup", "0::/qemu\n");
+	put(end, "cg/receiver/memory.max", "1000\n");
+	put(end, "cg/receiver/memory.current", "1\n");
+	put(end, "cg/qemu/memory.max", "2000\n");
+	put(end, "cg/qemu/memory.current", "500\n");
+	look(end, true, NULL);
+	assert_path(end, "cgroups/0/path", "cg/receiver");
+	assert_null(fact(end, "qemu-cgroups"));
+	add_private(end, "ram0", -1, 16 * PAGE_BYTES);
+	look(end, true, NULL);
+	assert_int_equal(json_array_size(fact(end, "cgroups")), 1);
+	assert_path(end, "cgroups/0/path", "cg/receiver");
+	assert_int_equal(json_array_size(fact(end, "qemu-cgroups")), 1);
+	assert_path(end, "qemu-cgroups/0/path", "cg/qemu");
+	assert_number(end, "qemu-cgroups/0/room", 1500);
+}
+
 /* Deeper than anybody has them. */
 static void test_many_levels(void **state)
 {
@@ -158,6 +182,7 @@ int main(void)
 #define TEST(name)	cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_version_2), TEST(test_version_1), TEST(test_containers), TEST(test_odd_files), TEST(test_many_levels),
+		TEST(test_private_ram),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

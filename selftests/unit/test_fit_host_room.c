@@ -155,6 +155,100 @@ static void test_cgroups(void **state)
 	CHECK_ALL(pairs);
 }
 
+/* Memory of QEMU's own: in no file system, so only the host's memory and QEMU's cgroup have to have room for it. */
+static void test_private(void **state)
+{
+#define PRIVATE(held, more) "{'ram': {'ram0': {'bytes': 400M, 'allocated': " held ", 'private': true, 'fs': 'memory'}},"	\
+			    " 'fs': {'memory': {'type': 'memory'}}" more "}"
+	static const struct pair pairs[] = {
+		{ "{}", HOLDS_100, PRIVATE("0", ""), .finds = NULL },
+		{ "{}", HOLDS_100, PRIVATE("0", ", 'memory': {'available': 60M, 'swap': 39M}"), FIT_ROOM, FIT_FATAL,
+		  "RAM \"ram0\": it needs 100 MiB, and the destination has 60 MiB" },
+		{ "{}", HOLDS_100, PRIVATE("0", ", 'memory': {'available': 400M, 'swap': 0}"), .finds = NULL },
+		{ "{}", HOLDS_100, PRIVATE("0", ", 'qemu-cgroups': [{'path': '/vm', 'limit': 500M, 'room': 99M}]"), FIT_ROOM, FIT_FATAL,
+		  "the memory cgroup of the destination QEMU, /vm, has 99 of 500 MiB left, and the guest's RAM, which is charged to it, "
+		  "needs 100 MiB: raise its limit, run QEMU in another" },
+		{ "{}", HOLDS_100, PRIVATE("0", ", 'qemu-cgroups': [{'path': '/vm', 'limit': 500M, 'room': 100M}]"), .finds = NULL },
+		/* The receiver's is charged nothing. */
+		{ "{}", HOLDS_100, PRIVATE("0", ", 'cgroups': [{'path': '/vm', 'limit': 500M, 'room': 0}]"), .finds = NULL },
+		/* Preallocated. */
+		{ "{}", HOLDS_100, PRIVATE("400M", ", 'qemu-cgroups': [{'path': '/vm', 'room': 0}], 'memory': {'available': 0}"),
+		  .finds = NULL },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* One block in QEMU's memory, one in a file: each is charged to its own, and both to what both are in. */
+static void test_private_beside_a_file(void **state)
+{
+	static const char src[] = "{'ram': {'a': {'allocated': 100M}, 'b': {'allocated': 50M}}}";
+#define BOTH(receiver, qemu) "{'ram': {'a': {'bytes': 100M, 'private': true, 'fs': 'memory'}, 'b': {'bytes': 50M, 'fs': '1'}},"	\
+			     " 'fs': {'memory': {'type': 'memory'}, '1': {'type': 'tmpfs'}},"				\
+			     " 'cgroups': [" receiver "], 'qemu-cgroups': [" qemu "]}"
+#define CG(path, room)	"{'path': '" path "', 'limit': 500M, 'room': " room "}"
+	static const struct pair pairs[] = {
+		{ "{}", src, BOTH(CG("/r", "50M"), CG("/q", "100M")), .finds = NULL },
+		{ "{}", src, BOTH(CG("/r", "50M"), CG("/q", "99M")), FIT_ROOM, FIT_FATAL,
+		  "of the destination QEMU, /q, has 99 of 500 MiB left, and the guest's RAM, which is charged to it, needs 100 MiB" },
+		{ "{}", src, BOTH(CG("/r", "49M"), CG("/q", "100M")), FIT_ROOM, FIT_FATAL,
+		  "of the receiver, /r, has 49 of 500 MiB left, and the guest's RAM, which is charged to it, needs 50 MiB" },
+		{ "{}", src, BOTH(CG("/r", "50M") ", " CG("/", "149M"), CG("/q", "100M") ", " CG("/", "149M")), FIT_ROOM, FIT_FATAL,
+		  "of the destination QEMU, /, has 149 of 500 MiB left, and the guest's RAM, which is charged to it, needs 150 MiB" },
+		{ "{}", src, BOTH(CG("/r", "50M") ", " CG("/", "150M"), CG("/q", "100M") ", " CG("/", "150M")), .finds = NULL },
+		{ "{}", src, BOTH("7, {}, " CG("/r", "50M"), "{'path': 5}, " CG("/q", "100M")), .finds = NULL },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* Of a block whose place is not known the counterpart has its name; else its size, and no namesake here. */
+static void test_other_names(void **state)
+{
+#define ROOM(name, bytes, left) "{'ram': {'" name "': {'bytes': " bytes ", 'fs': '0:5'}}, 'fs': {'0:5': {'type': 'tmpfs', 'free': " left "}}}"
+	static const char two[] = "{'ram': {'pc.ram': {'bytes': 400M, 'allocated': 100M}, 'dimm': {'bytes': 60M, 'allocated': 50M}}}";
+	static const char same[] = "{'ram': {'a': {'bytes': 400M, 'allocated': 50M}, 'b': {'bytes': 400M, 'allocated': 100M}}}";
+	static const struct pair pairs[] = {
+		{ "{}", two, ROOM("ram0", "400M", "99M"), FIT_ROOM, FIT_FATAL, "it holds 100 MiB" },
+		{ "{}", two, ROOM("ram0", "60M", "49M"), FIT_ROOM, FIT_FATAL, "it holds 50 MiB" },
+		{ "{}", two, ROOM("ram0", "60M", "60M"), .finds = NULL },
+		/* Its name counts, whatever its size. */
+		{ "{}", two, ROOM("dimm", "400M", "49M"), FIT_ROOM, FIT_FATAL, "it holds 50 MiB" },
+		/* One that has its namesake here is not another's counterpart. */
+		{ "{}", same, "{'ram': {'a': {'bytes': 400M, 'fs': '1'}, 'ram0': {'bytes': 400M, 'fs': '2'}}, 'fs': {'1': {'free': 400M}, '2': {'free': 99M}}}",
+		  FIT_ROOM, FIT_FATAL, "RAM \"ram0\": it holds 100 MiB" },
+		/* Nor does one of the source's stand for two. */
+		{ "{}", same, "{'ram': {'p': {'bytes': 400M, 'fs': '1'}, 'q': {'bytes': 400M, 'fs': '2'}}, 'fs': {'1': {'free': 400M}, '2': {'free': 99M}}}",
+		  FIT_ROOM, FIT_FATAL, "RAM \"q\": it holds 100 MiB" },
+		/* None of its size: the source does not say what it holds. */
+		{ "{}", two, ROOM("ram0", "500M", "400M"), FIT_ROOM, FIT_WARNING, "holds 0 of 500 MiB" },
+	};
+
+	(void)state;
+	CHECK_ALL(pairs);
+}
+
+/* It has its place in the guest, whatever its name. */
+static void test_places(void **state)
+{
+	static const char src[] = "{'ram': {'a': {'bytes': 400M, 'allocated': 50M}, 'b': {'bytes': 400M, 'allocated': 100M}}}";
+	static const char at[] = "{'a': {'address': 0}, 'b': {'address': 400M}}";
+#define SIDES "{'ram': {'a': {'bytes': 400M, 'fs': '1'}, 'c': {'bytes': 400M, 'fs': '2'}},"	\
+	      " 'fs': {'1': {'free': 400M}, '2': {'free': 99M}}}"
+	static const struct pair by_name = { "{}", src, SIDES, FIT_ROOM, FIT_FATAL, "RAM \"c\": it holds 100 MiB" };
+	static const struct pair by_place = { "{}", src, SIDES, FIT_ROOM, FIT_WARNING, "RAM \"c\" holds 50 of 400 MiB" };
+
+	(void)state;
+	check(&by_name);
+	check_places(&by_place, at, "{'c': {'address': 0}, 'a': {'address': 400M}}");
+	check_places(&by_place, at, "{'c': {'address': 0.0}, 'a': {'address': 419430400.0}}");
+	/* One of the two ends does not say. */
+	check_places(&by_name, at, NULL);
+	check_places(&by_name, NULL, at);
+}
+
 /* Numbers at their limits: sums do not wrap around. */
 static void test_huge_numbers(void **state)
 {
@@ -178,7 +272,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tmpfs), cmocka_unit_test(test_several_blocks), cmocka_unit_test(test_huge_pages),
 		cmocka_unit_test(test_one_pool), cmocka_unit_test(test_memory), cmocka_unit_test(test_cgroups),
-		cmocka_unit_test(test_huge_numbers),
+		cmocka_unit_test(test_private), cmocka_unit_test(test_private_beside_a_file),
+		cmocka_unit_test(test_other_names), cmocka_unit_test(test_places), cmocka_unit_test(test_huge_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

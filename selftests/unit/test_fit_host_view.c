@@ -12,7 +12,7 @@
 #include "host_rig.h"
 
 #define PAGES		2048u
-#define HUGE_BYTES	(2u << 20)
+#define THP_BYTES	(2u << 20)
 
 static void test_mounts(void **state)
 {
@@ -46,9 +46,9 @@ static void test_nothing_known(void **state)
 {
 	struct end *end = *state;
 
-	add_block(end, "ram0", memfd_create("ram", 0), PAGES * WIRE_PAGE);
+	add_block(end, "ram0", memfd_create("ram", 0), PAGES * PAGE_BYTES);
 	look(end, true, NULL);
-	assert_number(end, "ram/ram0/bytes", PAGES * WIRE_PAGE);
+	assert_number(end, "ram/ram0/bytes", PAGES * PAGE_BYTES);
 	assert_number(end, "ram/ram0/allocated", 0);
 	assert_int_equal(json_object_size(fact(end, "fs")), 1);
 	assert_int_equal(json_object_size(fact(end, "memory")), 0);
@@ -91,17 +91,17 @@ static void test_source(void **state)
 
 	put(end, "proc/4711/cmdline", "qemu");
 	put(end, "proc/meminfo", "MemAvailable: 4 kB\n");
-	add_block(end, "ram0", fd, PAGES * WIRE_PAGE);
+	add_block(end, "ram0", fd, PAGES * PAGE_BYTES);
 	assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 	/* A file that is longer than its block does not hold more than that. */
-	add_block(end, "ram1", memfd_create("ram", 0), PAGES * WIRE_PAGE);
-	assert_int_equal(fallocate(end->vm.blocks[1].fd, 0, 0, PAGES * WIRE_PAGE), 0);
+	add_block(end, "ram1", memfd_create("ram", 0), PAGES * PAGE_BYTES);
+	assert_int_equal(fallocate(end->vm.blocks[1].fd, 0, 0, PAGES * PAGE_BYTES), 0);
 	end->vm.blocks[1].pages = 1;
 	look(end, false, answers);
 	assert_bool(end, "kvm", true);
 	assert_bool(end, "tsc-set", false);
-	assert_in_range(json_integer_value(fact(end, "ram/ram0/allocated")), 1, PAGES * WIRE_PAGE - 1);
-	assert_number(end, "ram/ram1/allocated", WIRE_PAGE);
+	assert_in_range(json_integer_value(fact(end, "ram/ram0/allocated")), 1, PAGES * PAGE_BYTES - 1);
+	assert_number(end, "ram/ram1/allocated", PAGE_BYTES);
 	assert_null(fact(end, "ram/ram0/fs"));
 	assert_null(fact(end, "fs"));
 	assert_null(fact(end, "memory"));
@@ -129,7 +129,7 @@ static void test_tmpfs(void **state)
 	struct stat st;
 	int fd = open(fake_path(&end->tree, "ram", path), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 
-	add_block(end, "ram0", fd, PAGES * WIRE_PAGE);
+	add_block(end, "ram0", fd, PAGES * PAGE_BYTES);
 	put_mount(end, "self", fd, "/", "/mnt/a\\040b", "rw,size=1024k");
 	put(end, "proc/meminfo", "MemTotal:  9 kB\nMemAvailable:    2048 kB\nSwapFree: 3 kB\n");
 	look(end, true, NULL);
@@ -151,6 +151,33 @@ static void test_tmpfs(void **state)
 	assert_text(end, fs, "/bind");
 }
 
+/* It is in no file system, unless it is on hugetlbfs; the process has what it has written. */
+static void test_private(void **state)
+{
+	struct end *end = *state;
+	int fd = memfd_create("ram", 0);
+
+	add_private(end, "ram0", -1, PAGES * PAGE_BYTES);
+	memset((char *)(uintptr_t)end->vm.blocks[0].hva + PAGE_BYTES, 1, PAGE_BYTES);
+	assert_return_code(ftruncate(fd, PAGES * PAGE_BYTES), errno);
+	assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+	add_private(end, "ram1", fd, PAGES * PAGE_BYTES);
+	*((char *)(uintptr_t)end->vm.blocks[1].hva + 5 * PAGE_BYTES) = 1;
+	for (int destination = 0; destination < 2; destination++) {
+		look(end, destination, NULL);
+		assert_bool(end, "ram/ram0/private", true);
+		assert_bool(end, "ram/ram1/private", true);
+		assert_number(end, "ram/ram0/bytes", PAGES * PAGE_BYTES);
+		assert_in_range(json_integer_value(fact(end, "ram/ram0/allocated")), PAGE_BYTES, PAGES * PAGE_BYTES - 1);
+		assert_number(end, "ram/ram1/allocated", 2 * PAGE_BYTES);
+	}
+	assert_text(end, "ram/ram0/fs", "memory");
+	assert_text(end, "ram/ram1/fs", "memory");
+	assert_int_equal(json_object_size(fact(end, "fs")), 1);
+	assert_text(end, "fs/memory/type", "memory");
+	assert_null(fact(end, "ram/ram0/reserved"));
+}
+
 static void test_huge_pages(void **state)
 {
 	static const struct peer_answer unreserved[] = {
@@ -163,8 +190,8 @@ static void test_huge_pages(void **state)
 
 	if (fd < 0)
 		skip();
-	add_block(end, "ram0", fd, 2 * HUGE_BYTES);
-	add_block(end, "ram1", memfd_create("ram", MFD_HUGETLB | MFD_HUGE_2MB), HUGE_BYTES);
+	add_block(end, "ram0", fd, 2 * THP_BYTES);
+	add_block(end, "ram1", memfd_create("ram", MFD_HUGETLB | MFD_HUGE_2MB), THP_BYTES);
 	snprintf(name, sizeof(name), "%s/free_hugepages", dir);
 	put(end, name, "10\n");
 	look(end, true, unreserved);
@@ -172,17 +199,17 @@ static void test_huge_pages(void **state)
 	snprintf(name, sizeof(name), "%s/resv_hugepages", dir);
 	put(end, name, "3\n");
 	look(end, true, unreserved);
-	assert_number(end, "pool/2097152", 7 * HUGE_BYTES);
+	assert_number(end, "pool/2097152", 7 * THP_BYTES);
 	assert_null(fact(end, "ram/ram0/reserved"));
-	assert_number(end, "ram/ram1/reserved", HUGE_BYTES);
+	assert_number(end, "ram/ram1/reserved", THP_BYTES);
 	snprintf(name, sizeof(name), "%s/nr_overcommit_hugepages", dir);
 	put(end, name, "5\n");
 	snprintf(name, sizeof(name), "%s/surplus_hugepages", dir);
 	put(end, name, "4\n");
 	/* A QEMU that does not say whether it reserves does. */
 	look(end, true, NULL);
-	assert_number(end, "pool/2097152", 8 * HUGE_BYTES);
-	assert_number(end, "ram/ram0/reserved", 2 * HUGE_BYTES);
+	assert_number(end, "pool/2097152", 8 * THP_BYTES);
+	assert_number(end, "ram/ram0/reserved", 2 * THP_BYTES);
 	/* A mount that has pages of its own among the reserved ones. */
 	put_mount(end, "self", fd, "/", "/huge", "rw,min_size=2M");
 	look(end, true, NULL);
@@ -242,7 +269,7 @@ int main(void)
 #define TEST(name)	cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_mounts), TEST(test_nothing_known), TEST(test_qemu_ends), TEST(test_source), TEST(test_tmpfs),
-		TEST(test_huge_pages), TEST(test_tsc_and_nesting), TEST(test_amd),
+		TEST(test_huge_pages), TEST(test_tsc_and_nesting), TEST(test_private), TEST(test_amd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

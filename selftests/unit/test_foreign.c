@@ -7,9 +7,10 @@
 #include <sys/syscall.h>
 #include <cmocka.h>
 
-#include "io/sock.h"
-#include "txn/foreign.h"
+#include "base/clock.h"
+#include "net/sock.h"
 #include "qmp_peer.h"
+#include "txn/foreign.h"
 
 /* One answer of query-migrate; total: -1: it does not say. The last one is given again and again. */
 struct answer {

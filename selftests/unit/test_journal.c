@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "io/sock.h"
+#include "base/clock.h"
 #include "qmp_peer.h"
 #include "txn/journal.h"
 #include "txn/record.h"

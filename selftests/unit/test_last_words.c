@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "channel_rig.h"
 
 static void say_abort(int fd, const char *text)

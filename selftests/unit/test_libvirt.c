@@ -16,6 +16,7 @@
 		"  <monitor path='/var/lib/libvirt/qemu/domain-3-web/monitor.sock' type='unix'/>\n" \
 		"  <vcpus>\n    <vcpu id='0' pid='4715'/>\n  </vcpus>\n" \
 		"  <domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n    <name>web</name>\n"
+/* Any memory will do, and what libvirt writes if the operator says nothing is none of these. */
 #define MEMORY	"    <memoryBacking>\n      <source type='file'/>\n      <access mode='shared'/>\n    </memoryBacking>\n"
 #define QMP	"    <qemu:commandline>\n      <qemu:arg value='-device'/>\n      <qemu:arg value='unix:/no'/>\n" \
 		"      <qemu:arg value='-qmp'/>\n      <qemu:arg value='unix:/run/a,,b/web.qmp,server=on,wait=off'/>\n" \
@@ -54,10 +55,9 @@ static void expect(const char *pid, const char *xml, enum gw_exit exit, const ch
 static void test_found(void **state)
 {
 	static const char *const good[] = {
+		HEAD QMP TAIL,
 		HEAD MEMORY QMP TAIL,
-		HEAD QMP "<memoryBacking><hugepages/><access mode='shared'/></memoryBacking>" TAIL,
-		HEAD QMP "<memoryBacking><hugepages><page size='2048' unit='KiB'/></hugepages></memoryBacking>"
-			 "<cpu><numa><cell id='0' memAccess='shared'/></numa></cpu>" TAIL,
+		HEAD QMP "<memoryBacking><hugepages/><access mode='private'/></memoryBacking>" TAIL,
 		/* Another prefix is the same namespace; elements far down do not matter. */
 		"<domstatus pid='4711'><domain xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'>" MEMORY
 		"<metadata xmlns:m='urn:m'><m:a><m:b><m:c><m:d/></m:c></m:b></m:a></metadata>"
@@ -86,14 +86,6 @@ static void test_what_is_missing(void **state)
 	/* In no namespace it is not what libvirt gives to QEMU. */
 	expect("4711\n", HEAD MEMORY "<commandline><arg value='-qmp'/><arg value='unix:/x'/></commandline>" TAIL, GW_NO_SOCKET,
 	       "no second QMP socket");
-	expect("4711\n", HEAD QMP TAIL, GW_RAM_PRIVATE, "<source type='file'/><access mode='shared'/>");
-	expect("4711\n", HEAD QMP "<memoryBacking><source type='anonymous'/><access mode='shared'/></memoryBacking>" TAIL,
-	       GW_RAM_PRIVATE, "memory_backing_dir");
-	expect("4711\n", HEAD QMP "<memoryBacking><source type='memfd'/></memoryBacking>" TAIL, GW_RAM_PRIVATE, "memory_backing_dir");
-	expect("4711\n", HEAD QMP "<memoryBacking><source type='file'/><access mode='private'/></memoryBacking>" TAIL,
-	       GW_RAM_PRIVATE, "not have its memory in shared files");
-	/* Of somebody else's metadata. */
-	expect("4711\n", HEAD QMP "<metadata>" MEMORY "</metadata>" TAIL, GW_RAM_PRIVATE, "memoryBacking");
 }
 
 static void test_not_libvirts(void **state)
@@ -104,12 +96,12 @@ static void test_not_libvirts(void **state)
 	expect("", HEAD MEMORY QMP TAIL, GW_INTERNAL, "web.pid: no process id");
 	expect("-5\n", HEAD MEMORY QMP TAIL, GW_INTERNAL, "web.pid: no process id");
 	expect("4712\n", HEAD MEMORY QMP TAIL, GW_INTERNAL, "another process id");
-	expect("4711\n", "", GW_INTERNAL, "no XML that can be read");
-	expect("4711\n", HEAD MEMORY QMP, GW_INTERNAL, "no XML that can be read");
+	expect("4711\n", "", GW_INTERNAL, "cannot read the XML");
+	expect("4711\n", HEAD MEMORY QMP, GW_INTERNAL, "cannot read the XML");
 	expect("4711\n", "<domain><name>web</name></domain>", GW_INTERNAL, "no <domstatus>");
 	for (int i = 0; i < 10000; i++)
 		strcat(deep + 5 * i, "<abc>");
-	expect("4711\n", deep, GW_INTERNAL, "no XML that can be read");
+	expect("4711\n", deep, GW_INTERNAL, "cannot read the XML");
 	for (int i = 0; i < 10000; i++)
 		strcat(deep + 50000 + 6 * i, "</abc>");
 	expect("4711\n", deep, GW_INTERNAL, "no <domstatus>");

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "dirty/source.h"
 #include "fake_proc.h"
-#include "source/source.h"
 
 #define PLAIN	"pos:\t0\nflags:\t02\n"
 #define DIRECT	"pos:\t0\nflags:\t040002\n"
@@ -214,15 +214,15 @@ static void test_leader_has_ended(void **state)
 	assert_int_equal(mkdir(fake_path(&in, "task/107/fdinfo", path), 0700), 0);
 	strcat(in.dir, "/task/107");
 	fake_fd(&in, 3, "/dev/uio0", PLAIN);
-	end(&p, -EBUSY, GW_PINNED, "process 100 (spdk_tgt), which maps guest RAM, has it written where nobody can see it by a UIO device (/dev/uio0): bind the device to vfio-pci");
+	end(&p, -EBUSY, GW_PINNED, "process 100 (spdk_tgt) maps guest RAM, and a UIO device (/dev/uio0) writes that RAM unseen by godwit: bind the device to vfio-pci");
 }
 
 static void test_no_pin_to_be_seen(void **state)
 {
 	static const struct { const char *link, *info, *said; } files[] = {
-		{ "/dev/uio0", PLAIN, "by a UIO device (/dev/uio0)" },
+		{ "/dev/uio0", PLAIN, "and a UIO device (/dev/uio0) writes" },
 		{ "/dev/vhost-scsi", PLAIN, "vhost-user-scsi" },
-		{ "/proc/version", DIRECT, "by direct I/O on a file system that godwit does not know (/proc/version): let it do without O_DIRECT, or move" },
+		{ "/proc/version", DIRECT, "and direct I/O on a file system that godwit does not know (/proc/version) writes that RAM unseen by godwit: let that process open the file without O_DIRECT, or move" },
 	};
 	struct fake_proc in;
 	struct play p;
@@ -243,7 +243,7 @@ static void test_traced(void **state)
 	(void)state;
 	begin(&p);
 	process(&p, 100, 't', 100);
-	end(&p, -EBUSY, GW_PINNED, "process 100 (spdk_tgt) traces process 100 (spdk_tgt), and may write guest RAM where nobody can see it: detach it");
+	end(&p, -EBUSY, GW_PINNED, "process 100 (spdk_tgt) traces process 100 (spdk_tgt), and may write guest RAM unseen by godwit: detach that process");
 }
 
 /* A real one: this process traces its child. */
@@ -327,7 +327,7 @@ static void test_cannot_be_seen(void **state)
 
 	begin(&p);
 	p.lists[0][1] = 0;
-	end(&p, -EBUSY, GW_PINNED, "a process that cannot be seen from here");
+	end(&p, -EBUSY, GW_PINNED, "a process outside this pid namespace");
 }
 
 static const struct CMUnitTest tests[] = {

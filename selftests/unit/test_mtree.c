@@ -87,10 +87,70 @@ static void test_asked(void **state)
 	assert_true(vm.blocks[0].address == WIRE_NO_ADDRESS);
 }
 
+#define VIEWS \
+	"FlatView #0\r\n AS \"cpu-smm-0\", root: memory\r\n Root memory region: memory\r\n" \
+	"  0000000000000000-00000000000bffff (prio 0, ram): smram\r\n\r\n" \
+	"FlatView #1\r\n AS \"memory\", root: system\r\n AS \"cpu-memory-0\", root: system\r\n" \
+	" Root memory region: system\r\n" \
+	"  0000000000000000-000000000009ffff (prio 0, ram): pc.ram KVM\r\n" \
+	"  00000000000c0000-00000000000c9fff (prio 0, rom): pc.ram @00000000000c0000\r\n" \
+	"  00000000000f0000-00000000000fffff (prio -1, romd): pc.ram @00000000000f0000 KVM\r\n" \
+	"  0000000100000000-000000017fffffff (prio 0, ram): /objects/ram1\r\n" \
+	"  00000000febf0400-00000000febf041f (prio 0, i/o): vga ioports remapped\r\n" \
+	"  00000000febf0400-00000000febf041f (prio 0, ram): pc.ram @x\r\n" \
+	"  00000000febf041f-00000000febf0400 (prio 0, ram): backwards\r\n" \
+	"  No rendered FlatView\r\n\r\n" \
+	"FlatView #2\r\n AS \"I/O\", root: io\r\n" \
+	"  0000000000000000-0000000000000007 (prio 0, i/o): dma-chan\r\n"
+
+/* Of what the guest sees, and of nothing else. */
+static void test_ranges(void **state)
+{
+	static const struct mtree_range want[] = {
+		{ 0, 0x9ffff, 0, "pc.ram" },
+		{ 0xc0000, 0xc9fff, 0xc0000, "pc.ram" },
+		{ 0xf0000, 0xfffff, 0xf0000, "pc.ram" },
+		{ 0x100000000, 0x17fffffff, 0, "/objects/ram1" },
+	};
+	const char *at = mtree_memory(VIEWS);
+	struct mtree_range range;
+	char line[2 * WIRE_NAME_MAX + 600];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		assert_true(mtree_next(&at, &range));
+		assert_int_equal(range.first, want[i].first);
+		assert_int_equal(range.last, want[i].last);
+		assert_int_equal(range.offset, want[i].offset);
+		assert_string_equal(range.name, want[i].name);
+	}
+	assert_false(mtree_next(&at, &range));
+	assert_false(mtree_next(&at, &range));
+	assert_null(mtree_memory(""));
+	assert_null(mtree_memory("FlatView #0\r\n AS \"I/O\", root: io\r\n"));
+	at = mtree_memory("\n AS \"memory\", root: system");
+	assert_false(mtree_next(&at, &range));
+	/* A name that is too long is no block's. */
+	strcpy(line, " 0000000000001000-0000000000001fff (prio 0, ram): ");
+	memset(line + strlen(line), 'a', WIRE_NAME_MAX + 1);
+	line[50 + WIRE_NAME_MAX + 1] = '\0';
+	at = line;
+	assert_false(mtree_next(&at, &range));
+	line[50 + WIRE_NAME_MAX] = '\0';
+	at = line;
+	assert_true(mtree_next(&at, &range));
+	memset(line, ' ', sizeof(line));
+	strcpy(line + sizeof(line) - 60, "\n 0000000000001000-0000000000001fff (prio 0, ram): ram0");
+	at = line;
+	assert_true(mtree_next(&at, &range));
+	assert_string_equal(range.name, "ram0");
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_found),
 	cmocka_unit_test(test_not_found),
 	cmocka_unit_test(test_asked),
+	cmocka_unit_test(test_ranges),
 };
 
 int main(void)

@@ -23,7 +23,7 @@
 
 #include "claim/owners.h"
 
-enum way { NOT_AT_ALL, SHARED, PRIVATE, BY_ANOTHER_THREAD };
+enum devstate_mode { NOT_AT_ALL, SHARED, PRIVATE, BY_ANOTHER_THREAD };
 
 static void *for_ever(void *arg)
 {
@@ -33,7 +33,7 @@ static void *for_ever(void *arg)
 }
 
 /* A process that maps the file and keeps this end of a socket (-1: none), and says so before it sleeps. */
-static pid_t mapper(int fd, enum way way, int keep, int other)
+static pid_t mapper(int fd, enum devstate_mode way, int keep, int other)
 {
 	int ready[2];
 	pthread_t thread;
@@ -102,7 +102,7 @@ static enum gw_exit check(const struct vm *vm, enum owners_end at, struct err *e
 static void test_destination(void **state)
 {
 	static const struct {
-		enum way way;
+		enum devstate_mode way;
 		enum gw_exit exit;
 	} cases[] = {
 		{ NOT_AT_ALL, GW_OK }, { SHARED, GW_RAM_IN_USE }, { PRIVATE, GW_RAM_IN_USE }, { BY_ANOTHER_THREAD, GW_RAM_IN_USE },
@@ -204,7 +204,7 @@ static void test_source(void **state)
 	end(vm.pid);
 	vm.pid = mapper(fd, SHARED, -1, -1);
 	assert_int_equal(check(&vm, OWNERS_SOURCE, &e), GW_RAM_IN_USE);
-	assert_non_null(strstr(e.text, "another VM"));
+	assert_non_null(strstr(e.text, "two VMs share"));
 	end(qemu);
 	end(vm.pid);
 	unlink(copy);
@@ -286,6 +286,49 @@ static void test_a_process_with_the_same_memory(void **state)
 	close(fd);
 }
 
+/* Anonymous memory has no file, so no mapping of anything is one of it: not even memory of the same addresses. */
+static void test_anonymous(void **state)
+{
+	static const enum owners_end ends[] = { OWNERS_SOURCE, OWNERS_DESTINATION };
+	struct vm vm = { .nblocks = 1, .blocks = { { .name = "ram0", .fd = -1 } } };
+	struct err e;
+	pid_t other;
+
+	(void)state;
+	/* All that a child has it has at the same addresses. */
+	vm.blocks[0].hva = (uint64_t)(uintptr_t)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	vm.blocks[0].pages = 1;
+	vm.pid = mapper(-1, NOT_AT_ALL, -1, -1);
+	other = mapper(-1, NOT_AT_ALL, -1, -1);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		assert_int_equal(check(&vm, ends[i], &e), GW_OK);
+	end(other);
+	end(vm.pid);
+	munmap((void *)(uintptr_t)vm.blocks[0].hva, 4096);
+}
+
+/* Of a file that the VMM maps privately others may have pages of their own; a shared mapping writes what the VMM reads. */
+static void test_private_file(void **state)
+{
+	struct vm vm;
+	struct err e;
+	int fd = ram_file(&vm, 0);
+	pid_t other;
+
+	(void)state;
+	vm.blocks[0].hva = 4096;
+	vm.pid = mapper(fd, PRIVATE, -1, -1);
+	other = mapper(fd, PRIVATE, -1, -1);
+	assert_int_equal(check(&vm, OWNERS_SOURCE, &e), GW_OK);
+	assert_int_equal(check(&vm, OWNERS_DESTINATION, &e), GW_OK);
+	end(other);
+	other = mapper(fd, SHARED, -1, -1);
+	assert_int_equal(check(&vm, OWNERS_DESTINATION, &e), GW_RAM_IN_USE);
+	end(other);
+	end(vm.pid);
+	close(fd);
+}
+
 static void test_what_cannot_be_read(void **state)
 {
 	struct vm vm = { .pid = 1 };
@@ -310,6 +353,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_destination),
 		cmocka_unit_test(test_backend),
 		cmocka_unit_test(test_source),
+		cmocka_unit_test(test_anonymous),
+		cmocka_unit_test(test_private_file),
 		cmocka_unit_test(test_what_cannot_be_read),
 		cmocka_unit_test(test_sysv_memory_is_another_thing),
 		cmocka_unit_test(test_without_the_right_to_look),

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "migrate/pace.h"
+#include "net/pace.h"
 #include "page/page.h"
 
 #define SEC	1000000000ull

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "vmm/proc.h"
+#include "proc/proc.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 

@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "io/sock.h"
+#include "base/clock.h"
+#include "devstate/migration.h"
+#include "qmp/qmp.h"
+#include "qmp/qmp_internal.h"
 #include "qmp_peer.h"
-#include "vmm/migration.h"
-#include "vmm/qmp.h"
-#include "vmm/qmp_internal.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define TIMEOUT_MS	200
@@ -103,7 +103,7 @@ static void test_refusals(void **state)
 {
 	static const char *const texts[] = {
 		"QEMU refused \"migrate\": State blocked by vfio (GenericError)",
-		"QEMU refused \"migrate\": it does not say why (no class)",
+		"QEMU refused \"migrate\": QEMU does not say why (no class)",
 		"QEMU refused \"migrate\": JSON parse error (GenericError)",
 	};
 	json_t *ret = (json_t *)&texts;

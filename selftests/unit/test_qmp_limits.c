@@ -9,10 +9,11 @@
 
 #include <cmocka.h>
 
-#include "io/sock.h"
+#include "base/clock.h"
+#include "net/sock.h"
+#include "qmp/qmp.h"
+#include "qmp/qmp_internal.h"
 #include "qmp_peer.h"
-#include "vmm/qmp.h"
-#include "vmm/qmp_internal.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define TIMEOUT_MS	600
@@ -66,7 +67,7 @@ static void test_no_socket(void **state)
 	const struct { const char *path; int r; const char *part; } cases[] = {
 		{ "/tmp/godwit-test-none", -ENOENT, "server=on" },
 		{ "", -ENOENT, "no such socket" },
-		{ file, -ECONNREFUSED, "nobody listens" },
+		{ file, -ECONNREFUSED, "no process listens" },
 		{ longer, -ENAMETOOLONG, "too long" },
 		{ "/dev/null/x", -ENOTDIR, "cannot connect" },
 	};
@@ -114,7 +115,7 @@ static void test_not_qemu(void **state)
 		expect_no_open(saying_peer, others[i], -EPROTO, GW_NOT_QEMU, "-qmp option");
 	expect_no_open(saying_peer, "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) ", -EPROTO, GW_NOT_QEMU,
 		       "human monitor");
-	expect_no_open(saying_peer, "hello\r\n\x1b[31m", -EPROTO, GW_NOT_QEMU, "says \"hello");
+	expect_no_open(saying_peer, "hello\r\n\x1b[31m", -EPROTO, GW_NOT_QEMU, "it sent \"hello");
 	expect_no_open(closing_peer, "", -EPROTO, GW_NOT_QEMU, "without a QMP greeting");
 	expect_no_open(closing_peer, "{\"QMP\": {\"ver", -EPROTO, GW_NOT_QEMU, "without a QMP greeting");
 	/* Between the greeting and the answer it is QEMU, and has gone. */

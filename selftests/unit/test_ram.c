@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* From query-memdev to RAM files: a scripted QEMU and a /proc/PID made of plain files. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,16 +9,9 @@
 
 #include <cmocka.h>
 
-#include "fake_proc.h"
-#include "qmp_peer.h"
-#include "vmm/ram.h"
+#include "ram_bench.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
-#define MIB		(1u << 20)
-#define PLACE		0x7f2569fff000ull
-
-#define MEMDEV(id, size) "{\"id\": \"" id "\", \"size\": " size ", \"share\": true}"
-#define ONE		"[" MEMDEV("ram0", "2097152") "]"
 #define TWO		"[" MEMDEV("ram1", "1048576") ", " MEMDEV("ram0", "2097152") "]"
 
 /* A QEMU with these backends, all shared files, ram0's with this mem-path (as JSON). */
@@ -28,65 +22,6 @@
 	{ "qom-get", "/objects/ram0\",\"property\":\"mem-path\"", path0 }, \
 	{ "qom-get", "/objects/ram1\",\"property\":\"mem-path\"", "\"/mem/ram1\"" }, \
 	{ NULL, NULL, NULL } }
-
-struct bench {
-	struct fake_proc proc;
-	struct vm vm;
-	struct err e;
-	int fds;
-};
-
-static void bench_new(struct bench *b)
-{
-	memset(b, 0, sizeof(*b));
-	b->fds = open_fds();
-	assert_int_equal(fake_new(&b->proc), 0);
-	fake_file(&b->proc, "file0", 2 * MIB);
-	fake_file(&b->proc, "file1", MIB);
-}
-
-static void bench_free(struct bench *b)
-{
-	for (unsigned int i = 0; i < b->vm.nblocks; i++)
-		close(b->vm.blocks[i].fd);
-	fake_remove(&b->proc);
-	assert_int_equal(open_fds(), b->fds);	/* nothing leaked */
-}
-
-static int find(struct bench *b, const struct peer_answer *qemu, bool write)
-{
-	struct qmp *q;
-	struct peer p;
-	int r;
-
-	q = peer_qemu(&p, qemu, &b->e);
-	assert_non_null(q);
-	r = ram_find(q, b->proc.dir, write, &b->vm, &b->e);
-	peer_qemu_end(&p, q);
-	assert_string_equal(p.missed, "");
-	return r;
-}
-
-static void expect_found(struct bench *b, const struct peer_answer *qemu)
-{
-	int r = find(b, qemu, false);
-
-	if (r)
-		print_message("%s\n", b->e.text);
-	assert_int_equal(r, 0);
-	bench_free(b);
-}
-
-static void expect_refused(struct bench *b, const struct peer_answer *qemu, enum gw_exit exit, const char *part)
-{
-	assert_true(find(b, qemu, false) < 0);
-	assert_int_equal(b->e.exit, exit);
-	if (!strstr(b->e.text, part))
-		print_message("not in it: %s\n%s\n", part, b->e.text);
-	assert_non_null(strstr(b->e.text, part));
-	assert_null(strchr(b->e.text, '\n'));
-	bench_free(b);
-}
 
 static void test_two_backends(void **state)
 {
@@ -148,10 +83,6 @@ static void test_ways_to_find(void **state)
 		expect_found(&t, qemu);
 	}
 }
-
-#define HVA	"0x00007f256a3ff000"	/* PLACE + 4 MiB */
-#define LIST	"{\"human-readable-text\": \"Block Name PSize Offset Used Total HVA RO\\n" \
-		"ram0 4 KiB 0x0000000000000000 0x0000000000200000 0x0000000000200000 " HVA " rw\\n\"}"
 
 /* A QEMU whose RAM is a memfd; list: of x-query-ramblock. */
 #define MEMFD(list) { \
@@ -301,12 +232,65 @@ static void test_refused_files(void **state)
 	expect_refused(&t, qemu, GW_VM_GONE, "/maps");
 }
 
+/* Makes map_files show this in the place of the 2 MiB at an address; NULL: nothing. */
+static void remap(struct bench *t, uint64_t at, const char *target)
+{
+	char name[64], path[512];
+
+	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, at, at + 2 * MIB);
+	assert_int_equal(unlink(fake_path(&t->proc, name, path)), 0);
+	if (target)
+		assert_int_equal(symlink(target, path), 0);
+}
+
+/* Without a QEMU that could be asked: all that may be RAM, and nothing else. */
+static void test_guessed(void **state)
+{
+	struct bench t;
+
+	(void)state;
+	bench_new(&t);
+	fake_file(&t.proc, "small", MIB / 2);
+	fake_file(&t.proc, "gone", 2 * MIB);
+	fake_file(&t.proc, "changed", 2 * MIB);
+	fake_map(&t.proc, "/proc/version", 0x1000, MIB, 0, "rw-s", "/mem/version");
+	fake_map(&t.proc, "small", PLACE, MIB / 2, 0, "rw-s", "/mem/small");
+	fake_map(&t.proc, "gone", PLACE + 2 * MIB, 2 * MIB, 0, "rw-s", "/mem/gone");
+	fake_map(&t.proc, "changed", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", "/mem/changed");
+	remap(&t, PLACE + 2 * MIB, NULL);
+	remap(&t, PLACE + 4 * MIB, "/proc/version");
+	assert_int_equal(ram_find_mapped(t.proc.dir, &t.vm, &t.e), -ENOENT);
+	assert_int_equal(t.e.exit, GW_RAM_PRIVATE);
+	assert_int_equal(t.vm.nblocks, 0);
+	t.e = (struct err) { 0 };
+	fake_map(&t.proc, "file0", PLACE + 6 * MIB, MIB, 0, "rw-s", "/mem/ram0");
+	fake_map(&t.proc, "file0", PLACE + 7 * MIB, MIB, MIB, "rw-s", "/mem/ram0");
+	fake_map(&t.proc, "file1", PLACE + 8 * MIB, MIB, 0, "rw-s", "/mem/ram1");
+	assert_int_equal(ram_find_mapped(t.proc.dir, &t.vm, &t.e), 0);
+	assert_int_equal(t.e.exit, GW_OK);
+	assert_int_equal(t.vm.nblocks, 2);
+	assert_string_equal(t.vm.blocks[0].name, "ram0");
+	assert_int_equal(t.vm.blocks[0].pages, 512);
+	assert_int_equal(t.vm.blocks[0].page_size, 4096);
+	assert_string_equal(t.vm.blocks[1].name, "ram1");
+	bench_free(&t);
+	/* What is no answer at all ends the search. */
+	bench_new(&t);
+	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	remap(&t, PLACE, "/proc/version/x");
+	assert_int_equal(ram_find_mapped(t.proc.dir, &t.vm, &t.e), -ENOTDIR);
+	assert_int_equal(t.e.exit, GW_INTERNAL);
+	assert_non_null(strstr(t.e.text, "map_files/"));
+	bench_free(&t);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_two_backends),
 	cmocka_unit_test(test_ways_to_find),
 	cmocka_unit_test(test_memfd),
 	cmocka_unit_test(test_not_the_mapping),
 	cmocka_unit_test(test_refused_files),
+	cmocka_unit_test(test_guessed),
 };
 
 int main(void)

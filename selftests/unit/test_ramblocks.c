@@ -45,7 +45,37 @@ static void test_lists(void **state)
 	assert_true(ramblocks_is("/objects/ram0", "ram0") && !ramblocks_is("/objects/ram0", "ram1") && !ramblocks_is("/objects/ram0", "/objects"));
 	assert_int_equal(parse(HEAD), 0);
 	assert_int_equal(all.n, 0);
-	assert_int_equal(parse(OLD "ram0    4 KiB  0x0000000000000000 0x0000000004000000 0x0000000004000000\n"), -EOPNOTSUPP);
+	assert_int_equal(all.n, 0);
+	/* Before 8.0. */
+	assert_int_equal(parse(OLD "/rom@etc/acpi/tables 4 KiB 0x0000000005100000 0x0000000000020000 0x0000000000200000\n"
+			       "4 KiB  0x0000000000001000 0x0000000000001000 0x0000000000001000\n"
+			       "ram0    4 KiB  0x0000000000000000 0x0000000004000000 0x0000000004000000\n"), 1);
+	assert_int_equal(all.n, 2);
+	assert_int_equal(all.b[0].offset, 0x5100000);
+	assert_int_equal(all.b[0].bytes, 0x20000);
+	assert_int_equal(all.b[0].max, 0x200000);
+	assert_true(!all.b[0].hva && !strcmp(all.b[1].name, "ram0"));
+}
+
+/* What QEMU calls the RAM of a memory backend that a device owns, as virtio-mem does. */
+static void test_backends(void **state)
+{
+#define NUMBERS(bytes)	" 4 KiB 0x0000000000000000 " bytes " " bytes " 0x00007fc9cbe00000 rw\n"
+#define MIB_64		NUMBERS("0x0000000004000000")
+#define MIB_16		NUMBERS("0x0000000001000000")
+	const uint64_t size = 64 << 20;
+
+	(void)state;
+	assert_int_equal(parse(HEAD RAM0 "0000:00:01.0/vmem" MIB_64 "0000:00:02.0/vga.vram" MIB_16
+			       "/rom@etc/acpi/tables" MIB_64 "0000:00:03.0/twice" MIB_64
+			       "0000:00:04.0/twice" MIB_64 "0000:00:05.0/ram0" MIB_64), 0);
+	assert_ptr_equal(ramblocks_find_backend(&all, "vmem", size), &all.b[1]);
+	assert_ptr_equal(ramblocks_find_backend(&all, "ram0", size), &all.b[0]);
+	assert_null(ramblocks_find_backend(&all, "vga.vram", size));
+	assert_null(ramblocks_find_backend(&all, "tables", size));
+	assert_null(ramblocks_find_backend(&all, "twice", size));
+	assert_null(ramblocks_find_backend(&all, "mem", size));
+	assert_null(ramblocks_find_backend(&all, "none", size));
 }
 
 static void test_nonsense(void **state)
@@ -64,6 +94,10 @@ static void test_nonsense(void **state)
 		HEAD "ram0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000 0x00007fc9cbe00000 rx\n",
 		HEAD "ram\t 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000 0x00007fc9cbe00000 rw\n",
 		HEAD RAM0 TABLES RAM0,
+		HEAD "ram0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000004000000\n",
+		HEAD "ram0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000003fff000 0x00007fc9cbe00000 rw\n",
+		OLD RAM0, OLD "ram0 4 KiB 0x0000000000000000\n",
+		OLD "ram0 4 KiB 0x0000000000000000 0x0000000004000000 0x0000000003fff000\n",
 	};
 	char text[8192] = HEAD;
 
@@ -101,7 +135,7 @@ static void test_too_many(void **state)
 	free(text);
 }
 
-static int query(const char *answer, bool *told, struct err *e)
+static int query(const char *answer, struct err *e)
 {
 	const struct peer_answer qemu[] = { { "x-query-ramblock", "", answer }, { NULL, NULL, NULL } };
 	struct qmp *q;
@@ -111,7 +145,7 @@ static int query(const char *answer, bool *told, struct err *e)
 	memset(e, 0, sizeof(*e));
 	q = peer_qemu(&p, qemu, e);
 	assert_non_null(q);
-	r = ramblocks_query(q, &all, told, e);
+	r = ramblocks_query(q, getpid(), &all, e);
 	peer_qemu_end(&p, q);
 	return r;
 }
@@ -119,23 +153,22 @@ static int query(const char *answer, bool *told, struct err *e)
 static void test_query(void **state)
 {
 	struct err e;
-	bool told;
 
 	(void)state;
 	assert_int_equal(query("{\"human-readable-text\": \"Block Name PSize Offset Used Total HVA RO\\n"
 			       "ram0 4 KiB 0x0000000000000000 0x0000000000001000 0x0000000000001000 0x00007fc9cbe00000 rw\\n\"}",
-			       &told, &e), 0);
-	assert_true(told && all.n == 1);
-	/* Older than the addresses, and older than the command. */
-	assert_int_equal(query("{\"human-readable-text\": \"Block Name PSize Offset Used Total\\n\"}", &told, &e), 0);
-	assert_false(told);
-	assert_int_equal(query(NULL, &told, &e), 0);
-	assert_true(!told && e.exit == GW_OK);
-	assert_int_equal(query("{\"human-readable-text\": \"once upon a time\"}", &told, &e), -EPROTO);
+			       &e), 0);
+	assert_true(!*all.why && all.n == 1 && !all.located);
+	/* Older than the addresses, which this process has no block of; and older than the command. */
+	assert_int_equal(query("{\"human-readable-text\": \"Block Name PSize Offset Used Total\\n"
+			       "ram0 4 KiB 0x0000000000000000 0x0000000000001000 0x0000000000001000\\n\"}", &e), 0);
+	assert_true(*all.why && all.n == 1 && !all.b[0].hva && all.located);
+	assert_int_equal(query(NULL, &e), 0);
+	assert_true(*all.why && all.n == 0 && e.exit == GW_OK);
+	assert_int_equal(query("{\"human-readable-text\": \"once upon a time\"}", &e), -EPROTO);
 	assert_int_equal(e.exit, GW_NOT_QEMU);
-	assert_false(told);
-	assert_int_equal(query("{}", &told, &e), -EPROTO);
-	assert_int_equal(query("[5]", &told, &e), -EPROTO);
+	assert_int_equal(query("{}", &e), -EPROTO);
+	assert_int_equal(query("[5]", &e), -EPROTO);
 }
 
 /* Of every version, with and without addresses. */
@@ -161,10 +194,11 @@ static void test_sizes(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_backends),
 	cmocka_unit_test(test_nonsense),
 	cmocka_unit_test(test_too_many),
 	cmocka_unit_test(test_query),
-		cmocka_unit_test(test_sizes),
+	cmocka_unit_test(test_sizes),
 };
 
 int main(void)

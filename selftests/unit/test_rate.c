@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "migrate/curve.h"
-#include "migrate/rate.h"
+#include "estimate/curve.h"
+#include "estimate/rate.h"
 #include "page/page.h"
 
 #define PAGES	(64u * 1024)

@@ -88,7 +88,7 @@ static void make_path(char path[64])
 static void json_comes_back(void **state)
 {
 	struct err outcome = { 0 }, e = { 0 };
-	struct saved_report back;
+	struct report_file back;
 	char path[64];
 
 	(void)state;
@@ -106,13 +106,13 @@ static void json_comes_back(void **state)
 	back.report.pending_pages = r.pending_pages;
 	assert_memory_equal(&back.report, &r, offsetof(struct report, rows));
 	assert_memory_equal(back.report.rows, r.rows, sizeof(r.rows));
-	saved_report_free(&back);
+	report_file_free(&back);
 	unlink(path);
 }
 
 static void read_refused(const char *path, const char *why)
 {
-	struct saved_report back;
+	struct report_file back;
 	struct err e = { 0 };
 
 	assert_true(report_read_json(path, &back, &e) < 0);
@@ -120,7 +120,7 @@ static void read_refused(const char *path, const char *why)
 	assert_non_null(strstr(e.text, path));
 	if (!strstr(e.text, why))
 		fail_msg("\"%s\" does not say \"%s\"", e.text, why);
-	saved_report_free(&back);
+	report_file_free(&back);
 }
 
 /* A good report with one thing changed is refused, and the message names it. */

@@ -14,11 +14,11 @@
 
 #include "each_engine.h"
 #include "ram_rig.h"
-#include "vmm/huge.h"
+#include "ram/thp.h"
 
 #define AT	"/tmp"
 #define POOL	"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-#define HUGE_BYTES	((size_t)HUGE_PAGES * PAGE_BYTES)
+#define THP_BYTES	((size_t)THP_PAGES * PAGE_BYTES)
 
 /* A mount that nobody else sees, above what is there; unmounted by teardown(). */
 static bool mount_here(const char *type, const char *options)
@@ -93,9 +93,9 @@ static bool mapped_destination(struct rig *rig, const char *options)
 {
 	if (!mount_here("tmpfs", options))
 		return false;
-	place_close(&rig->place);
+	ram_writer_close(&rig->place);
 	move_block(&rig->dst.blocks[0]);
-	assert_int_equal(place_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
 	assert_non_null(rig->place.base[0]);
 	return true;
 }
@@ -104,7 +104,7 @@ static void assert_no_room(struct rig *rig)
 {
 	struct err e = { 0 };
 
-	assert_int_not_equal(lanes_wait_round(rig->lanes, rig->rounds, false, NULL, NULL, &e), 0);
+	assert_int_not_equal(receive_streams_wait_round(rig->receiving, rig->rounds, false, NULL, &e), 0);
 	assert_int_equal(e.exit, GW_INTERNAL);
 	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\": its tmpfs"));
 	assert_non_null(strstr(e.text, strerror(ENOSPC)));
@@ -139,7 +139,7 @@ static void a_full_tmpfs_keeps_its_holes(void **state)
 		skip();
 	rig_connect(rig, engine, engine, 1, 0);
 	for (int value = 1; value >= 0; value--) {
-		rig_write_run(rig, 0, HUGE_PAGES, value);
+		rig_write_run(rig, 0, THP_PAGES, value);
 		rig_round(rig, ROUND_PRECOPY);
 	}
 	fill();
@@ -158,7 +158,7 @@ static void a_full_tmpfs_takes_no_zeros(void **state)
 	rig_connect(rig, engine, engine, 1, 0);
 	rig_write_run(rig, 0, 10, 1);
 	rig_round(rig, ROUND_PRECOPY);
-	assert_return_code(fallocate(rig->dst.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, HUGE_BYTES), errno);
+	assert_return_code(fallocate(rig->dst.blocks[0].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, THP_BYTES), errno);
 	fill();
 	rig_write_run(rig, 7, 3, 0);
 	rig_send(rig, ROUND_PRECOPY);
@@ -202,10 +202,10 @@ static bool hugetlb_destination(struct rig *rig)
 		print_message("skipped: no huge pages, or no mount, are to be had here\n");
 		return false;
 	}
-	place_close(&rig->place);
+	ram_writer_close(&rig->place);
 	move_block(b);
 	b->hugetlb = true;
-	b->page_size = HUGE_BYTES;
+	b->page_size = THP_BYTES;
 	return true;
 }
 
@@ -216,8 +216,8 @@ static void too_few_huge_pages(void **state)
 
 	if (!hugetlb_destination(rig))
 		skip();
-	assert_int_equal(rig->dst.blocks[0].pages, 8 * HUGE_PAGES);
-	assert_int_not_equal(place_open(&rig->place, &rig->dst, &e), 0);
+	assert_int_equal(rig->dst.blocks[0].pages, 8 * THP_PAGES);
+	assert_int_not_equal(ram_writer_open(&rig->place, &rig->dst, &e), 0);
 	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\": too few huge pages of 2048 KiB"));
 	assert_non_null(strstr(e.text, POOL));
 }
@@ -232,18 +232,18 @@ static void a_hole_in_hugetlbfs_is_reserved(void **state)
 
 	if (!hugetlb_destination(rig))
 		skip();
-	b->pages = 4 * HUGE_PAGES;
-	assert_return_code(fallocate(b->fd, 0, 0, 4 * HUGE_BYTES), errno);
-	assert_int_equal(place_open(&rig->place, &rig->dst, &rig->e), 0);
+	b->pages = 4 * THP_PAGES;
+	assert_return_code(fallocate(b->fd, 0, 0, 4 * THP_BYTES), errno);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
 	assert_int_equal(allocated(b->fd), 0);
-	other = file_here(AT "/other", HUGE_BYTES);
-	p = mmap(NULL, HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
+	other = file_here(AT "/other", THP_BYTES);
+	p = mmap(NULL, THP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
 	close(other);
 	rig_connect(rig, engine, engine, 2, 0);
-	rig_write_run(rig, 0, 4 * HUGE_PAGES, 1);
+	rig_write_run(rig, 0, 4 * THP_PAGES, 1);
 	rig_round(rig, ROUND_PRECOPY);
 	assert_ptr_equal(p, MAP_FAILED);
-	assert_memory_equal(rig->ram, rig->place.base[0], 4 * HUGE_BYTES);
+	assert_memory_equal(rig->ram, rig->place.base[0], 4 * THP_BYTES);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -84,6 +84,42 @@ static void written_holes_are_holes_there(void **state)
 	rig_assert_equal(rig);
 }
 
+/*
+ * The source is not asked about a few pages of a file: what is a hole there is read, as zeros, and
+ * stays one at both ends. Of private memory it is always asked.
+ */
+static void short_runs_are_not_asked_about(void **state)
+{
+	struct rig *rig = *state;
+	struct round rd;
+	struct round_piece p;
+
+	rig_write_run(rig, 500, 2, 3);
+	rig_round(rig, ROUND_PRECOPY);
+	rig_punch(rig, 500, 1);
+	bitmap_set(rig->source.map[0], 500, 1);
+	for (uint64_t page = 1; page < 400; page += 8)
+		rig_write_run(rig, page, 3, (int)page % 250 + 1);
+	bitmap_set(rig->source.map[0], 800, 3);
+	rig->asked = 0;
+	rig_round(rig, ROUND_PRECOPY);
+	assert_int_equal(rig->asked, 0);
+	assert_int_equal(rig->count.data_pages, 50 * 3);
+	assert_int_equal(rig->count.zero_pages, 1 + 3);
+	assert_int_equal(lseek(rig->src.blocks[0].fd, 400 * PAGE_BYTES, SEEK_DATA), 501 * PAGE_BYTES);
+	assert_int_equal(lseek(rig->src.blocks[0].fd, 502 * PAGE_BYTES, SEEK_DATA), -1);
+	assert_int_equal(lseek(rig->dst.blocks[0].fd, 502 * PAGE_BYTES, SEEK_DATA), -1);
+	rig->src.blocks[0].hva = 4096;
+	memset(rig->source.map[0], 0, PAGES / 8);
+	bitmap_set(rig->source.map[0], 800, 3);
+	round_begin(&rd, &rig->src, &rig->source, ROUND_PRECOPY, NULL, NULL);
+	assert_int_equal(round_take(&rd, 0, &p, &rig->e), 0);
+	round_end(&rd);
+	rig->src.blocks[0].hva = 0;
+	assert_true(rig->asked > 0);
+	rig_assert_equal(rig);	/* makes pages of all */
+}
+
 /* A hole between pages that are there is read, as zeros; a longer one is not. */
 static void not_exactly_means_a_frame_at_most(void **state)
 {
@@ -119,6 +155,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(pending_counts_allocated_pages, rig_setup_connected, rig_teardown),
 	cmocka_unit_test_setup_teardown(punched_holes_are_holes_there, rig_setup_connected, rig_teardown),
 	cmocka_unit_test_setup_teardown(written_holes_are_holes_there, rig_setup_connected, rig_teardown),
+	cmocka_unit_test_setup_teardown(short_runs_are_not_asked_about, rig_setup_connected,
+					rig_teardown),
 	cmocka_unit_test_setup_teardown(not_exactly_means_a_frame_at_most, rig_setup_connected, rig_teardown),
 };
 

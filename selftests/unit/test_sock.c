@@ -22,8 +22,9 @@
 
 #include <cmocka.h>
 
-#include "io/sock.h"
-#include "io/stop.h"
+#include "base/clock.h"
+#include "base/stop.h"
+#include "net/sock.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define MS		1000000ull
@@ -95,7 +96,7 @@ static int option(int fd, int level, int name)
 
 static void tcp_once(const char *at)
 {
-	int listener = sock_tcp_listen(at), a, b;
+	int listener = sock_tcp_listen(at), a, b, again[2];
 	char addr[64], buf[4];
 
 	if (listener < 0 && at[0] == '[') {
@@ -122,6 +123,23 @@ static void tcp_once(const char *at)
 	assert_in_range(option(a, IPPROTO_TCP, TCP_KEEPIDLE) +
 			option(a, IPPROTO_TCP, TCP_KEEPINTVL) * option(a, IPPROTO_TCP, TCP_KEEPCNT), 1, 8);
 	assert_int_equal(sock_tune(a, 10), 0);
+	sock_set_unsent(a, 12345);
+	assert_int_equal(option(a, IPPROTO_TCP, TCP_NOTSENT_LOWAT), 12345);
+
+	/* Two more to the same address, under way at once. */
+	for (unsigned int i = 0; i < 2; i++)
+		assert_true((again[i] = sock_tcp_begin_again(a)) >= 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(sock_tcp_connected(again[i], deadline_ms(2000)), 0);
+		assert_int_equal(sock_send(again[i], "abcd", 4, deadline_ms(2000)), 0);
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		int peer = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+
+		assert_int_equal(sock_recv(peer, buf, 4, deadline_ms(2000)), 0);
+		close(peer);	/* before this end, as below */
+		close(again[i]);
+	}
 	close(b);	/* first, so that TIME_WAIT is at this end */
 	close(a);
 	close(listener);
@@ -130,6 +148,31 @@ static void tcp_once(const char *at)
 	listener = sock_tcp_listen(addr);
 	assert_true(listener >= 0);
 	assert_int_equal(sock_tcp_listen(addr), -EADDRINUSE);
+	close(listener);
+}
+
+/* A peer that takes its time to answer does not make the link longer, though it acknowledges late. */
+static void test_round_trip(void **state)
+{
+	int listener = sock_tcp_listen("127.0.0.1:0"), a, b;
+	char addr[64], buf[1];
+
+	(void)state;
+	where(listener, addr, sizeof(addr));
+	a = sock_tcp_connect(addr, deadline_ms(2000));
+	assert_int_equal(sock_wait(listener, POLLIN, deadline_ms(2000)), 0);
+	b = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	for (unsigned int i = 0; i < 24; i++) {
+		assert_int_equal(sock_send(a, "?", 1, deadline_ms(2000)), 0);
+		assert_int_equal(sock_recv(b, buf, 1, deadline_ms(2000)), 0);
+		nap(25);
+		assert_int_equal(sock_send(b, "!", 1, deadline_ms(2000)), 0);
+		assert_int_equal(sock_recv(a, buf, 1, deadline_ms(2000)), 0);
+	}
+	assert_in_range(sock_least_rtt_ns(a), 1, 5 * MS);
+	assert_in_range(sock_rtt_ns(a), 5 * MS, 100 * MS);
+	close(b);
+	close(a);
 	close(listener);
 }
 
@@ -378,7 +421,7 @@ static void test_clocks(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_addresses),
-	cmocka_unit_test(test_tcp),
+	cmocka_unit_test(test_tcp), cmocka_unit_test(test_round_trip),
 	cmocka_unit_test(test_wait),
 	cmocka_unit_test(test_recv),
 	cmocka_unit_test(test_recv_from_a_dripping_peer),

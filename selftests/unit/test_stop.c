@@ -16,11 +16,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "io/local.h"
-#include "io/sock.h"
-#include "io/stop.h"
-#include "migrate/hello.h"
-#include "vmm/qmp.h"
+#include "base/clock.h"
+#include "base/stop.h"
+#include "control/line_socket.h"
+#include "peer/hello.h"
+#include "qmp/qmp.h"
 
 static void in_child(int (*passes)(void))
 {
@@ -80,7 +80,7 @@ static int asked_after(void)
 	return !stop_requested();
 }
 
-/* Whoever was told yes has stopped it; whoever came after the commit point was told no. */
+/* A request that was accepted has stopped the migration; one after the commit point is refused. */
 static void no_request_is_lost(void **state)
 {
 	(void)state;
@@ -88,7 +88,7 @@ static void no_request_is_lost(void **state)
 	in_child(asked_after);
 }
 
-static void look(void *arg)
+static void hook(void *arg)
 {
 	++*(unsigned int *)arg;
 	stop_request(STOP_COMMAND);
@@ -100,26 +100,26 @@ static void *other_thread(void *arg)
 	return stop_requested() ? arg : NULL;
 }
 
-static int looks_in_its_own_thread(void)
+static int hook_in_its_own_thread(void)
 {
 	unsigned int calls = 0;
 	pthread_t thread;
 	void *seen;
 
-	stop_look(look, &calls);
+	stop_set_hook(hook, &calls);
 	if (pthread_create(&thread, NULL, other_thread, &calls) || pthread_join(thread, &seen) || calls || seen)
 		return 0;
 	/* What it asks for counts at once. */
 	if (!stop_requested() || calls != 1)
 		return 0;
-	stop_look(NULL, NULL);
+	stop_set_hook(NULL, NULL);
 	return stop_requested() && calls == 1;
 }
 
-static void only_the_thread_that_wants_to_looks_around(void **state)
+static void only_the_thread_that_set_the_hook_calls_it(void **state)
 {
 	(void)state;
-	in_child(looks_in_its_own_thread);
+	in_child(hook_in_its_own_thread);
 }
 
 static void on_alarm(int sig)
@@ -131,20 +131,20 @@ static void on_alarm(int sig)
 static int gives_up_on_a_greeting(void)
 {
 	char path[64];
-	struct local l;
+	struct line_socket l;
 	struct err e = { 0 };
 	struct qmp *q;
 	uint64_t begin = now_ns();
 	int r;
 
 	snprintf(path, sizeof(path), "/tmp/godwit-stop-%d", (int)getpid());
-	if (local_listen(&l, path))
+	if (line_socket_listen(&l, path))
 		return 0;
 	stop_install();
 	signal(SIGALRM, on_alarm);
 	ualarm(200000, 0);
 	r = qmp_open(path, 20000, &q, &e);
-	local_close(&l);
+	line_socket_close(&l);
 	return r == -EINTR && e.exit == GW_CANCELLED && now_ns() - begin < 5000000000ull;
 }
 
@@ -205,7 +205,7 @@ int main(void)
 		cmocka_unit_test(no_request_is_lost),
 		cmocka_unit_test(a_qmp_socket_that_says_nothing_can_be_left),
 		cmocka_unit_test(a_connection_under_way_can_be_left),
-		cmocka_unit_test(only_the_thread_that_wants_to_looks_around),
+		cmocka_unit_test(only_the_thread_that_set_the_hook_calls_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "vmm/text.h"
+#include "base/text.h"
 
 static void test_one_line(void **state)
 {

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
+#include "qmp/qmp_internal.h"
 #include "qmp_peer.h"
 #include "vmm/devices.h"
-#include "vmm/qmp_internal.h"
 #include "vmm/vm.h"
 
 #define BYTES (1u << 20)
@@ -140,7 +140,7 @@ static void test_pidfd_and_wrong_pid(void **state)
 	peer_nap(50);
 	assert_true(vm_find(b.q, child, 0, &b.vm, &b.e) < 0);
 	assert_int_equal(b.e.exit, GW_RAM_PRIVATE);
-	assert_non_null(strstr(b.e.text, "--pid names another one"));
+	assert_non_null(strstr(b.e.text, "--pid names another process"));
 	assert_int_equal(b.vm.pidfd, -1);
 	close(fd[1]);
 	waitpid(child, NULL, 0);

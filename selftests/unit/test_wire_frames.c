@@ -23,7 +23,7 @@ static struct wire_header ram_header(const struct wire_extent *x, unsigned int n
 
 	while (n--) {
 		if (x[n].kind == WIRE_DATA)
-			h.length += x[n].pages * WIRE_PAGE;
+			h.length += x[n].pages * PAGE_BYTES;
 	}
 	return h;
 }
@@ -129,7 +129,7 @@ static void test_ram_wrong(void **state)
 	assert_int_equal(get_ram(&h, three, 3, 2 * WIRE_EXTENT), -EPROTO);
 	h = good;
 	h.arg = 2;
-	h.length = 3 * WIRE_EXTENT + 3 * WIRE_PAGE;	/* again, of the first two */
+	h.length = 3 * WIRE_EXTENT + 3 * PAGE_BYTES;	/* again, of the first two */
 	assert_int_equal(get_ram(&h, three, 3, 3 * WIRE_EXTENT), -EPROTO);
 	h = good;
 	h.type = WIRE_VERIFY;
@@ -177,7 +177,7 @@ static void test_blocks_round_trip(void **state)
 	assert_memory_equal(got, two, sizeof(two));
 
 	for (i = 0; i < WIRE_BLOCKS_MAX; i++) {
-		most[i].pages = INT64_MAX / WIRE_PAGE;
+		most[i].pages = INT64_MAX / PAGE_BYTES;
 		memset(most[i].name, '!' + i, WIRE_NAME_MAX);
 	}
 	assert_int_equal(wire_blocks_size(most, WIRE_BLOCKS_MAX), sizeof(p));

@@ -13,11 +13,12 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "channel_rig.h"
 
 #define FRAMES	150u
 #define PAGES	40u
-#define ONE	(WIRE_HEADER + WIRE_EXTENT + PAGES * WIRE_PAGE)
+#define ONE	(WIRE_HEADER + WIRE_EXTENT + PAGES * PAGE_BYTES)
 
 /* Both ends of a connection over loopback; little of it fits into the receiver's buffer. */
 static void tcp_pair(int pair[2])
@@ -58,7 +59,7 @@ static int connect_local(void **state)
 
 static uint8_t pattern(unsigned int frame, size_t at)
 {
-	return (uint8_t)(frame * 7 + at / WIRE_PAGE * 3 + at % 251);
+	return (uint8_t)(frame * 7 + at / PAGE_BYTES * 3 + at % 251);
 }
 
 static void push(struct link *l, unsigned int frame)
@@ -66,11 +67,11 @@ static void push(struct link *l, unsigned int frame)
 	struct ram_frame *f;
 
 	assert_int_equal(channel_frame(l->ch, &f, &l->e), 0);
-	for (size_t i = 0; i < PAGES * WIRE_PAGE; i++)
+	for (size_t i = 0; i < PAGES * PAGE_BYTES; i++)
 		f->buf[i] = pattern(frame, i);
 	f->extents[f->nr++] = (struct wire_extent) { .kind = WIRE_DATA, .pages = PAGES, .first = frame };
-	f->iov[f->nr_iov++] = (struct iovec) { f->buf, PAGES * WIRE_PAGE };
-	f->bytes = PAGES * WIRE_PAGE;
+	f->iov[f->nr_iov++] = (struct iovec) { f->buf, PAGES * PAGE_BYTES };
+	f->bytes = PAGES * PAGE_BYTES;
 	assert_int_equal(channel_push(l->ch, f, &l->e), 0);
 }
 
@@ -233,7 +234,7 @@ int main(void)
 	};
 
 	if (engine_uring.supported()) {
-		print_message("engine uring: not to be had here\n");
+		print_message("engine uring: not available here\n");
 		return 0;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);

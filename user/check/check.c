@@ -3,8 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "check/check_internal.h"
-#include "vmm/text.h"
 
 static const char *const result_names[] = {
 	[CHECK_OK] = "ok",
@@ -12,7 +12,8 @@ static const char *const result_names[] = {
 	[CHECK_NO] = "no",
 	[CHECK_UNKNOWN] = "unknown",
 };
-static_assert(sizeof(result_names) / sizeof(result_names[0]) == CHECK_RESULTS, "a result has no name");
+static_assert(sizeof(result_names) / sizeof(result_names[0]) == CHECK_RESULTS,
+	      "a result has no name");
 
 const char *check_result_name(enum check_result result)
 {
@@ -30,7 +31,7 @@ void check_add(struct check *c, const char *name, enum check_result result, cons
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	/* What was cut within a character would be no JSON. */
+	/* A text that was cut within a character of UTF-8 would be no JSON: one_line() mends it. */
 	one_line(row->text, sizeof(row->text), text);
 }
 
@@ -40,16 +41,16 @@ void check_refuse(struct check *c, const char *name, const struct err *e)
 	c->rows[c->n - 1].exit = e->exit;
 }
 
-/* One step of the list that `godwit send` goes through as well. */
-static void look_at(struct look *l, const struct look_step *step, struct check *c)
+/* Runs one preflight step, of the list that `godwit send` runs as well. */
+static void check_step(struct preflight *l, const struct preflight_step *step, struct check *c)
 {
 	struct err e = { 0 };
 	char text[256];
 
-	if (look_leaves_out(l, step))
+	if (preflight_leaves_out(l, step))
 		return;
 	if (step->possible && !step->possible(l)) {
-		check_add(c, step->name, CHECK_UNKNOWN, "not looked at: see above");
+		check_add(c, step->name, CHECK_UNKNOWN, "not checked: see above");
 		return;
 	}
 	if (step->run(l, &e)) {
@@ -65,21 +66,21 @@ void check_run(const struct check_options *o, struct check *c)
 	struct migration migration = { .stream = -1 };
 	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
 	struct private_ram private = { 0 };
-	enum way way = WAY_MIGRATE;
+	enum devstate_mode mode = MODE_MIGRATE;
 	struct qmp *qmp = NULL;
-	struct look l = {
+	struct preflight l = {
 		.qmp_path = o->qmp_path, .pid = o->pid, .timeout_ms = o->timeout_ms,
 		.downtime_limit_ms = o->downtime_limit_ms, .pause = o->pause, .wish = o->wish,
-		.qmp = &qmp, .vm = &vm, .migration = &migration, .way = &way, .private = &private,
+		.qmp = &qmp, .vm = &vm, .migration = &migration, .mode = &mode, .private = &private,
 	};
 
 	c->n = 0;
-	for (unsigned int i = 0; i < look_steps_count; i++)
-		look_at(&l, &look_steps[i], c);
+	for (unsigned int i = 0; i < preflight_steps_count; i++)
+		check_step(&l, &preflight_steps[i], c);
 	check_host(&l, c);
 	if (o->addr)
 		check_peer(o, &l, c);
-	private_free(&private);
+	private_ram_free(&private);
 	migration_free(&migration);
 	vm_close(&vm);
 	qmp_close(qmp);

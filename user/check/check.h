@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Can this VM be migrated, from here, to there? A list of rows, each with what to change when the answer is no. */
+/*
+ * The preflight check: can this VM migrate from this host, and to that receiver? The result is a
+ * list of rows; a row that says no also says what to change.
+ */
 #ifndef GODWIT_CHECK_H
 #define GODWIT_CHECK_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "err.h"
-#include "io/engine.h"
-#include "vmm/way.h"
+#include "base/err.h"
+#include "devstate/mode.h"
+#include "net/engine.h"
 
 /**
- * enum check_result - what is said of one thing
- * CHECK_OK: as it should be
- * CHECK_WARNING: a migration is possible, but not as good as it could be
- * CHECK_NO: `godwit send` would refuse
- * CHECK_UNKNOWN: it could not be looked at because of another row's "no"
+ * enum check_result - the result of one row
+ * @CHECK_OK: no objection
+ * @CHECK_WARNING: a migration is possible, but slower or riskier than it could be
+ * @CHECK_NO: `godwit send` would refuse
+ * @CHECK_UNKNOWN: not checked, because of another row's "no"
  */
 enum check_result { CHECK_OK, CHECK_WARNING, CHECK_NO, CHECK_UNKNOWN, CHECK_RESULTS };
 
 /**
- * struct check_row - one thing
+ * struct check_row - what was found of one thing
  * @name: the thing
  * @exit: with CHECK_NO, the exit status that `godwit send` would have; else GW_OK
- * @text: what was found; else why not, and the way out
+ * @text: with CHECK_OK what was found; else what is wrong, and what to change
  */
 struct check_row {
 	const char *name;
@@ -40,9 +43,9 @@ struct check {
 };
 
 /**
- * struct check_options - what the user asked for; as in struct sender_options
- * @addr: the receiver's ADDR:PORT; NULL: only this host
- * @accepted: as in struct sender_options
+ * struct check_options - what the user asked for; @accepted and all others as in struct
+ * sender_options
+ * @addr: the receiver's ADDR:PORT; NULL: check only this host
  * @probe_ms: measure the link's speed for about so long; 0: do not
  */
 struct check_options {
@@ -53,14 +56,14 @@ struct check_options {
 	unsigned int timeout_ms;
 	unsigned int probe_ms;
 	const struct engine_ops *engine;
-	enum way_wish wish;
+	enum mode_wish wish;
 	unsigned int accepted;
 	bool pause;
 };
 
-/* Changes nothing on either host. What is wrong is in the rows. */
+/* Fills in the rows. Changes nothing on either host. */
 void check_run(const struct check_options *o, struct check *c);
-/* The first "no", as an exit status; GW_OK: it can be migrated. */
+/* The exit status of the first "no"; GW_OK: the VM can migrate. */
 enum gw_exit check_verdict(const struct check *c);
 const char *check_result_name(enum check_result result);
 

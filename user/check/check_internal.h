@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The parts of a check: check.c (order, the VM), host.c (this host), peer.c (the other one). */
+/* The parts of a check: check.c (order, the VM), host.c (this host), peer.c (the receiver). */
 #ifndef GODWIT_CHECK_INTERNAL_H
 #define GODWIT_CHECK_INTERNAL_H
 
 #include "check/check.h"
-#include "vmm/look.h"
+#include "send/preflight.h"
 
-/* A new row; printf format. */
+/* Adds a row; printf format. */
 void check_add(struct check *c, const char *name, enum check_result result, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* A row that says no. */
+/* Adds a row that says no. */
 void check_refuse(struct check *c, const char *name, const struct err *e);
 
-/* Kernel, module, io_uring, memlock limit, zero filter. */
-void check_host(const struct look *l, struct check *c);
-/* Is this kernel one that godwit is made for? release: as uname says it. */
+/* Adds rows for the kernel, the module, io_uring, the memlock limit and the zero filter. */
+void check_host(const struct preflight *l, struct check *c);
+/* Is godwit made for this kernel? release: that of uname(2). */
 void check_kernel(const char *release, struct check *c);
-/* err: what setting up a ring said, 0 or -errno. limit: RLIMIT_MEMLOCK in bytes, UINT64_MAX: none. */
+/*
+ * err: the result of setting up a ring, 0 or -errno. limit: RLIMIT_MEMLOCK, bytes; UINT64_MAX:
+ * none.
+ */
 void check_io_uring(int err, uint64_t limit, struct check *c);
-/* What the receiver says, and the way to it. */
-void check_peer(const struct check_options *o, const struct look *l, struct check *c);
+/*
+ * Says what socket buffers of so many bytes let a long link carry, over as many streams as the
+ * sender would use. No row: the link is not long.
+ */
+void check_window(uint64_t buffer, unsigned int cpus, unsigned int streams, uint64_t rtt_ns,
+		  struct check *c);
+/* Adds rows for the receiver's answers and the link to it. */
+void check_peer(const struct check_options *o, const struct preflight *l, struct check *c);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What this host can do. */
+/* The rows for this host. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "check/check_internal.h"
+#include "dirty/source.h"
 #include "kernel/device.h"
 #include "page/page.h"
-#include "source/source.h"
 
-/* The range that README.md names. */
+/* The range of kernels that README.md names. */
 static const struct {
 	unsigned int major, minor;
 } oldest = { 6, 1 }, newest = { 7, 2 };
@@ -24,21 +24,21 @@ void check_kernel(const char *release, struct check *c)
 	unsigned int major, minor;
 
 	if (sscanf(release, "%u.%u", &major, &minor) != 2) {
-		check_add(c, name, CHECK_WARNING, "%.64s: no version of Linux that godwit knows", release);
+		check_add(c, name, CHECK_WARNING, "%.64s: not a Linux version that godwit can read", release);
 		return;
 	}
 	if (major < oldest.major || (major == oldest.major && minor < oldest.minor))
-		check_add(c, name, CHECK_WARNING, "%.64s: godwit.ko is made for Linux %u.%u or newer: boot a newer kernel", release,
-			  oldest.major, oldest.minor);
+		check_add(c, name, CHECK_WARNING, "%.64s: godwit.ko needs Linux %u.%u or newer: boot a newer kernel",
+			  release, oldest.major, oldest.minor);
 	else if (major > newest.major || (major == newest.major && minor > newest.minor))
-		check_add(c, name, CHECK_WARNING, "%.64s is newer than what godwit was tested with (%u.%u): try with --verify first",
+		check_add(c, name, CHECK_WARNING, "%.64s is newer than the newest kernel that godwit was tested with (%u.%u): try with --verify first",
 			  release, newest.major, newest.minor);
 	else
 		check_add(c, name, CHECK_OK, "%.64s", release);
 }
 
-/* The session is opened as a migration would do it, and closed: dirty logging is not switched on. */
-static void check_module(const struct look *l, struct check *c)
+/* Opens the session as a migration does, and closes it: does not switch dirty logging on. */
+static void check_module(const struct preflight *l, struct check *c)
 {
 	static const char name[] = "module";
 	struct dirty_source *source = NULL;
@@ -54,14 +54,14 @@ static void check_module(const struct look *l, struct check *c)
 		if (dev < 0)
 			check_refuse(c, name, &e);
 		else
-			check_add(c, name, CHECK_UNKNOWN, "godwit.ko is loaded; whether it can watch this VM: see above first");
+			check_add(c, name, CHECK_UNKNOWN, "godwit.ko is loaded; not checked whether it can watch this VM: see above");
 		if (dev >= 0)
 			close(dev);
 	} else if (source_kmod(l->vm, -1, &source, &e)) {
 		check_refuse(c, name, &e);
 	} else {
 		source->ops->close(source, true);
-		check_add(c, name, CHECK_OK, "godwit.ko is loaded, and can watch this VM");
+		check_add(c, name, CHECK_OK, "godwit.ko is loaded and can watch this VM");
 	}
 }
 
@@ -73,7 +73,7 @@ static void check_memlock(int err, uint64_t limit, struct check *c)
 	if (limit != UINT64_MAX)
 		snprintf(shown, sizeof(shown), "%llu KiB", (unsigned long long)limit >> 10);
 	if (err == -ENOMEM)
-		check_add(c, name, CHECK_WARNING, "%s, too little for a ring of io_uring: ulimit -l unlimited", shown);
+		check_add(c, name, CHECK_WARNING, "%s is too little for an io_uring ring: ulimit -l unlimited", shown);
 	else
 		check_add(c, name, CHECK_OK, "%s", shown);
 }
@@ -84,10 +84,10 @@ void check_io_uring(int err, uint64_t limit, struct check *c)
 
 	if (err)
 		check_add(c, name, CHECK_WARNING,
-			  "not to be had (%s): poll() takes more CPU time: sysctl kernel.io_uring_disabled=0, or another seccomp profile",
+			  "not available (%s), and poll() has no zero-copy sends: set sysctl kernel.io_uring_disabled=0, or use another seccomp profile",
 			  strerror(-err));
 	else
-		check_add(c, name, CHECK_OK, "it is to be had");
+		check_add(c, name, CHECK_OK, "available");
 	check_memlock(err, limit, c);
 }
 
@@ -99,11 +99,11 @@ static void check_zero_filter(struct check *c)
 	if (f == zero_filters)
 		check_add(c, name, CHECK_OK, "%s", f->name);
 	else
-		check_add(c, name, CHECK_WARNING, "%s, as this CPU shows no %s: looking for zeros takes longer (in a VM: -cpu host)",
+		check_add(c, name, CHECK_WARNING, "%s, as this CPU has no %s: the zero filter takes longer (in a VM: use -cpu host)",
 			  f->name, zero_filters[0].name);
 }
 
-void check_host(const struct look *l, struct check *c)
+void check_host(const struct preflight *l, struct check *c)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
 	struct utsname kernel;
@@ -112,6 +112,7 @@ void check_host(const struct look *l, struct check *c)
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	check_kernel(kernel.release, c);
 	check_module(l, c);
-	check_io_uring(engine_uring.supported(), limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur, c);
+	check_io_uring(engine_uring.supported(),
+		       limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur, c);
 	check_zero_filter(c);
 }

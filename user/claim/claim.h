@@ -1,32 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One migration a VM. Who acts on a VM holds its claim from the first change to the last: sender and guardian, receiver, and
- * `godwit resolve`.
+ * One migration a VM. A program that acts on a VM holds the VM's claim from the first change to the
+ * last: sender and guardian, receiver, and `godwit resolve`.
  *
- *	- A lock on a file in /run/godwit named by the VMM's process and when that began, and one on each RAM file. The kernel
- *	  drops them with their last holder. The RAM files' also keep out one in another container, or one who would have
- *	  another VM's receiver write into them.
- *	- A mark in a source QEMU, from the first change on: an object of QEMU's that does nothing. It is taken away when all has
- *	  been put back, and stays in a VM that has moved or is in doubt. It says where to.
+ *	- A lock on a file in /run/godwit named by the VMM's process and when that began, a lock on
+ *	  that process (process_lock.h), and one on each RAM file. The kernel drops a lock with its
+ *	  last holder. The lock on the process also keeps out a godwit in another container, or one
+ *	  with another directory for its records; those on the RAM files a receiver for another VM
+ *	  that would write into them.
+ *	- A mark in a source QEMU, from the first change on: an object of QEMU's that does nothing.
+ *	  godwit removes it when it has rolled all back; it stays in a VM that has moved or is in
+ *	  doubt. It names the destination.
  */
 #ifndef GODWIT_CLAIM_H
 #define GODWIT_CLAIM_H
 
-#include "err.h"
+#include "base/err.h"
+#include "qmp/qmp.h"
 #include "txn/journal.h"
 #include "txn/record.h"
-#include "vmm/qmp.h"
 #include "vmm/vm.h"
 
+/**
+ * struct claim
+ * @lock: the file in /run/godwit
+ * @process: see process_lock.h; -1: not locked
+ */
 struct claim {
 	struct record lock;
+	int process;
 };
 
-#define CLAIM_NONE ((struct claim) { .lock = RECORD_NONE })
+#define CLAIM_NONE ((struct claim) { .lock = RECORD_NONE, .process = -1 })
 
 /*
- * The first of the locks, before anything is looked at: what another one has set, and takes back, must not be taken for the
- * operator's. Waits a moment for one that is about to end, such as a guardian. Errors: GW_BUSY: another godwit is at work.
+ * Takes the locks on the process, before godwit reads any setting of the VM: what another godwit
+ * has set, and will undo, must not be taken for the operator's. Waits a moment for a process that
+ * is about to end, such as a guardian. Errors: GW_BUSY: another godwit is at work.
  */
 int claim_process(struct claim *c, pid_t vmm, struct err *e);
 /**
@@ -35,18 +45,24 @@ int claim_process(struct claim *c, pid_t vmm, struct err *e);
  * Errors: GW_BUSY, naming the process that has the lock.
  */
 int claim_take(struct claim *c, const struct vm *vm, struct err *e);
-/* Also one that was not taken; vm: NULL: no RAM file is locked. In a process with a child that has it as well: for both. */
+/*
+ * Drops all locks, also of a claim that was not taken. vm: NULL: no RAM file is locked. A process
+ * whose child shares the locks drops them for both.
+ */
 void claim_drop(struct claim *c, const struct vm *vm);
-/* Closes our copy only: somebody else has one, and still needs it. */
+/* Closes this process's copy only: another process has a copy, and still needs the lock. */
 void claim_leave(struct claim *c);
 
-#define CLAIM_FDS_MAX	(1 + WIRE_BLOCKS_MAX)
-/* The descriptors that hold it. Return: how many. */
+#define CLAIM_FDS_MAX	(2 + WIRE_BLOCKS_MAX)
+/* The descriptors that hold the claim. Return: how many. */
 unsigned int claim_fds(const struct claim *c, const struct vm *vm, int fds[CLAIM_FDS_MAX]);
 
-/* GW_VM_STATE: QEMU has a mark: the guest has moved, or it is not known what became of its migration. */
+/* GW_VM_STATE: QEMU has a mark: the guest has moved, or its migration is in doubt. */
 int claim_check_mark(struct qmp *q, struct err *e);
-/* addr: where the guest is sent to. With a record in the journal, so that a mark of ours, and no other, is taken away again. */
+/*
+ * Makes the mark. addr: where the guest is sent to. A record in the journal sees to it that the
+ * rollback removes this mark, and no other.
+ */
 int claim_mark(struct qmp *q, struct journal *j, const char *addr, struct err *e);
 
 #endif

@@ -7,8 +7,8 @@
 
 #define BOOT_ID	"/proc/sys/kernel/random/boot_id"
 
-/* Made up by the kernel when it boots, the same in all of a host's containers. */
-static int read_boot_id(uint8_t id[WIRE_BOOT_ID], struct err *e)
+/* The kernel makes this id up when it boots: it is the same in all containers of a host. */
+static int own_ram_boot_id(uint8_t id[WIRE_BOOT_ID], struct err *e)
 {
 	FILE *f = fopen(BOOT_ID, "re");
 	unsigned int n = 0, byte;
@@ -18,16 +18,18 @@ static int read_boot_id(uint8_t id[WIRE_BOOT_ID], struct err *e)
 		id[n++] = (uint8_t)byte;
 	if (f)
 		fclose(f);
-	return n == WIRE_BOOT_ID ? 0 : err_set(e, GW_INTERNAL, EPROTO, BOOT_ID " does not say which host this is");
+	return n == WIRE_BOOT_ID ? 0 : err_set(e, GW_INTERNAL, EPROTO,
+					       BOOT_ID " does not say which host this is");
 }
 
 int own_ram_send(struct channel *ch, const struct vm *vm, struct err *e)
 {
 	struct wire_header h = {
-		.type = WIRE_RAM_FILES, .arg = vm->nblocks, .length = WIRE_BOOT_ID + vm->nblocks * WIRE_FILE,
+		.type = WIRE_RAM_FILES, .arg = vm->nblocks,
+		.length = WIRE_BOOT_ID + vm->nblocks * WIRE_FILE,
 	};
 	uint8_t body[WIRE_BOOT_ID + WIRE_BLOCKS_MAX * WIRE_FILE], *p = body + WIRE_BOOT_ID;
-	int r = read_boot_id(body, e);
+	int r = own_ram_boot_id(body, e);
 
 	for (unsigned int i = 0; i < vm->nblocks; i++, p += WIRE_FILE) {
 		wire_put_u64(p, vm->blocks[i].dev);
@@ -36,16 +38,16 @@ int own_ram_send(struct channel *ch, const struct vm *vm, struct err *e)
 	return r ? r : channel_send(ch, &h, body, e);
 }
 
-static const struct ram_block *block_in(const struct vm *vm, uint64_t dev, uint64_t ino)
+static const struct ram_block *own_ram_find(const struct vm *vm, uint64_t dev, uint64_t ino)
 {
 	for (unsigned int i = 0; i < vm->nblocks; i++)
-		if (vm->blocks[i].dev == dev && vm->blocks[i].ino == ino)
+		if (ino && vm->blocks[i].dev == dev && vm->blocks[i].ino == ino) /* 0: anonymous */
 			return &vm->blocks[i];
 	return NULL;
 }
 
-int own_ram_receive(struct channel *ch, const struct wire_header *h, const struct vm *vm, const struct ram_block **own,
-		    struct err *e)
+int own_ram_receive(struct channel *ch, const struct wire_header *h, const struct vm *vm,
+		    const struct ram_block **own, struct err *e)
 {
 	uint8_t body[WIRE_BOOT_ID + WIRE_BLOCKS_MAX * WIRE_FILE], here[WIRE_BOOT_ID];
 	const uint8_t *p = body + WIRE_BOOT_ID;
@@ -53,11 +55,11 @@ int own_ram_receive(struct channel *ch, const struct wire_header *h, const struc
 
 	*own = NULL;
 	if (!r)
-		r = read_boot_id(here, e);
+		r = own_ram_boot_id(here, e);
 	if (r || memcmp(body, here, sizeof(here)))
 		return r;
 	for (unsigned int i = 0; i < h->arg && !*own; i++, p += WIRE_FILE)
-		*own = block_in(vm, wire_get_u64(p), wire_get_u64(p + 8));
+		*own = own_ram_find(vm, wire_get_u64(p), wire_get_u64(p + 8));
 	return 0;
 }
 

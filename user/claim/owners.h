@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Whose else a VM's RAM files are: other processes that map them. */
+/* The other owners of a VM's RAM files: processes beside the VMM that map them. */
 #ifndef GODWIT_OWNERS_H
 #define GODWIT_OWNERS_H
 
-#include "err.h"
+#include "base/err.h"
 #include "vmm/vm.h"
 
 enum owners_end {
 	/*
-	 * Stores of other processes are tracked like the VMM's own. But RAM of two VMs cannot move with one of them: another VMM
-	 * that maps a file shared is refused.
+	 * Stores of other processes are tracked like the VMM's own. But RAM of two VMs cannot move
+	 * with one of them: another VMM that maps a file shared is refused.
 	 */
 	OWNERS_SOURCE,
 	/*
-	 * The receiver empties the files and writes them: the VMM alone may map them, shared or private, and the processes
-	 * at the other ends of its unix sockets (vhost-user backends) that are no VMM.
+	 * The receiver empties the files and writes them. Only the VMM may map them, shared or
+	 * private, and those processes at the other ends of its unix sockets (vhost-user backends)
+	 * that are not VMMs.
 	 */
 	OWNERS_DESTINATION,
 };
@@ -22,8 +23,8 @@ enum owners_end {
 /**
  * owners_check() - refuse RAM files that another process maps
  * @proc: "/proc", or what a test puts in its place
- * Processes of other pid namespaces are not seen, nor those that godwit is not permitted to look into, nor one that maps a
- * file later: look again right before the first change.
+ * It does not see processes of other pid namespaces, nor those that godwit is not permitted to
+ * inspect, nor a process that maps a file later: call it again right before the first change.
  * Errors: GW_RAM_IN_USE: names the process, the file and the way out.
  */
 int owners_check(const char *proc, const struct vm *vm, enum owners_end end, struct err *e);

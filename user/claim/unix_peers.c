@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 
 #include "claim/unix_peers.h"
-#include "vmm/proc_io.h"
+#include "proc/proc_io.h"
 
-static void add(struct unix_peers *set, uint64_t ino)
+static void peers_add(struct unix_peers *set, uint64_t ino)
 {
 	uint64_t *more = realloc(set->ino, (set->n + 1) * sizeof(*more));
 
@@ -22,7 +22,7 @@ static void add(struct unix_peers *set, uint64_t ino)
 	set->ino[set->n++] = ino;
 }
 
-static bool has(const struct unix_peers *set, uint64_t ino)
+static bool peers_has(const struct unix_peers *set, uint64_t ino)
 {
 	for (size_t i = 0; i < set->n; i++)
 		if (set->ino[i] == ino)
@@ -30,50 +30,50 @@ static bool has(const struct unix_peers *set, uint64_t ino)
 	return false;
 }
 
-static bool parse_socket(const char *link, uint64_t *ino)
+static bool peers_parse_socket(const char *link, uint64_t *ino)
 {
 	return sscanf(link, "socket:[%" SCNu64 "]", ino) == 1;
 }
 
-static int add_socket(void *arg, const char *number, const char *link, struct err *e)
+static int peers_add_socket(void *arg, const char *number, const char *link, struct err *e)
 {
 	uint64_t ino;
 
 	(void)number;
 	(void)e;
-	if (parse_socket(link, &ino))
-		add(arg, ino);
+	if (peers_parse_socket(link, &ino))
+		peers_add(arg, ino);
 	return 0;
 }
 
-struct dump {
+struct peers_dump {
 	const struct unix_peers *own;
 	struct unix_peers *peers;
 };
 
-static int take_row(struct nl_msg *msg, void *arg)
+static int peers_take_row(struct nl_msg *msg, void *arg)
 {
 	struct nlattr *attr[UNIX_DIAG_MAX + 1];
 	struct nlmsghdr *h = nlmsg_hdr(msg);
 	const struct unix_diag_msg *row;
-	struct dump *d = arg;
+	struct peers_dump *d = arg;
 
 	if (nlmsg_parse(h, sizeof(*row), attr, UNIX_DIAG_MAX, NULL) < 0)
 		return NL_SKIP;
 	row = nlmsg_data(h);
-	if (attr[UNIX_DIAG_PEER] && has(d->own, row->udiag_ino))
-		add(d->peers, nla_get_u32(attr[UNIX_DIAG_PEER]));
+	if (attr[UNIX_DIAG_PEER] && peers_has(d->own, row->udiag_ino))
+		peers_add(d->peers, nla_get_u32(attr[UNIX_DIAG_PEER]));
 	return NL_OK;
 }
 
-/* All unix sockets there are, with their peers. */
-static void ask(struct nl_sock *sock, struct dump *d)
+/* Asks the kernel for all unix sockets, with their peers. */
+static void peers_ask(struct nl_sock *sock, struct peers_dump *d)
 {
 	struct unix_diag_req req = {
 		.sdiag_family = AF_UNIX, .udiag_states = UINT32_MAX, .udiag_show = UDIAG_SHOW_PEER,
 	};
 
-	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, take_row, d);
+	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, peers_take_row, d);
 	if (nl_connect(sock, NETLINK_SOCK_DIAG) >= 0 &&
 	    nl_send_simple(sock, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &req, sizeof(req)) >= 0)
 		nl_recvmsgs_default(sock);
@@ -82,14 +82,14 @@ static void ask(struct nl_sock *sock, struct dump *d)
 void unix_peers_find(const char *proc, struct unix_peers *peers)
 {
 	struct unix_peers own = { 0 };
-	struct dump d = { .own = &own, .peers = peers };
+	struct peers_dump d = { .own = &own, .peers = peers };
 	struct nl_sock *sock = nl_socket_alloc();
 	struct err ignored = { 0 };
 
 	*peers = (struct unix_peers) { 0 };
-	proc_each_fd(proc, add_socket, &own, &ignored);
+	proc_each_fd(proc, peers_add_socket, &own, &ignored);
 	if (sock && own.n)
-		ask(sock, &d);
+		peers_ask(sock, &d);
 	if (sock)
 		nl_socket_free(sock);
 	free(own.ino);
@@ -101,18 +101,18 @@ void unix_peers_free(struct unix_peers *peers)
 	*peers = (struct unix_peers) { 0 };
 }
 
-static int is_peer(void *arg, const char *number, const char *link, struct err *e)
+static int peers_is_peer(void *arg, const char *number, const char *link, struct err *e)
 {
 	uint64_t ino;
 
 	(void)number;
 	(void)e;
-	return parse_socket(link, &ino) && has(arg, ino);
+	return peers_parse_socket(link, &ino) && peers_has(arg, ino);
 }
 
 bool unix_peers_has(const struct unix_peers *peers, const char *proc)
 {
 	struct err ignored = { 0 };
 
-	return peers->n && proc_each_fd(proc, is_peer, (void *)peers, &ignored) == 1;
+	return peers->n && proc_each_fd(proc, peers_is_peer, (void *)peers, &ignored) == 1;
 }

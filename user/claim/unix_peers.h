@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which process is connected to which by unix sockets, as the kernel's socket diagnosis says. */
+/* Which processes unix sockets connect with each other, by the kernel's socket diagnosis. */
 #ifndef GODWIT_UNIX_PEERS_H
 #define GODWIT_UNIX_PEERS_H
 
@@ -9,17 +9,18 @@
 
 /**
  * struct unix_peers - inode numbers of the sockets at the far ends of one process's unix sockets
- * Those of this network namespace; elsewhere none are found, which makes nobody a friend by mistake.
+ * Only sockets of this network namespace are found, so no process of another one is taken for a
+ * peer by mistake.
  */
 struct unix_peers {
 	uint64_t *ino;
 	size_t n;
 };
 
-/* proc: "/proc/PID". What cannot be found out is not there. */
+/* proc: "/proc/PID". A socket whose peer cannot be found out is left out. */
 void unix_peers_find(const char *proc, struct unix_peers *peers);
 void unix_peers_free(struct unix_peers *peers);
-/* Does that process hold one of them? */
+/* Does the process hold one of these sockets? */
 bool unix_peers_has(const struct unix_peers *peers, const char *proc);
 
 #endif

@@ -1,132 +1,77 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* cancel and set: a word to a migration that runs. */
+/* cancel and set: what a running migration is asked. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "cmd/cmd.h"
-#include "io/stop.h"
-#include "migrate/ask.h"
-#include "migrate/limits.h"
-
-#define WHICH_USAGE \
-	"  --qmp SOCKET           of the guest with this QMP socket\n" \
-	"  --pid PID              of this QEMU process\n" \
-	"  --control PATH         the one whose sender was given --control PATH\n"
-
-static const char cancel_usage[] =
-	"usage: godwit cancel [options]\n"
-	"\n"
-	"Cancels the migration that runs from this host and waits until it has ended: the guest runs on here as before.\n"
-	"Once the device state is on its way to the destination it is too late. With several migrations, say which:\n"
-	"\n"
-	WHICH_USAGE;
-
-static const char set_usage[] =
-	"usage: godwit set [options] [LIMIT...]\n"
-	"\n"
-	"Changes limits of the migration that runs from this host, and prints all of them; without any only prints them.\n"
-	"With several migrations, say which:\n"
-	"\n"
-	WHICH_USAGE
-	"\n"
-	"Limits, as \"godwit send --help\" explains them:\n"
-	"\n"
-	"  --downtime-limit MS    at most this downtime\n"
-	"  --downtime-ramp MS     raise it up to this when rounds do not help; 0: do not\n"
-	"  --max-rounds N         give up after so many rounds\n"
-	"  --timeout S            seconds for all of the migration, from its beginning; 0: any time\n"
-	"  --on-timeout cancel|pause  what to do then\n"
-	"  --bandwidth MIB        MiB/s until the switchover; 0: no limit\n";
-
-enum { OPT_QMP = 1, OPT_PID, OPT_CONTROL, OPT_HELP, OPT_LIMIT };
-
-static const struct option options[] = {
-	{ "qmp", required_argument, NULL, OPT_QMP },
-	{ "pid", required_argument, NULL, OPT_PID },
-	{ "control", required_argument, NULL, OPT_CONTROL },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
-	{ "downtime-ramp", required_argument, NULL, OPT_LIMIT },
-	{ "max-rounds", required_argument, NULL, OPT_LIMIT },
-	{ "timeout", required_argument, NULL, OPT_LIMIT },
-	{ "on-timeout", required_argument, NULL, OPT_LIMIT },
-	{ "bandwidth", required_argument, NULL, OPT_LIMIT },
-	{ NULL, 0, NULL, 0 }
-};
+#include "control/client.h"
+#include "plan/limits.h"
 
 struct control_args {
-	struct ask_which which;
+	struct control_which which;
 	json_t *limits;
-	bool help;
 };
 
-/* A limit is checked here, so that the message comes before anybody is asked. */
-static int add_limit(json_t *limits, const char *name, const char *text, struct err *e)
+static const struct cmd_option control_options[] = {
+	{
+		"qmp", .value = "SOCKET",
+		.set = cmd_set_text, .offset = offsetof(struct control_args, which.qmp_path),
+		.help = "the migration of the guest with the QMP socket SOCKET",
+	},
+	{
+		"pid", .value = "PID",
+		.set = cmd_set_pid, .offset = offsetof(struct control_args, which.vm_pid),
+		.help = "the migration of the guest in the QEMU process PID",
+	},
+	{
+		"control", .value = "PATH",
+		.set = cmd_set_text, .offset = offsetof(struct control_args, which.control),
+		.help = "the migration whose \"godwit send\" was given --control PATH",
+	},
+};
+
+/* Into the object *to. Checks the limit, so that the message comes before the sender is asked. */
+static int control_add_limit(const struct cmd_option *o, const char *text, void *to, struct err *e)
 {
 	struct limits scratch = limits_default;
 	json_auto_t *all = NULL;
-	int r = limits_set(&scratch, name, text, e);
+	int r = limits_set(&scratch, o->name, text, e);
 
 	if (r)
 		return r;
 	all = limits_to_json(&scratch);
-	return json_object_set(limits, name, json_object_get(all, name)) ? err_set(e, GW_INTERNAL, ENOMEM, "out of memory") : 0;
+	if (json_object_set(*(json_t **)to, o->name, json_object_get(all, o->name)))
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	return 0;
 }
 
-static int parse(struct control_args *a, int argc, char **argv, struct err *e)
-{
-	unsigned int n;
-	int opt, index = 0, r = 0;
+static const struct cmd_group cancel_groups[] = {
+	{ "Which migration, if several run from this host", CMD_ROWS(control_options) },
+	CMD_HELP,
+	{ NULL }
+};
 
-	while (!r && !a->help && (opt = getopt_long(argc, argv, "", options, &index)) != -1) {
-		switch (opt) {
-		case OPT_QMP:
-			a->which.qmp_path = optarg;
-			break;
-		case OPT_PID:
-			r = cmd_number("--pid", optarg, 1, 1u << 22, &n, e);
-			a->which.vm_pid = r ? 0 : (pid_t)n;
-			break;
-		case OPT_CONTROL:
-			a->which.control = optarg;
-			break;
-		case OPT_LIMIT:
-			r = add_limit(a->limits, options[index].name, optarg, e);
-			break;
-		case OPT_HELP:
-			a->help = true;
-			break;
-		default:
-			r = err_set(e, GW_USAGE, EINVAL, "see \"godwit %s --help\"", argv[0]);
-		}
-	}
-	if (!r && !a->help && optind != argc)
-		r = err_set(e, GW_USAGE, EINVAL, "%s takes options only, not \"%s\": see \"godwit %s --help\"", argv[0],
-			    argv[optind], argv[0]);
-	return r;
-}
+static const struct cmd_group set_groups[] = {
+	{ "Which migration, if several run from this host", CMD_ROWS(control_options) },
+	{ "Limits", CMD_ROWS(cmd_limits), offsetof(struct control_args, limits),
+	  control_add_limit },
+	CMD_HELP,
+	{ NULL }
+};
 
-int cmd_cancel(int argc, char **argv)
+static int cancel_main(int argc, char **argv)
 {
-	struct control_args a = { .limits = json_object() };
-	json_auto_t *ret = NULL, *limits = a.limits;
+	struct control_args a = { 0 };
+	json_auto_t *ret = NULL;
 	struct err e = { 0 };
 	const char *status;
 
-	if (parse(&a, argc, argv, &e))
+	if (cmd_parse(&cmd_cancel, argc, argv, &a, &e))
 		return cmd_fail(&e);
-	if (a.help) {
-		fputs(cancel_usage, stdout);
-		return 0;
-	}
-	if (json_object_size(limits)) {
-		err_set(&e, GW_USAGE, EINVAL, "cancel takes no limits: see \"godwit cancel --help\"");
-		return cmd_fail(&e);
-	}
 	stop_install();
-	if (ask(&a.which, "cancel", NULL, &ret, &e))
+	if (control_ask(&a.which, "cancel", NULL, &ret, &e))
 		return cmd_fail(&e);
 	status = json_string_value(json_object_get(ret, "status"));
 	if (json_integer_value(json_object_get(ret, "exit")) == GW_CANCELLED) {
@@ -134,12 +79,22 @@ int cmd_cancel(int argc, char **argv)
 		return 0;
 	}
 	/* It was ending for another reason, which is told. */
-	err_set(&e, (enum gw_exit)json_integer_value(json_object_get(ret, "exit")), ECANCELED, "the migration ended by itself (%s): %s",
-		status, json_string_value(json_object_get(ret, "message")));
+	err_set(&e, (enum gw_exit)json_integer_value(json_object_get(ret, "exit")), ECANCELED,
+		"the migration ended by itself (%s): %s", status,
+		json_string_value(json_object_get(ret, "message")));
 	return cmd_fail(&e);
 }
 
-int cmd_set(int argc, char **argv)
+const struct command cmd_cancel = {
+	"cancel", "cancel a running migration",
+	.usage = "[options]",
+	.about = "Cancels the migration that runs from this host and waits until it has ended: "
+		"the guest runs on here as before. It is too late once the device state is on its "
+		"way to the destination.",
+	.groups = cancel_groups, .main = cancel_main,
+};
+
+static int set_main(int argc, char **argv)
 {
 	struct control_args a = { .limits = json_object() };
 	json_auto_t *ret = NULL, *limits = a.limits;
@@ -147,15 +102,11 @@ int cmd_set(int argc, char **argv)
 	const char *name;
 	json_t *value;
 
-	if (parse(&a, argc, argv, &e))
+	if (cmd_parse(&cmd_set, argc, argv, &a, &e))
 		return cmd_fail(&e);
-	if (a.help) {
-		fputs(set_usage, stdout);
-		return 0;
-	}
 	stop_install();
 	/* None: a look at how they are. */
-	if (ask(&a.which, "set", json_incref(limits), &ret, &e))
+	if (control_ask(&a.which, "set", json_incref(limits), &ret, &e))
 		return cmd_fail(&e);
 	json_object_foreach(ret, name, value) {
 		if (json_is_string(value))
@@ -165,3 +116,11 @@ int cmd_set(int argc, char **argv)
 	}
 	return 0;
 }
+
+const struct command cmd_set = {
+	"set", "change the limits of a running migration",
+	.usage = "[options] [limits]",
+	.about = "Changes the named limits of the migration that runs from this host, and prints "
+		"all of them. Without a limit it only prints them.",
+	.groups = set_groups, .main = set_main,
+};

@@ -1,54 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/clock.h"
+#include "base/stop.h"
+#include "check/probe.h"
 #include "cmd/cmd.h"
-#include "io/sock.h"
-#include "io/stop.h"
-#include "migrate/estimate.h"
-#include "migrate/limits.h"
-#include "migrate/probe.h"
-#include "migrate/turns.h"
+#include "devstate/migration.h"
+#include "devstate/mode.h"
+#include "estimate/estimate.h"
 #include "page/page.h"
-#include "vmm/migration.h"
-#include "vmm/way.h"
-
-static const char usage[] =
-	"usage: godwit estimate (--qmp SOCKET | --domain NAME | --pid PID) (--bandwidth MIB | --to ADDR:PORT) [options]\n"
-	"\n"
-	"How long would a migration of this guest take, and would it end? Measures how the guest writes, from a sample of\n"
-	"its pages, and plays the rounds through. The exit status is 20 (not-converged) if it would not end.\n"
-	"\n"
-	"  --qmp SOCKET           the source QEMU's QMP socket\n"
-	"  --domain NAME          or the libvirt domain\n"
-	"  --pid PID              or the QEMU process; with --qmp, if another process made the socket\n"
-	"  --bandwidth MIB        MiB/s that the migration will have\n"
-	"  --to ADDR:PORT         measure that, over one connection to the godwit receiver there; needs --qmp or --domain.\n"
-	"                         With both, the smaller one counts\n"
-	"  --downtime-limit MS    what \"godwit send\" will be given (300)\n"
-	"  --max-rounds N         likewise (30)\n"
-	"  --device-state auto|migrate|save  likewise (auto)\n"
-	"  --seconds S            how long to measure (8)\n"
-	"  --sample PAGES         how many pages to watch (65536): more are more exact, and disturb the guest more\n"
-	"  --json                 as a JSON object\n";
-
-enum { OPT_BANDWIDTH = CMD_OWN, OPT_TO, OPT_LIMIT, OPT_ROUNDS, OPT_DEVICE_STATE, OPT_SECONDS, OPT_SAMPLE, OPT_JSON, OPT_HELP };
-
-static const struct option options[] = {
-	CMD_VM_OPTIONS,
-	{ "bandwidth", required_argument, NULL, OPT_BANDWIDTH },
-	{ "to", required_argument, NULL, OPT_TO },
-	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
-	{ "max-rounds", required_argument, NULL, OPT_ROUNDS },
-	{ "device-state", required_argument, NULL, OPT_DEVICE_STATE },
-	{ "seconds", required_argument, NULL, OPT_SECONDS },
-	{ "sample", required_argument, NULL, OPT_SAMPLE },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ NULL, 0, NULL, 0 }
-};
+#include "plan/limits.h"
+#include "qmp/qmp_latency.h"
 
 #define TIMEOUT_MS	30000u
 #define PROBE_MS	1000u
@@ -62,90 +26,116 @@ struct estimate_args {
 	struct cmd_vm vm;
 	const char *addr;
 	struct limits limits;
-	enum way_wish wish;
+	enum mode_wish wish;
 	unsigned int bandwidth_mib, seconds, sample_pages;
 	bool json;
-	bool help;
 };
 
 /**
  * struct found - what is measured
- * @qmp: NULL: nobody is asked
- * @private: nothing is in it with WAY_MIGRATE
+ * @qmp: NULL: no QEMU is asked
+ * @private: nothing is in it with MODE_MIGRATE
  */
 struct found {
 	struct qmp *qmp;
 	struct vm vm;
-	enum way way;
+	bool running;
+	enum devstate_mode mode;
 	struct private_ram private;
 };
 
-static int parse_option(struct estimate_args *a, int opt, struct err *e)
-{
-	switch (opt) {
-	case CMD_QMP:
-	case CMD_DOMAIN:
-	case CMD_PID:
-		return cmd_vm_option(&a->vm, opt, optarg, e);
-	case OPT_BANDWIDTH:
-		return cmd_number("--bandwidth", optarg, 1, 1000000, &a->bandwidth_mib, e);
-	case OPT_TO:
-		a->addr = optarg;
-		return 0;
-	case OPT_LIMIT:
-		return limits_set(&a->limits, "downtime-limit", optarg, e);
-	case OPT_ROUNDS:
-		return limits_set(&a->limits, "max-rounds", optarg, e);
-	case OPT_DEVICE_STATE:
-		return way_parse(optarg, &a->wish, e);
-	case OPT_SECONDS:
-		return cmd_number("--seconds", optarg, 1, 86400, &a->seconds, e);
-	case OPT_SAMPLE:
-		return cmd_number("--sample", optarg, 64, 1u << 30, &a->sample_pages, e);
-	case OPT_JSON:
-		a->json = true;
-		return 0;
-	case OPT_HELP:
-		a->help = true;
-		return 0;
-	default:
-		return err_set(e, GW_USAGE, EINVAL, "see \"godwit estimate --help\"");
-	}
-}
+static const struct cmd_option estimate_options[] = {
+	{
+		"pid", .value = "PID",
+		.set = cmd_set_pid, .offset = offsetof(struct estimate_args, vm.pid),
+		.help = "the QEMU process PID instead; with --qmp or --domain, if another process "
+			"made the socket",
+	},
+	{
+		"bandwidth", .value = "MIB", .min = 1, .max = 1000000, .set = cmd_set_number,
+		.offset = offsetof(struct estimate_args, bandwidth_mib),
+		.help = "expect that the migration has MIB MiB/s",
+	},
+	{
+		"to", .value = "ADDR:PORT",
+		.set = cmd_set_text, .offset = offsetof(struct estimate_args, addr),
+		.help = "measure that to the godwit receiver at ADDR:PORT, for a second and over "
+			"one connection; with --bandwidth the smaller value counts",
+		.more = "The receiver goes on waiting.\n"
+			"This takes\n"
+			".Fl -qmp\n"
+			"or\n"
+			".Fl -domain ,\n"
+			"as the RAM of both ends is compared.",
+	},
+	{
+		"seconds", .value = "S", .min = 1, .max = 86400, .initial = "8",
+		.set = cmd_set_number,
+		.offset = offsetof(struct estimate_args, seconds),
+		.help = "watch the guest for S seconds",
+	},
+	{
+		"sample", .value = "PAGES", .min = 64, .max = 1u << 30, .initial = "65536",
+		.set = cmd_set_number,
+		.offset = offsetof(struct estimate_args, sample_pages),
+		.help = "watch PAGES pages: more are more exact, and disturb the guest more",
+	},
+};
 
-static int parse(struct estimate_args *a, int argc, char **argv, struct err *e)
-{
-	int opt, r = 0;
+static const struct cmd_group estimate_groups[] = {
+	{ "Options", .options = cmd_vm_options, .n = CMD_PID,
+	  .base = offsetof(struct estimate_args, vm) },
+	{ CMD_ROWS(estimate_options) },
+	CMD_ONE(cmd_json, struct estimate_args, json),
+	{ "As \"godwit send\" will be given them",
+	  .options = &cmd_limits[CMD_DOWNTIME_LIMIT], .n = 1,
+	  .base = offsetof(struct estimate_args, limits) },
+	{ .options = &cmd_limits[CMD_MAX_ROUNDS], .n = 1,
+	  .base = offsetof(struct estimate_args, limits) },
+	CMD_ONE(cmd_device_state, struct estimate_args, wish),
+	CMD_HELP,
+	{ NULL }
+};
 
-	while (!r && !a->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-		r = parse_option(a, opt, e);
-	if (r || a->help)
+static int estimate_parse(struct estimate_args *a, int argc, char **argv, struct err *e)
+{
+	int r = cmd_parse(&cmd_estimate, argc, argv, a, e);
+
+	if (r)
 		return r;
-	if (optind != argc || (a->vm.qmp && a->vm.domain) || !(a->vm.qmp || a->vm.domain || a->vm.pid))
-		return err_set(e, GW_USAGE, EINVAL,
-			       "estimate needs --qmp SOCKET, --domain NAME or --pid PID, and no argument: see \"godwit estimate --help\"");
+	if ((a->vm.qmp && a->vm.domain) || !(a->vm.qmp || a->vm.domain || a->vm.pid))
+		return err_set(
+			e, GW_USAGE, EINVAL,
+			"estimate needs --qmp SOCKET, --domain NAME or --pid PID: see \"godwit estimate --help\"");
 	if (!a->bandwidth_mib && !a->addr)
-		return err_set(e, GW_USAGE, EINVAL, "estimate needs the link's speed: --bandwidth MIB, or --to ADDR:PORT to measure it");
+		return err_set(
+			e, GW_USAGE, EINVAL,
+			"estimate needs the link's speed: --bandwidth MIB, or --to ADDR:PORT to measure it");
 	if (a->addr && !a->vm.qmp && !a->vm.domain)
-		return err_set(e, GW_USAGE, EINVAL, "--to compares the RAM of both ends: it needs --qmp SOCKET or --domain NAME");
+		return err_set(
+			e, GW_USAGE, EINVAL,
+			"--to compares the RAM of both ends: it needs --qmp SOCKET or --domain NAME");
 	return cmd_find_domain(&a->vm, e);
 }
 
 /* Does QEMU walk through all RAM in the blackout? Not where the device state is saved. */
-static int choose_way(const struct estimate_args *a, struct found *f, struct err *e)
+static int estimate_choose_mode(const struct estimate_args *a, struct found *f, struct err *e)
 {
-	bool running;
-	int r = migration_running(f->qmp, &running, e);
+	int r = migration_running(f->qmp, &f->running, e);
 
-	return r ? r : way_choose(a->wish, f->qmp, &f->vm, running, &f->way, &f->private, e);
+	return r ? r : mode_choose(a->wish, false, f->qmp, &f->vm, f->running, &f->mode,
+				   &f->private, e);
 }
 
-/* Its speed and delay into *in, and what the receiver thinks of the way. */
-static int measure_link(const struct estimate_args *a, struct found *f, struct estimate_in *in, struct err *e)
+/* Its speed and delay into *in, and what the receiver thinks of the mode. */
+static int estimate_measure_link(const struct estimate_args *a, struct found *f,
+				 struct estimate_in *in, struct err *e)
 {
+	struct fit fit = { .here = NULL };
 	const struct probe_question question = {
 		.addr = a->addr, .vm = &f->vm, .private = &f->private, .engine = &engine_poll,
-		.timeout_ms = TIMEOUT_MS,
+		.timeout_ms = TIMEOUT_MS, .qmp = f->qmp, .fit = &fit, .wish = a->wish,
+		.running = f->running, .mode = &f->mode,
 	};
 	struct probe_answer there;
 	struct channel *ch = NULL;
@@ -153,10 +143,10 @@ static int measure_link(const struct estimate_args *a, struct found *f, struct e
 	uint64_t rate;
 	int r = probe_open(&question, &ch, &there, e);
 
-	if (!r && f->way == WAY_SAVE && !there.saved)
-		r = way_refused(a->wish, e);
-	if (!r && !there.saved)
-		f->way = WAY_MIGRATE;
+	if (!r && f->mode == MODE_SAVE && !there.save_mode)
+		r = mode_refused(a->wish, e);
+	if (!r && !there.save_mode)
+		f->mode = MODE_MIGRATE;
 	if (!r)
 		r = probe_delay(ch, &in->rtt_ns, &offset_ns, e);
 	if (!r)
@@ -164,36 +154,39 @@ static int measure_link(const struct estimate_args *a, struct found *f, struct e
 	if (!r && (!in->rate || rate < in->rate))
 		in->rate = rate ? rate : 1;
 	channel_free(ch);
+	fit_free(&fit);
 	return r;
 }
 
 /* QEMU, and the VM. */
-static int find(const struct estimate_args *a, struct found *f, struct estimate_in *in, struct err *e)
+static int estimate_find(const struct estimate_args *a, struct found *f, struct estimate_in *in,
+			 struct err *e)
 {
-	struct turns turns = { .taken = 0 };
+	struct qmp_latency turns = { .taken = 0 };
 	int r = 0;
 
 	if (a->vm.qmp)
 		r = qmp_open(a->vm.qmp, TIMEOUT_MS, &f->qmp, e);
 	if (!r && f->qmp)
-		r = turns_measure(&turns, f->qmp, e);
-	in->turn_ns = turns_median(&turns);
+		r = qmp_latency_measure(&turns, f->qmp, e);
+	in->qmp_ns = qmp_latency_median(&turns);
 	if (!r)
-		r = vm_find(f->qmp, (pid_t)a->vm.pid, VM_KVM, &f->vm, e);
+		r = vm_find(f->qmp, a->vm.pid, VM_KVM, &f->vm, e);
 	if (!r && f->qmp)
-		r = choose_way(a, f, e);
+		r = estimate_choose_mode(a, f, e);
 	return r;
 }
 
-static int measure(const struct estimate_args *a, struct curve *curve, struct estimate_in *in, struct err *e)
+static int estimate_measure(const struct estimate_args *a, struct curve *curve,
+			    struct estimate_in *in, struct err *e)
 {
 	struct found f = { .vm = { .pidfd = -1, .vm_fd = -1 } };
 	struct dirty_source *source = NULL;
-	int r = find(a, &f, in, e);
+	int r = estimate_find(a, &f, in, e);
 
 	if (!r && a->addr)
-		r = measure_link(a, &f, in, e);
-	in->device_saved = f.way != WAY_MIGRATE;
+		r = estimate_measure_link(a, &f, in, e);
+	in->save_mode = f.mode != MODE_MIGRATE;
 	if (!r)
 		r = source_kmod(&f.vm, -1, &source, e);
 	if (!r)
@@ -202,93 +195,113 @@ static int measure(const struct estimate_args *a, struct curve *curve, struct es
 		r = content_measure(&f.vm, source, CONTENT_PAGES, &in->content, e);
 	if (source)
 		source->ops->close(source, true);
-	private_free(&f.private);
+	private_ram_free(&f.private);
 	vm_close(&f.vm);
 	qmp_close(f.qmp);
 	return r;
 }
 
-static double mib(double bytes)
+static double estimate_mib(double bytes)
 {
 	return bytes / (1 << 20);
 }
 
 /* Pages per second, each counted once in it. */
-static double dirty_rate(const struct curve *c)
+static double estimate_dirty_rate(const struct curve *c)
 {
 	return curve_pages(c, 1000000000);
 }
 
-static double working_set(const struct curve *c)
+static double estimate_working_set(const struct curve *c)
 {
 	return c->points[c->n - 1].pages;
 }
 
-static void print(const struct estimate_in *in, const struct estimate *out)
+static void estimate_print(const struct estimate_in *in, const struct estimate *out)
 {
 	const struct curve *c = in->curve;
 
-	printf("dirty rate      %10.1f MiB/s  (%llu pages of %llu were watched)\n", mib(dirty_rate(c) * PAGE_BYTES),
+	printf("dirty rate      %10.1f MiB/s  (%llu pages of %llu were watched)\n",
+	       estimate_mib(estimate_dirty_rate(c) * PAGE_BYTES),
 	       (unsigned long long)c->sample_pages, (unsigned long long)c->total_pages);
-	printf("working set     %10.1f MiB    written in %.1f s\n", mib(working_set(c) * PAGE_BYTES),
+	printf("working set     %10.1f MiB    written in %.1f s\n",
+	       estimate_mib(estimate_working_set(c) * PAGE_BYTES),
 	       (double)c->points[c->n - 1].ns / 1e9);
-	printf("allocated       %10.1f MiB    of it %.1f MiB zeros\n", mib((double)in->content.allocated_pages * PAGE_BYTES),
-	       mib((double)in->content.zero_pages * PAGE_BYTES));
-	printf("link            %10.1f MiB/s\n", mib((double)in->rate));
+	printf("allocated       %10.1f MiB    of it %.1f MiB zeros\n",
+	       estimate_mib((double)in->content.allocated_pages * PAGE_BYTES),
+	       estimate_mib((double)in->content.zero_pages * PAGE_BYTES));
+	printf("link            %10.1f MiB/s\n", estimate_mib((double)in->rate));
 	if (out->converges)
 		printf("total time      %10.1f s      in %u rounds\ndowntime        %10.0f ms\nto be sent      %10.1f MiB\n",
-		       (double)out->total_ns / 1e9, out->rounds, (double)out->downtime_ns / 1e6, mib((double)out->bytes));
+		       (double)out->total_ns / 1e9, out->rounds, (double)out->downtime_ns / 1e6,
+		       estimate_mib((double)out->bytes));
 	else
-		printf("it would not end: after %u rounds and %.1f s the guest would have to stand still for %.0f ms (limit %.0f ms): raise --downtime-limit, use a faster link, or calm the guest\n",
-		       out->rounds, (double)out->total_ns / 1e9, (double)out->downtime_ns / 1e6, (double)in->limit_ns / 1e6);
+		printf("it would not end: after %u rounds and %.1f s the guest would have to stand still for %.0f ms (limit %.0f ms): raise --downtime-limit, use a faster link, or reduce the guest's write load\n",
+		       out->rounds, (double)out->total_ns / 1e9, (double)out->downtime_ns / 1e6,
+		       (double)in->limit_ns / 1e6);
 }
 
-static void print_json(const struct estimate_in *in, const struct estimate *out)
+static void estimate_print_json(const struct estimate_in *in, const struct estimate *out)
 {
-	json_t *j = json_pack("{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}", "converges", out->converges,
-			      "rounds", (int)out->rounds, "total-time", (double)out->total_ns / 1e6, "expected-downtime",
-			      (double)out->downtime_ns / 1e6, "transferred", (json_int_t)out->bytes, "pending-pages",
-			      (json_int_t)out->pending_pages, "dirty-pages-per-second", dirty_rate(in->curve),
-			      "working-set-pages", working_set(in->curve), "pages", (json_int_t)in->curve->total_pages,
-			      "sample-pages", (json_int_t)in->curve->sample_pages, "allocated-pages",
-			      (json_int_t)in->content.allocated_pages, "zero-pages", (json_int_t)in->content.zero_pages,
-			      "bytes-per-second", (json_int_t)in->rate, "round-trip-ms", (double)in->rtt_ns / 1e6);
+	json_t *j = json_pack(
+		"{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
+		"converges", out->converges, "rounds", (int)out->rounds, "total-time",
+		(double)out->total_ns / 1e6, "expected-downtime", (double)out->downtime_ns / 1e6,
+		"transferred", (json_int_t)out->bytes, "pending-pages",
+		(json_int_t)out->pending_pages, "dirty-pages-per-second",
+		estimate_dirty_rate(in->curve), "working-set-pages",
+		estimate_working_set(in->curve), "pages", (json_int_t)in->curve->total_pages,
+		"sample-pages", (json_int_t)in->curve->sample_pages, "allocated-pages",
+		(json_int_t)in->content.allocated_pages, "zero-pages",
+		(json_int_t)in->content.zero_pages, "bytes-per-second", (json_int_t)in->rate,
+		"round-trip-ms", (double)in->rtt_ns / 1e6);
 	json_t *points = json_array();
 
 	for (unsigned int i = 0; i < in->curve->n; i++)
-		json_array_append_new(points, json_pack("{s:f, s:f}", "ms", (double)in->curve->points[i].ns / 1e6, "pages",
-							in->curve->points[i].pages));
+		json_array_append_new(points, json_pack("{s:f, s:f}", "ms",
+							(double)in->curve->points[i].ns / 1e6,
+							"pages", in->curve->points[i].pages));
 	json_object_set_new(j, "written", points);
 	json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(j);
 }
 
-int cmd_estimate(int argc, char **argv)
+static int estimate_main(int argc, char **argv)
 {
-	struct estimate_args a = { .limits = limits_default, .seconds = 8, .sample_pages = 65536 };
+	struct estimate_args a = { 0 };
 	struct err e = { 0 };
 	struct estimate_in in;
 	struct estimate out;
 	struct curve curve;
 
-	if (parse(&a, argc, argv, &e))
+	if (estimate_parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
-	if (a.help) {
-		fputs(usage, stdout);
-		return 0;
-	}
 	stop_install();
 	in = (struct estimate_in) {
-		.curve = &curve, .rate = (uint64_t)a.bandwidth_mib << 20,
-		.limit_ns = a.limits.downtime_limit_ms * 1000000ull, .max_rounds = a.limits.max_rounds,
+		.curve = &curve,
+		.rate = (uint64_t)a.bandwidth_mib << 20,
+		.limit_ns = a.limits.downtime_limit_ms * 1000000ull,
+		.max_rounds = a.limits.max_rounds,
 	};
-	if (measure(&a, &curve, &in, &e))
+	if (estimate_measure(&a, &curve, &in, &e))
 		return cmd_fail(&e);
 	estimate(&in, &out);
 	if (a.json)
-		print_json(&in, &out);
+		estimate_print_json(&in, &out);
 	else
-		print(&in, &out);
+		estimate_print(&in, &out);
 	return out.converges ? GW_OK : GW_NOT_CONVERGED;
 }
+
+const struct command cmd_estimate = {
+	"estimate",
+	"estimate how long a migration would take, and whether it would end",
+	.usage =
+		"(--qmp SOCKET | --domain NAME | --pid PID) (--bandwidth MIB | --to ADDR:PORT) [options]",
+	.about = "Measures how the guest writes, from a sample of its pages, and plays the rounds "
+		 "of a migration through. The exit status is 20 (not-converged) if the migration "
+		 "would not end.",
+	.groups = estimate_groups,
+	.main = estimate_main,
+};

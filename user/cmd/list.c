@@ -5,14 +5,7 @@
 #include "cmd/cmd.h"
 #include "kernel/netlink.h"
 
-static const char usage[] =
-	"usage: godwit list [--json]\n"
-	"\n"
-	"Lists the sessions of godwit.ko: who watches which VM, and what that has cost.\n"
-	"\n"
-	"  --json    as a JSON array, with pages by writer and time by phase\n";
-
-static void print_session(const struct session_info *s, void *arg)
+static void list_print_session(const struct session_info *s, void *arg)
 {
 	uint64_t pages = 0, ns = 0;
 
@@ -21,12 +14,13 @@ static void print_session(const struct session_info *s, void *arg)
 		pages += s->pages[i];
 	for (int i = 0; i < GODWIT_PHASES; i++)
 		ns += s->ns[i];
-	printf("%7u  %-8s  %7u  %-15s  %7u  %5u  %8llu  %10llu  %10.1f\n", s->id, session_state_name(s->state), s->vm_pid,
-	       s->owner_comm, s->owner_pid, s->memslots, (unsigned long long)s->harvests, (unsigned long long)pages,
-	       (double)ns / 1e6);
+	printf("%7u  %-8s  %7u  %-15s  %7u  %5u  %8llu  %10llu  %10.1f\n", s->id,
+	       session_state_name(s->state), s->vm_pid, s->owner_comm, s->owner_pid, s->memslots,
+	       (unsigned long long)s->harvests, (unsigned long long)pages, (double)ns / 1e6);
 }
 
-static json_t *by_name(const uint64_t *values, unsigned int n, const char *(*name)(unsigned int))
+static json_t *list_by_name(const uint64_t *values, unsigned int n,
+			    const char *(*name)(unsigned int))
 {
 	json_t *o = json_object();
 
@@ -35,10 +29,11 @@ static json_t *by_name(const uint64_t *values, unsigned int n, const char *(*nam
 	return o;
 }
 
-static void add_session(const struct session_info *s, void *arg)
+static void list_add_session(const struct session_info *s, void *arg)
 {
-	json_t *o = json_pack("{s:i, s:s, s:i, s:s}", "id", (int)s->id, "state", session_state_name(s->state),
-			      "owner-pid", (int)s->owner_pid, "owner-comm", s->owner_comm);
+	json_t *o = json_pack("{s:i, s:s, s:i, s:s}", "id", (int)s->id, "state",
+			      session_state_name(s->state), "owner-pid", (int)s->owner_pid,
+			      "owner-comm", s->owner_comm);
 
 	if (s->vm_pid) {
 		json_object_set_new(o, "vm-pid", json_integer(s->vm_pid));
@@ -46,35 +41,54 @@ static void add_session(const struct session_info *s, void *arg)
 		json_object_set_new(o, "changes", json_integer(s->changes));
 		json_object_set_new(o, "harvests", json_integer((json_int_t)s->harvests));
 		json_object_set_new(o, "clears", json_integer((json_int_t)s->clears));
-		json_object_set_new(o, "pages", by_name(s->pages, GODWIT_ROWS, ledger_row_name));
-		json_object_set_new(o, "ns", by_name(s->ns, GODWIT_PHASES, harvest_phase_name));
+		json_object_set_new(o, "pages",
+				    list_by_name(s->pages, GODWIT_ROWS, ledger_row_name));
+		json_object_set_new(o, "ns",
+				    list_by_name(s->ns, GODWIT_PHASES, harvest_phase_name));
 	}
 	json_array_append_new(arg, o);
 }
 
-int cmd_list(int argc, char **argv)
+static const struct cmd_option list_options[] = {
+	{ "json", .set = cmd_set_flag,
+	  .help = "print a JSON array, with pages by writer and time by phase" },
+};
+
+static const struct cmd_group list_groups[] = {
+	{ "Options", CMD_ROWS(list_options) },
+	CMD_HELP,
+	{ NULL }
+};
+
+static int list_main(int argc, char **argv)
 {
 	struct netlink *nl = NULL;
 	struct err e = { 0 };
 	bool json = false;
 	json_t *all;
-	int status;
 
-	if (!cmd_parse_json(argc, argv, usage, &json, &status))
-		return status;
+	if (cmd_parse(&cmd_list, argc, argv, &json, &e))
+		return cmd_fail(&e);
 	if (netlink_open(&nl, &e))
 		return cmd_fail(&e);
 	if (json) {
 		all = json_array();
-		if (!netlink_sessions(nl, add_session, all, &e)) {
+		if (!netlink_sessions(nl, list_add_session, all, &e)) {
 			json_dumpf(all, stdout, JSON_INDENT(2));
 			putchar('\n');
 		}
 		json_decref(all);
 	} else {
 		puts("SESSION  STATE      VM-PID  OWNER            OWN-PID  SLOTS  HARVESTS       PAGES     TIME-MS");
-		netlink_sessions(nl, print_session, NULL, &e);
+		netlink_sessions(nl, list_print_session, NULL, &e);
 	}
 	netlink_close(nl);
 	return e.exit ? cmd_fail(&e) : 0;
 }
+
+const struct command cmd_list = {
+	"list", "list the sessions of godwit.ko",
+	.usage = "[options]",
+	.about = "Lists the sessions of godwit.ko: the VM, the owner and the cost of each.",
+	.groups = list_groups, .main = list_main,
+};

@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/progress.h"
-#include "io/sock.h"
 #include "page/page.h"
 #include "report/eta.h"
 #include "report/json.h"
@@ -29,7 +29,8 @@ int progress_init(struct progress *p, const char *how, struct err *e)
 	else if (!strcmp(how, "json"))
 		*p = (struct progress) { .how = PROGRESS_JSON, .out = stdout };
 	else
-		return err_set(e, GW_USAGE, EINVAL, "--progress takes auto, plain, json or none, not \"%s\"", how);
+		return err_set(e, GW_USAGE, EINVAL,
+			       "--progress takes auto, plain, json or none, not \"%s\"", how);
 	return 0;
 }
 
@@ -44,7 +45,7 @@ static void add(char line[LINE], const char *fmt, ...)
 	va_end(ap);
 }
 
-static void add_eta(char line[LINE], const struct report *r)
+static void progress_add_eta(char line[LINE], const struct report *r)
 {
 	uint64_t ns;
 
@@ -73,20 +74,25 @@ static void full_line(char line[LINE], const struct report *r)
 	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->rate));
 	/* Both are known after the first round. */
 	if (r->predicted_ns)
-		add(line, ", dirty %.1f MiB/s, downtime %.0f ms", bytes_to_mib(r->dirty_rate * PAGE_BYTES), ns_to_ms(r->predicted_ns));
-	add_eta(line, r);
+		add(line, ", dirty %.1f MiB/s, downtime %.0f ms",
+		    bytes_to_mib(r->dirty_rate * PAGE_BYTES), ns_to_ms(r->predicted_ns));
+	progress_add_eta(line, r);
 }
 
-/* The same for 80 columns and less: sent and remaining, the link's rate and the guest's; what matters most comes first. */
+/*
+ * The same for 80 columns and less: sent and remaining, the link's rate and the guest's; what
+ * matters most comes first.
+ */
 static void short_line(char line[LINE], const struct report *r)
 {
 	line[0] = '\0';
 	add(line, "%s %u", r->phase, r->round);
-	add_eta(line, r);
-	add(line, ": %.0f + %.0f MiB, %.0f", bytes_to_mib(r->bytes), bytes_to_mib(r->remaining_pages * PAGE_BYTES),
-	    bytes_to_mib(r->rate));
+	progress_add_eta(line, r);
+	add(line, ": %.0f + %.0f MiB, %.0f", bytes_to_mib(r->bytes),
+	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->rate));
 	if (r->predicted_ns)
-		add(line, " - %.0f MiB/s, %.0f ms", bytes_to_mib(r->dirty_rate * PAGE_BYTES), ns_to_ms(r->predicted_ns));
+		add(line, " - %.0f MiB/s, %.0f ms", bytes_to_mib(r->dirty_rate * PAGE_BYTES),
+		    ns_to_ms(r->predicted_ns));
 	else
 		add(line, " MiB/s");
 }
@@ -109,7 +115,9 @@ static void paint(const struct progress *p, const struct report *r)
 
 static bool due(struct progress *p, const struct report *r)
 {
-	const uint64_t every[] = { [PROGRESS_PLAIN] = PLAIN_NS, [PROGRESS_TERMINAL] = REPAINT_NS, [PROGRESS_JSON] = JSON_NS };
+	const uint64_t every[] = { [PROGRESS_PLAIN] = PLAIN_NS,
+				   [PROGRESS_TERMINAL] = REPAINT_NS,
+				   [PROGRESS_JSON] = JSON_NS };
 	uint64_t now = now_ns();
 	bool changed = p->phase != r->phase || p->round != r->round;
 
@@ -130,7 +138,7 @@ void progress_show(const struct report *r, void *progress)
 		return;
 	p->painted = true;
 	if (p->how == PROGRESS_JSON) {
-		/* Whoever reads it may have gone; the migration goes on. */
+		/* Its reader may have gone; the migration goes on. */
 		if (report_write_progress(p->out, r, NULL))
 			p->how = PROGRESS_NONE;
 	} else if (p->how == PROGRESS_TERMINAL) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is said while a migration runs: one line that repaints on a terminal, a plain line every two seconds elsewhere,
- * or JSON, an object a line. No percentage: what is left to send grows when the guest writes.
+ * What is said while a migration runs: one line that repaints on a terminal, a plain line every two
+ * seconds elsewhere, or JSON, an object a line. No percentage: what is left to send grows when the
+ * guest writes.
  */
 #ifndef GODWIT_PROGRESS_H
 #define GODWIT_PROGRESS_H
@@ -10,8 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "err.h"
-#include "migrate/report.h"
+#include "base/err.h"
+#include "report/report.h"
 
 enum progress_how { PROGRESS_PLAIN, PROGRESS_TERMINAL, PROGRESS_JSON, PROGRESS_NONE };
 

@@ -1,84 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/stop.h"
+#include "base/thread.h"
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
-#include "fit/findings.h"
-#include "io/sock.h"
-#include "io/stop.h"
-#include "migrate/sender.h"
 #include "report/json.h"
 #include "report/metrics.h"
 #include "report/text.h"
+#include "send/sender.h"
 #include "wire/wire.h"
 
 #define METRICS_NS 5000000000ull
-
-static const char usage[] =
-	"usage: godwit send (--qmp SOCKET | --domain NAME) [options] ADDR:PORT\n"
-	"\n"
-	"Migrates the running QEMU guest behind the QMP socket SOCKET, or of the libvirt domain NAME, to the godwit\n"
-	"receiver at ADDR:PORT.\n"
-	"\n"
-	"  --qmp SOCKET           the source QEMU's QMP socket (-qmp unix:SOCKET,server=on,wait=off)\n"
-	"  --domain NAME          or the libvirt domain, which needs a second QMP socket (see README)\n"
-	"  --pid PID              the QEMU process, if another process made the socket\n"
-	"  --downtime-limit MS    switch over when the guest is predicted to stand still no longer than this (300)\n"
-	"  --downtime-ramp MS     raise that, by a tenth of the way to MS, for each round that does not help\n"
-	"  --max-rounds N         give up when that is not reached after N rounds (30)\n"
-	"  --timeout S            seconds for all of the migration (any time)\n"
-	"  --on-timeout cancel|pause  what to do then: give up, or stop the guest and finish, whatever downtime that\n"
-	"                         costs (cancel)\n"
-	"  --peer-timeout S       give up when the peer or QEMU is silent for S seconds (30)\n"
-	"  --resolve-timeout S    when the connection breaks in the switchover, ask the receiver for S seconds whether the\n"
-	"                         guest runs there (60)\n"
-	"  --streams N            connections for RAM, with a thread each (one for each CPU, at most 16)\n"
-	"  --bandwidth MIB        send at most MIB MiB/s until the switchover (0: no limit)\n"
-	"  --io auto|uring|poll   how to wait for the network: io_uring, poll(), or the better one to be had (auto)\n"
-	"  --zero-copy auto|on|off  let the network card read RAM where it is: if the kernel does not copy it after all, always\n"
-	"                         (io_uring and Linux 6.1 or newer), never (auto)\n"
-	"  --device-state auto|migrate|save  by a migration of QEMU's that leaves RAM out, or saved by QEMU and carried over\n"
-	"                         with QEMU's private RAM (auto: saved from 128 GiB on, and if RAM is a memfd; QEMU 8.0)\n"
-	"  --accept WHAT          migrate although the destination differs in WHAT: machine, cpu, memory, device, disk, backend,\n"
-	"                         host or room, or several with commas; what QEMU itself refuses is refused all the same\n"
-	"  --verify               compare hashes of all RAM before the switchover\n"
-	"  --pause                without godwit.ko: stop the guest first, then copy\n"
-	"  --control PATH         where \"godwit cancel\" and \"godwit set\" reach this (/run/godwit/PID.sock, by its own PID)\n"
-	"  --progress auto|plain|json|none  auto: one line that repaints on a terminal, else a line every two seconds;\n"
-	"                         plain: such lines on a terminal too; json: JSON on stdout, an object a line (auto)\n"
-	"  --json FILE            write the report to FILE as well: \"godwit report FILE\" shows it\n"
-	"  --metrics FILE.prom    keep metrics in FILE.prom for the textfile collector of node_exporter\n";
-
-enum { OPT_LIMIT = CMD_OWN, OPT_PEER_TIMEOUT, OPT_RESOLVE_TIMEOUT, OPT_STREAMS, OPT_IO, OPT_ZERO_COPY, OPT_DEVICE_STATE, OPT_ACCEPT, OPT_VERIFY, OPT_PAUSE,
-	OPT_CONTROL, OPT_PROGRESS, OPT_JSON, OPT_METRICS, OPT_HELP };
-
-static const struct option options[] = {
-	CMD_VM_OPTIONS,
-	{ "downtime-limit", required_argument, NULL, OPT_LIMIT },
-	{ "downtime-ramp", required_argument, NULL, OPT_LIMIT },
-	{ "max-rounds", required_argument, NULL, OPT_LIMIT },
-	{ "timeout", required_argument, NULL, OPT_LIMIT },
-	{ "on-timeout", required_argument, NULL, OPT_LIMIT },
-	{ "peer-timeout", required_argument, NULL, OPT_PEER_TIMEOUT },
-	{ "resolve-timeout", required_argument, NULL, OPT_RESOLVE_TIMEOUT },
-	{ "streams", required_argument, NULL, OPT_STREAMS },
-	{ "bandwidth", required_argument, NULL, OPT_LIMIT },
-	{ "io", required_argument, NULL, OPT_IO },
-	{ "zero-copy", required_argument, NULL, OPT_ZERO_COPY },
-	{ "device-state", required_argument, NULL, OPT_DEVICE_STATE },
-	{ "accept", required_argument, NULL, OPT_ACCEPT },
-	{ "verify", no_argument, NULL, OPT_VERIFY },
-	{ "pause", no_argument, NULL, OPT_PAUSE },
-	{ "progress", required_argument, NULL, OPT_PROGRESS },
-	{ "control", required_argument, NULL, OPT_CONTROL },
-	{ "json", required_argument, NULL, OPT_JSON },
-	{ "metrics", required_argument, NULL, OPT_METRICS },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ NULL, 0, NULL, 0 }
-};
 
 struct send_args {
 	struct sender_options o;
@@ -89,94 +23,137 @@ struct send_args {
 	const char *metrics;
 	uint64_t metrics_ns;	/* when they are due */
 	const char *io;
-	bool help;
 };
 
-/* name: as it is in the table. */
-static int parse_option(struct send_args *a, int opt, const char *name, struct err *e)
+static int send_set_zero_copy(const struct cmd_option *o, const char *text, void *to, struct err *e)
 {
-	switch (opt) {
-	case CMD_QMP:
-	case CMD_DOMAIN:
-	case CMD_PID:
-		return cmd_vm_option(&a->vm, opt, optarg, e);
-	case OPT_LIMIT:
-		return limits_set(&a->o.limits, name, optarg, e);
-	case OPT_PEER_TIMEOUT:
-		return cmd_peer_timeout(optarg, &a->o.timeout_ms, e);
-	case OPT_RESOLVE_TIMEOUT:
-		return cmd_number("--resolve-timeout", optarg, 0, 86400, &a->o.resolve_s, e);
-	case OPT_STREAMS:
-		return cmd_number("--streams", optarg, 1, WIRE_STREAMS_MAX, &a->o.streams, e);
-	case OPT_IO:
-		a->io = optarg;
-		return 0;
-	case OPT_ZERO_COPY:
-		return engine_zero_copy(optarg, &a->o.zero_copy, e);
-	case OPT_DEVICE_STATE:
-		return way_parse(optarg, &a->o.wish, e);
-	case OPT_ACCEPT:
-		return fit_accept(optarg, &a->o.accepted, e);
-	case OPT_VERIFY:
-		a->o.verify = true;
-		return 0;
-	case OPT_PAUSE:
-		a->o.pause = true;
-		return 0;
-	case OPT_CONTROL:
-		a->o.control = optarg;
-		return 0;
-	case OPT_PROGRESS:
-		a->how = optarg;
-		return 0;
-	case OPT_JSON:
-		a->json = optarg;
-		return 0;
-	case OPT_METRICS:
-		a->metrics = optarg;
-		return 0;
-	case OPT_HELP:
-		a->help = true;
-		return 0;
-	default:
-		return err_set(e, GW_USAGE, EINVAL, "see \"godwit send --help\"");
-	}
+	(void)o;
+	return engine_zero_copy(text, to, e);
 }
 
-static int parse(struct send_args *a, int argc, char **argv, struct err *e)
-{
-	int opt, index = 0, r;
+static const struct cmd_option send_streams = {
+	"streams", .value = "N", .min = 1, .max = WIRE_STREAMS_MAX, .set = cmd_set_number,
+	.offset = offsetof(struct send_args, o.streams),
+	.help = "open N connections for RAM, with a thread each; without this option one for each "
+		"CPU, or more on a link with a long round trip",
+	.more = "The receiver's own\n"
+		".Fl -streams\n"
+		"limits it.",
+};
 
-	while ((opt = getopt_long(argc, argv, "", options, &index)) != -1) {
-		r = parse_option(a, opt, options[index].name, e);
-		if (r || a->help)
-			return r;
-	}
-	if (!a->vm.qmp == !a->vm.domain || optind + 1 != argc)
-		return err_set(e, GW_USAGE, EINVAL,
-			       "send needs --qmp SOCKET or --domain NAME, and one ADDR:PORT: see \"godwit send --help\"");
-	r = cmd_find_domain(&a->vm, e);
+static const struct cmd_option send_zero_copy = {
+	"zero-copy", .words = "auto|on|off", .initial = "auto", .set = send_set_zero_copy,
+	.offset = offsetof(struct send_args, o.zero_copy),
+	.help = "auto: zero-copy until the kernel falls back to copying; on: always try; off: "
+		"never",
+	.more = "With zero-copy the network card reads pages where they are, and the network "
+		"stack makes no copy.\n"
+		"The kernel falls back to copying where both ends are on one machine, for "
+		"example; with\n"
+		".Cm on\n"
+		"the report counts these copies.\n"
+		"Zero-copy needs io_uring, Linux 6.1 or newer, and a limit of locked memory\n"
+		".Pq Ic ulimit -l\n"
+		"of a few MiB for each stream, unless root sends.\n"
+		"Without one of them, sends are plain.",
+};
+
+static const struct cmd_option send_resolve_timeout = {
+	"resolve-timeout", .value = "S", .max = 86400, .initial = "60", .set = cmd_set_number,
+	.offset = offsetof(struct send_args, o.resolve_s),
+	.help = "when the connection breaks in the switchover, ask the receiver for S seconds "
+		"whether the guest runs there",
+	.more = "If no receiver answers, the exit status is 23, and\n"
+		".Xr godwit-resolve 1\n"
+		"asks later.",
+};
+
+static const struct cmd_option send_proof[] = {
+	{
+		"verify", .set = cmd_set_flag, .offset = offsetof(struct send_args, o.verify),
+		.help = "compare hashes of all RAM before the switchover",
+		.more = "The guest stands still meanwhile, which costs downtime.\n"
+			"When they differ, the guest runs on at the source.",
+	},
+	{
+		"pause", .set = cmd_set_flag, .offset = offsetof(struct send_args, o.pause),
+		.help = "without godwit.ko: stop the guest first, then copy all of its RAM",
+	},
+};
+
+static const struct cmd_option send_output[] = {
+	{
+		"control", .value = "PATH",
+		.set = cmd_set_text, .offset = offsetof(struct send_args, o.control),
+		.help = "listen for \"godwit cancel\" and \"godwit set\" at PATH, a new UNIX "
+			"socket, in place of /run/godwit/PID.sock",
+	},
+	{
+		"progress", .words = "auto|plain|json|none", .initial = "auto", .set = cmd_set_text,
+		.offset = offsetof(struct send_args, how),
+		.help = "auto: repaint one line on a terminal, else print a line every two "
+			"seconds; plain: print such lines on a terminal too; json: print a JSON "
+			"object a line to standard output; none: print nothing until the end",
+		.more = "JSON objects come twice a second and whenever a round or a phase "
+			"begins.\n"
+			"They take the place of the report: the last one says how the migration "
+			"ended.",
+	},
+	{
+		"json", .value = "FILE",
+		.set = cmd_set_text, .offset = offsetof(struct send_args, json),
+		.help = "also write the report to FILE, which \"godwit report FILE\" shows",
+		.more = "It is a JSON object, and is written when the migration was refused or "
+			"failed as well.\n"
+			"Its\n"
+			".Va status\n"
+			"is the name of the exit status.",
+	},
+	{
+		"metrics", .value = "FILE.prom",
+		.set = cmd_set_text, .offset = offsetof(struct send_args, metrics),
+		.help = "keep metrics in FILE.prom for the textfile collector of Prometheus's "
+			"node_exporter",
+		.more = "The file is replaced every five seconds and at the end.",
+	},
+};
+
+static const struct cmd_group send_groups[] = {
+	{ "Guest", CMD_ROWS(cmd_vm_options), offsetof(struct send_args, vm) },
+	{ "Limits, which \"godwit set\" changes while the migration runs", CMD_ROWS(cmd_limits),
+	  offsetof(struct send_args, o.limits) },
+	{ "Connections", .options = &send_streams, .n = 1 },
+	CMD_ONE(cmd_io, struct send_args, io),
+	{ .options = &send_zero_copy, .n = 1 },
+	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
+	{ .options = &send_resolve_timeout, .n = 1 },
+	{ "Migration", .options = &cmd_device_state, .n = 1,
+	  .base = offsetof(struct send_args, o.wish) },
+	CMD_ONE(cmd_accept, struct send_args, o.accepted),
+	{ CMD_ROWS(send_proof) },
+	{ "Output and control", CMD_ROWS(send_output) },
+	CMD_HELP,
+	{ NULL }
+};
+
+static int send_parse(struct send_args *a, int argc, char **argv, struct err *e)
+{
+	int r = cmd_parse(&cmd_send, argc, argv, a, e);
+
+	if (r)
+		return r;
+	r = cmd_find_vm(&cmd_send, &a->vm, e);
 	if (r)
 		return r;
 	a->o.qmp_path = a->vm.qmp;
-	a->o.pid = (pid_t)a->vm.pid;
-	a->o.addr = argv[optind];
+	a->o.pid = a->vm.pid;
+	a->o.cpus = thread_cpus();
 	r = progress_init(&a->progress, a->how, e);
 	return r ? r : engine_choose(a->io, &a->o.engine, e);
 }
 
-/* One for each CPU, up to the protocol's limit. */
-static unsigned int default_streams(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	if (cpus < 1)
-		return 1;
-	return cpus < WIRE_STREAMS_MAX ? (unsigned int)cpus : WIRE_STREAMS_MAX;
-}
-
 /* While it runs. What is wrong with the metrics is told at the end. */
-static void show(const struct report *r, void *args)
+static void send_show(const struct report *r, void *args)
 {
 	struct send_args *a = args;
 	struct err ignored = { 0 };
@@ -192,7 +169,7 @@ static void show(const struct report *r, void *args)
 }
 
 /* How it ended, everywhere where that was asked for. */
-static void tell(struct send_args *a, const struct report *r, const struct err *outcome)
+static void send_tell(struct send_args *a, const struct report *r, const struct err *outcome)
 {
 	struct err e = { 0 };
 
@@ -208,30 +185,30 @@ static void tell(struct send_args *a, const struct report *r, const struct err *
 		cmd_fail(&e);
 }
 
-int cmd_send(int argc, char **argv)
+static int send_main(int argc, char **argv)
 {
-	struct send_args a = {
-		.o = {
-			.limits = limits_default, .timeout_ms = 30000, .resolve_s = 60, .streams = default_streams(),
-			.zero_copy = ENGINE_ZC_AUTO,
-		},
-	};
 	struct report report = { .phase = "connect" };
+	struct send_args a = { 0 };
 	struct err e = { 0 };
 
-	if (parse(&a, argc, argv, &e))
+	if (send_parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
-	if (a.help) {
-		fputs(usage, stdout);
-		return 0;
-	}
 	/* Better now than when the guest has moved. */
 	if (a.metrics && metrics_write(a.metrics, a.o.qmp_path, &report, NULL, &e))
 		return cmd_fail(&e);
 	stop_install();
-	a.o.progress = show;
+	a.o.progress = send_show;
 	a.o.progress_arg = &a;
 	sender_run(&a.o, &report, &e);
-	tell(&a, &report, &e);
+	send_tell(&a, &report, &e);
 	return e.exit;
 }
+
+const struct command cmd_send = {
+	"send", "migrate a guest from this host to another",
+	.usage = "(--qmp SOCKET | --domain NAME) [options] ADDR:PORT",
+	.about = "Migrates the running QEMU guest behind the QMP socket SOCKET, or of the libvirt "
+		"domain NAME, to the \"godwit receive\" that listens at ADDR:PORT.",
+	.operand = "ADDR:PORT", .operand_at = offsetof(struct send_args, o.addr),
+	.groups = send_groups, .main = send_main,
+};

@@ -9,8 +9,8 @@
 #define SHOWN 80 /* characters of a value in a message */
 
 /*
- * Numbers of one value are alike: QEMU's message had one of 64 bits, so all in it became doubles
- * (vmm/qmp_stream.c).
+ * An integer and a double of the same value are alike: in a message of QEMU's with a number of 64
+ * bits all numbers become doubles (qmp/qmp_stream.c).
  */
 static bool same_value(const json_t *a, const json_t *b)
 {
@@ -32,8 +32,7 @@ static const char *shown(const json_t *value, char *buf, size_t size)
 }
 
 /*
- * An object may have keys that one version does not know (smp's): what both have counts. 0:
- * something differs.
+ * One version of QEMU may not know all keys of an object (smp's): only those that both have count.
  */
 bool fit_alike(const json_t *a, const json_t *b)
 {
@@ -53,8 +52,9 @@ const char *fit_text(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-static void say_difference(const struct fit_thing *t, const struct policy_row *row, const char *property,
-		const json_t *a, const json_t *b, enum fit_severity severity, struct findings *f)
+static void say_difference(const struct fit_thing *t, const struct policy_row *row,
+			   const char *property, const json_t *a, const json_t *b,
+			   enum fit_severity severity, struct findings *f)
 {
 	const char *option = row && row->option ? row->option : property;
 	char x[SHOWN + 1], y[SHOWN + 1];
@@ -91,7 +91,7 @@ void fit_judge(const struct fit_thing *t, const struct policy_row *row, const ch
 	case POLICY_ELSEWHERE:
 		return;
 	case POLICY_SAME:
-		/* "auto" is on wherever that can be. */
+		/* "auto" is on wherever the host supports it. */
 		severity =
 			t->part == PART_MACHINE && is_auto_and_on(a, b) ? FIT_WARNING : FIT_FATAL;
 		break;
@@ -103,7 +103,7 @@ void fit_judge(const struct fit_thing *t, const struct policy_row *row, const ch
 			return;
 		break;
 	case POLICY_FEATURE:
-		/* What is neither true nor false: a level, a family, a name. */
+		/* A value that is neither true nor false: a level, a family, a name. */
 		severity = json_is_boolean(a) && json_is_boolean(b) && json_is_true(b) ? FIT_WARNING
 										       : FIT_FATAL;
 		break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The features of a vCPU: some four hundred, of which those that differ are said in a line. */
+/* The features of a vCPU: some four hundred, of which one line names those that differ. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted, as many as there is room for, and how many more. */
+/* Writes the names in order, as many as there is room for, and how many more there are. */
 static void join_features(const char **names, size_t n, char *text, size_t size)
 {
 	size_t len = 0, i;
@@ -25,7 +25,7 @@ static void join_features(const char **names, size_t n, char *text, size_t size)
 		snprintf(text + len, size - len, " and %zu more", n - i);
 }
 
-/* QEMU has some names with '-' and with '_': the first is its own. */
+/* QEMU knows some names with '-' and with '_': the one with '-' is its own. */
 static bool is_alias(const json_t *features, const char *name)
 {
 	char own[64];
@@ -40,8 +40,8 @@ static bool is_alias(const json_t *features, const char *name)
 enum features { LACKING, FOUND, UNKNOWN };
 
 /*
- * Is it one of these? UNKNOWN: the QEMU at the destination has no such property, and has said all
- * that it has.
+ * Is the feature one of these? UNKNOWN: the QEMU at the destination has no such property, although
+ * it has listed all that it has.
  */
 static bool is_such(const json_t *a, const json_t *b, enum features which, const char *name)
 {
@@ -52,7 +52,7 @@ static bool is_such(const json_t *a, const json_t *b, enum features which, const
 	       json_is_true(a) == (which == LACKING);
 }
 
-/* A feature more or less is one of hundreds: those that only one end has, in one line. */
+/* Lists the features that only one end has in one line: there are hundreds of features. */
 static void list_features(const json_t *src, const json_t *dst, enum features which,
 			  const struct policy *p, char *text, size_t size)
 {
@@ -96,7 +96,7 @@ static bool has_vmx(const json_t *words)
 		    json_integer_value(json_object_get(word, "cpuid-input-eax")) == 1)
 			return json_integer_value(json_object_get(word, "features")) & 1 << 5;
 	}
-	return true; /* who knows */
+	return true; /* not known */
 }
 
 bool fit_needs_features(const json_t *src, const json_t *dst)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Devices by their places, what is in them and behind them, and the RAM of QEMU's own. */
+/* Devices by their places, what is in them and behind them, and QEMU's private RAM. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const char *device_name(const char *place, const json_t *device, char *bu
 	return buf;
 }
 
-/* Is what it sits on missing as well? Then that has been said. */
+/* Is the device that it sits on missing as well? Then a finding names that one already. */
 static bool below_a_missing_one(const char *place, const json_t *from, const json_t *in)
 {
 	char above[600];
@@ -46,7 +46,7 @@ static const char *place_of_id(const json_t *devices, const char *id)
 	return NULL;
 }
 
-/* What is no device of its own, and which only one version of QEMU has. */
+/* Is it a part of another device? Such a part may exist in one version of QEMU only. */
 static bool is_inner(const json_t *device)
 {
 	return !json_is_true(json_object_get(device, "plugged"));
@@ -75,7 +75,7 @@ static void extra(const char *place, const json_t *device, const json_t *here, s
 {
 	char name[300];
 
-	/* That it is in another place has been said. */
+	/* A finding says already that it is in another place. */
 	if (place_of_id(here, fit_text(device, "id")))
 		return;
 	findings_add(f, FIT_DEVICE, FIT_FATAL,
@@ -125,7 +125,7 @@ static void compare_devices(const json_t *src, const json_t *dst, const struct p
 			extra(place, device, here, f);
 }
 
-/* What has a table of things below it: RAM blocks, disks. */
+/* Compares the things in a table of the view: RAM blocks, disks. */
 static void compare_each(const json_t *src, const json_t *dst, const char *key,
 			 enum policy_part part, enum fit_class class, const char *what,
 			 const struct policy *p, struct findings *f)
@@ -146,9 +146,53 @@ static void compare_each(const json_t *src, const json_t *dst, const char *key,
 	}
 }
 
+/* Of a block; NULL: this end does not say. */
+static const json_t *compare_bytes(const json_t *view, const char *name)
+{
+	const json_t *ram = json_object_get(json_object_get(view, "host"), "ram");
+
+	return json_object_get(json_object_get(ram, name), "bytes");
+}
+
+/* Has the destination a block of this size where the source has this one? */
+static bool compare_ram_is_there(const json_t *src, const json_t *dst, const char *name,
+				 const json_t *block)
+{
+	const json_t *address = json_object_get(block, "address"), *there;
+	const json_t *bytes = compare_bytes(src, name), *its;
+	const char *other;
+
+	json_object_foreach(json_object_get(dst, "ram"), other, there) {
+		if (!address || !fit_alike(address, json_object_get(there, "address")))
+			continue;
+		its = compare_bytes(dst, other);
+		if (!bytes || !its || fit_alike(bytes, its))
+			return true;
+	}
+	return false;
+}
+
+/* What has another name at the destination and lies where it does here: save mode moves it. */
+static void compare_ram(const json_t *src, const json_t *dst, const struct policy *p,
+			struct findings *f)
+{
+	const json_t *there = json_object_get(dst, "ram");
+	json_t *here = json_object_get(src, "ram"), *a;
+	const char *name;
+
+	json_object_foreach(here, name, a) {
+		char text[160];
+		const struct fit_thing t = { PART_RAM, FIT_MEMORY, NULL, text };
+
+		snprintf(text, sizeof(text), "RAM %.120s", name);
+		if (!compare_ram_is_there(src, dst, name, a))
+			fit_compare_props(&t, a, json_object_get(there, name), p, f);
+	}
+}
+
 /*
- * QEMU's own RAM (firmware, flash, displays): it refuses a block that it does not have, or of
- * another size.
+ * QEMU's private RAM (firmware, flash, displays): QEMU refuses a block that it does not have, or
+ * that has another size.
  */
 static void compare_private(const json_t *src, const json_t *dst, struct findings *f)
 {
@@ -167,7 +211,7 @@ static void compare_private(const json_t *src, const json_t *dst, struct finding
 				"%.80s has %lld KiB at the source and %lld KiB at the destination: give both QEMUs the same firmware (-bios, pflash), ROMs and displays",
 				name, (long long)json_integer_value(a) >> 10,
 				(long long)json_integer_value(b) >> 10);
-		else if (!b && !strchr(name, '/')) /* else a device's, and that is missing */
+		else if (!b && !strchr(name, '/')) /* else it belongs to a device that is missing */
 			findings_add(
 				f, FIT_MEMORY, FIT_IMPOSSIBLE,
 				"%.80s is missing at the destination: give both QEMUs the same firmware (-bios, pflash)",
@@ -176,8 +220,8 @@ static void compare_private(const json_t *src, const json_t *dst, struct finding
 }
 
 /*
- * A device of USB is known to QEMU by its port; that there is one too few, or too many, is said of
- * the devices.
+ * QEMU knows a USB device by its port. Whether there is one too few, or too many, the findings on
+ * devices say.
  */
 static void compare_usb(const json_t *src, const json_t *dst, struct findings *f)
 {
@@ -198,7 +242,9 @@ static void compare_usb(const json_t *src, const json_t *dst, struct findings *f
 	}
 }
 
-/* What a user network has under way is part of QEMU's stream; other backends have nothing in it. */
+/*
+ * The connections of a user network are part of QEMU's stream; other backends have nothing in it.
+ */
 static void compare_networks(const json_t *src, const json_t *dst, struct findings *f)
 {
 	const json_t *a = json_object_get(src, "user-networks"),
@@ -222,7 +268,7 @@ static bool has_text(const json_t *array, const char *text)
 	return false;
 }
 
-/* A feature that the guest has taken, and the backend there does not offer. */
+/* Finds features that the guest uses, and the destination's backend does not offer. */
 static void compare_virtio(const json_t *src, const json_t *dst, struct findings *f)
 {
 	json_t *here = json_object_get(src, "virtio"), *a;
@@ -250,7 +296,7 @@ static void compare_virtio(const json_t *src, const json_t *dst, struct findings
 		if (len)
 			findings_add(
 				f, FIT_BACKEND, FIT_IMPOSSIBLE,
-				"%s: the guest uses %s, which the destination's does not offer: give it the same properties, and a backend (netdev, vhost) that can do that",
+				"%s: the guest uses %s, which the destination's device does not offer: give it the same properties, and a backend (netdev, vhost) that supports them",
 				device_name(place, device, name, sizeof(name)), lacks);
 	}
 }
@@ -258,7 +304,7 @@ static void compare_virtio(const json_t *src, const json_t *dst, struct findings
 void fit_compare_devices(const json_t *src, const json_t *dst, const struct policy *p,
 			 struct findings *f)
 {
-	compare_each(src, dst, "ram", PART_RAM, FIT_MEMORY, "RAM", p, f);
+	compare_ram(src, dst, p, f);
 	compare_private(src, dst, f);
 	compare_devices(src, dst, p, f);
 	compare_usb(src, dst, f);

@@ -22,12 +22,12 @@ struct fit_thing {
 	const char *name;
 };
 
-/* Are they alike? Of objects what both have counts: one version may know more (smp's modules). */
+/* Are they alike? In objects only common keys count: one version may know more (smp's modules). */
 bool fit_alike(const json_t *a, const json_t *b);
-/* Two values that are not: what the row, or none, makes of it. */
+/* Adds the finding for two values that differ, by the row; NULL: no row matches. */
 void fit_judge(const struct fit_thing *t, const struct policy_row *row, const char *property,
 	       const json_t *a, const json_t *b, struct findings *f);
-/* All properties that both have. */
+/* Compares all properties that both have. */
 void fit_compare_props(const struct fit_thing *t, const json_t *src, const json_t *dst,
 		       const struct policy *p, struct findings *f);
 /* A text in an object, or NULL. */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "fit/findings.h"
-#include "vmm/text.h"
 
 static const char *const class_names[] = {
 	[FIT_MACHINE] = "machine", [FIT_CPU] = "cpu",	[FIT_MEMORY] = "memory",

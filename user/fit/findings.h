@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /**
  * enum fit_class - what a difference is about; --accept names these
@@ -16,7 +16,7 @@
  * FIT_DISK: what a disk holds: size, read-only
  * FIT_BACKEND: what is behind a device on the host: an offload, a link that is down
  * FIT_HOST: the destination's host itself: nested virtualization, clocks
- * FIT_ROOM: memory for the guest there
+ * FIT_ROOM: memory for the guest at the destination
  */
 enum fit_class {
 	FIT_MACHINE,
@@ -33,8 +33,8 @@ enum fit_class {
 /**
  * enum fit_severity - what a difference means, the worst last
  * FIT_WARNING: the guest can be migrated
- * FIT_FATAL: it would come to harm there, unless the operator knows better (--accept)
- * FIT_IMPOSSIBLE: QEMU, or the host, refuses it: --accept does not help
+ * FIT_FATAL: the guest would come to harm there, unless the operator knows better (--accept)
+ * FIT_IMPOSSIBLE: QEMU, or the host, refuses the guest: --accept does not help
  */
 enum fit_severity { FIT_WARNING, FIT_FATAL, FIT_IMPOSSIBLE };
 
@@ -51,10 +51,10 @@ struct finding {
 #define FINDINGS_MAX 200u
 
 /**
- * struct findings - all differences; zeros are none yet
- * @accepted: 1 << FIT_CPU and the like: fatal differences of these are warnings
- * @n: how many there are; of more than FINDINGS_MAX the later ones are counted, not kept
- * @nfatal: how many of them refuse the migration
+ * struct findings - all differences; a struct of zeros has none
+ * @accepted: 1 << FIT_CPU and the like: fatal differences of these classes become warnings
+ * @n: how many there are; beyond FINDINGS_MAX they are counted, not kept
+ * @nfatal: how many of them prevent the migration
  */
 struct findings {
 	unsigned int accepted;
@@ -63,19 +63,19 @@ struct findings {
 	struct finding *rows;
 };
 
-/* printf format; control characters become '?'. */
+/* Adds a finding. printf format; control characters become '?'. */
 void findings_add(struct findings *f, enum fit_class class, enum fit_severity severity,
 		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* The worst first, in the order of their classes. */
+/* Puts the worst first; equally bad ones in the order of their classes. */
 void findings_sort(struct findings *f);
 /* How many are kept. */
 unsigned int findings_kept(const struct findings *f);
 /*
- * 0, or -errno: *e is the worst of them, how many more there are, and their status: GW_MISFIT, or
- * GW_NO_ROOM.
+ * 0, or -errno: *e is the worst finding, with the number of the others and its exit status:
+ * GW_MISFIT or GW_NO_ROOM.
  */
 int findings_verdict(const struct findings *f, struct err *e);
-/* The exit status that goes with one. */
+/* The exit status of a finding. */
 enum gw_exit finding_exit(const struct finding *row);
 void findings_free(struct findings *f);
 

@@ -2,14 +2,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "fit/compare.h"
+#include "fit/compare_internal.h"
 #include "fit/fit.h"
-#include "io/sock.h"
 
-/* Of a receiver that only shows that it lives: a look takes seconds at most. */
-#define ANSWER_MS	60000u
+/* Longest wait for a receiver that sends only PONG: a view takes seconds at most. */
 
-/* Of a disk what does not change by itself. */
+/* The facts of a disk that do not change by themselves. */
 static json_t *disk_glance(const json_t *disk)
 {
 	const json_t *inserted = json_object_get(disk, "inserted");
@@ -21,7 +21,7 @@ static json_t *disk_glance(const json_t *disk)
 }
 
 /*
- * What somebody could change while the guest runs. disks: QEMU looks at their images, which may lie
+ * What an operator could change while the guest runs. disks: QEMU reads their images, which may lie
  * on a slow network. *out: also after an error.
  */
 static int glance(struct qmp *q, bool disks, json_t **out, struct err *e)
@@ -52,29 +52,7 @@ static int glance(struct qmp *q, bool disks, json_t **out, struct err *e)
 	return r || *out ? r : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
 
-/* The next VIEW. While rounds go on the receiver may have said that it lives. */
-static int next_view(struct channel *ch, struct wire_header *h, struct err *e)
-{
-	uint64_t deadline = deadline_ms(ANSWER_MS);
-	uint8_t clock[8];
-	int r;
-
-	while (!(r = channel_recv(ch, h, false, e)) && h->type == WIRE_PONG &&
-	       now_ns() < deadline) {
-		r = channel_body(ch, clock, sizeof(clock), e);
-		if (r)
-			return r;
-	}
-	if (!r && h->type == WIRE_PONG)
-		return err_set(e, GW_TIMEOUT, ETIMEDOUT,
-			       "the other side lives, but does not say what machine it has");
-	if (!r && h->type != WIRE_VIEW)
-		r = err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where VIEW was due",
-			    wire_type_name(h->type));
-	return r;
-}
-
-/* A body of VIEW after the other, up to the last. */
+/* Receives the bodies of VIEW, up to the last. */
 static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 {
 	struct wire_header h = { .flags = WIRE_MORE };
@@ -85,7 +63,7 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 	while (!r && h.flags & WIRE_MORE) {
 		char *more;
 
-		r = next_view(ch, &h, e);
+		r = channel_expect(ch, WIRE_VIEW, &h, e);
 		if (r)
 			return r;
 		if (*len + h.length > VIEW_BYTES_MAX)
@@ -103,9 +81,9 @@ static int receive(struct channel *ch, char **text, size_t *len, struct err *e)
 }
 
 /**
- * struct asked - what is asked for, of both ends
+ * struct asked - what both ends are asked for
  * @flags: WIRE_BRIEF, WIRE_GLANCE
- * @here, @there: where the answers go; what was there is dropped
+ * @here, @there: where the answers go; older ones are dropped
  */
 struct asked {
 	unsigned int flags;
@@ -121,21 +99,24 @@ static int make(struct qmp *q, struct vm *vm, bool destination, unsigned int fla
 				   : view_make(q, vm, destination, flags & WIRE_BRIEF, out, e);
 }
 
-static int look_at_both(struct channel *ch, const struct asked *a, struct err *e)
+/* Asks the receiver, and makes the own view meanwhile. The answer is view_answer()'s. */
+static int view_ask(struct channel *ch, const struct asked *a, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ASK_VIEW, .flags = (uint16_t)a->flags };
-	char *text = NULL;
-	size_t len = 0;
 	int r = channel_send(ch, &h, NULL, e);
 
 	json_decref(*a->here);
 	json_decref(*a->there);
 	*a->here = *a->there = NULL;
-	/* While the receiver looks at its own. */
-	if (!r)
-		r = make(a->q, a->vm, false, a->flags, a->here, e);
-	if (!r)
-		r = receive(ch, &text, &len, e);
+	return r ? r : make(a->q, a->vm, false, a->flags, a->here, e);
+}
+
+static int view_answer(struct channel *ch, const struct asked *a, struct err *e)
+{
+	char *text = NULL;
+	size_t len = 0;
+	int r = receive(ch, &text, &len, e);
+
 	if (!r) {
 		*a->there = view_decode(text, len);
 		r = *a->there ? 0
@@ -146,19 +127,30 @@ static int look_at_both(struct channel *ch, const struct asked *a, struct err *e
 	return r;
 }
 
+static int view_both(struct channel *ch, const struct asked *a, struct err *e)
+{
+	int r = view_ask(ch, a, e);
+
+	return r ? r : view_answer(ch, a, e);
+}
+
 int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, struct err *e)
 {
-	struct asked a = { WIRE_GLANCE, q, vm, &fit->glance_here, &fit->glance_there };
+	const struct asked first = { WIRE_GLANCE, q, vm, &fit->glance_here, &fit->glance_there };
+	struct asked a = { WIRE_BRIEF, q, vm, &fit->here, &fit->there };
 	int r;
 
-	/* Before the views: what changes after this is seen by fit_again(). */
-	r = look_at_both(ch, &a, e);
-	a = (struct asked){ WIRE_BRIEF, q, vm, &fit->here, &fit->there };
+	/* Before the views, but in one round trip: fit_again() sees what changes after this. */
+	r = view_ask(ch, &first, e);
 	if (!r)
-		r = look_at_both(ch, &a, e);
+		r = view_ask(ch, &a, e);
+	if (!r)
+		r = view_answer(ch, &first, e);
+	if (!r)
+		r = view_answer(ch, &a, e);
 	a.flags = 0;
 	if (!r && fit_needs_features(fit->here, fit->there))
-		r = look_at_both(ch, &a, e);
+		r = view_both(ch, &a, e);
 	if (!r)
 		fit_compare(fit->here, fit->there, &policy, &fit->findings);
 	return r;
@@ -170,7 +162,7 @@ int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit,
 	unsigned int accepted = fit->findings.accepted;
 	json_t *here = NULL, *there = NULL;
 	const struct asked a = { WIRE_GLANCE, q, vm, &here, &there };
-	int r = look_at_both(ch, &a, e);
+	int r = view_both(ch, &a, e);
 
 	*changed = !r &&
 		   (!json_equal(here, fit->glance_here) || !json_equal(there, fit->glance_there));
@@ -192,7 +184,7 @@ int fit_check_same(struct qmp *q, const struct fit *fit, struct err *e)
 			      json_object_get(fit->glance_here, "devices")))
 		r = err_set(
 			e, GW_VM_STATE, EAGAIN,
-			"a device of the source VM was plugged or unplugged in the last moment: try again");
+			"a device of the source VM was plugged or unplugged just before the switchover: try again");
 	json_decref(now);
 	return r;
 }
@@ -219,6 +211,41 @@ int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, unsigned int fl
 	free(text);
 	json_decref(view);
 	return r;
+}
+
+/* QEMU's own migration goes by names. Only where both ends say where the block is. */
+static bool fit_is_elsewhere(const struct fit *fit, const char *name)
+{
+	const json_t *here = json_object_get(json_object_get(fit->here, "ram"), name);
+	const json_t *there = json_object_get(json_object_get(fit->there, "ram"), name);
+
+	return here && there && !fit_alike(here, there);
+}
+
+/*
+ * Of the views: can only save mode fill the destination's RAM, which is private, or has other
+ * names?
+ */
+static bool fit_needs_save(const struct fit *fit)
+{
+	const json_t *here = json_object_get(json_object_get(fit->here, "host"), "ram");
+	json_t *block, *there = json_object_get(json_object_get(fit->there, "host"), "ram");
+	const char *name;
+
+	json_object_foreach(there, name, block)
+		if (json_is_true(json_object_get(block, "private")) ||
+		    !json_object_get(here, name) || fit_is_elsewhere(fit, name))
+			return true;
+	return false;
+}
+
+int fit_choose_mode(const struct fit *fit, enum mode_wish wish, struct qmp *q, struct vm *vm,
+		    bool running, enum devstate_mode *mode, struct private_ram *ram, struct err *e)
+{
+	if (*mode != MODE_MIGRATE || !fit_needs_save(fit))
+		return 0;
+	private_ram_free(ram);
+	return mode_choose(wish, true, q, vm, running, mode, ram, e);
 }
 
 void fit_free(struct fit *fit)

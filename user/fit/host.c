@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The facts of this end. Whatever cannot be read is left out, and so not compared: another kernel,
- * a container that hides it, a QEMU without that command. Only QEMU's end is an error.
+ * The facts of this end. What cannot be read is left out, and so not compared: another kernel, a
+ * container that hides it, a QEMU without that command. It is an error only if QEMU stops
+ * answering.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -120,8 +121,8 @@ static int view_kvm(const struct host_look *l, struct err *e)
 }
 
 /*
- * By -cpu, or by -global. QEMU does not tell a frequency that was set from one that KVM chose, but
- * makes a difference when it loads a guest.
+ * Was the TSC frequency set, by -cpu or by -global? QEMU does not report that, but when it loads a
+ * guest it treats a frequency that was set unlike one that KVM chose.
  */
 static void view_tsc_set(const struct host_look *l)
 {
@@ -175,7 +176,7 @@ static bool cpu_flag(const struct host_look *l, const char *key, const char *fla
 	return found;
 }
 
-/* Of the module that KVM uses. With neither of the two nothing is known. */
+/* Facts of the module that KVM uses. Without either of the two nothing is known. */
 static void view_kvm_modules(const struct host_look *l)
 {
 	bool intel, amd, scaling = true;
@@ -211,15 +212,11 @@ static void view_ram(const struct host_look *l)
 	for (unsigned int i = 0; i < l->vm->nblocks; i++) {
 		const struct ram_block *b = &l->vm->blocks[i];
 		json_t *o = host_object(ram, b->name);
-		uint64_t bytes = b->pages * WIRE_PAGE, allocated;
-		struct stat st;
 
-		host_set_number(o, "bytes", bytes);
-		if (fstat(b->fd, &st) < 0)
-			continue;
-		/* The file may be longer than the block. */
-		allocated = (uint64_t)st.st_blocks * 512;
-		host_set_number(o, "allocated", allocated < bytes ? allocated : bytes);
+		host_set_number(o, "bytes", b->pages * PAGE_BYTES);
+		if (b->hva)
+			json_object_set_new(o, "private", json_true());
+		host_set_number(o, "allocated", ram_ops(b)->allocated(b) * PAGE_BYTES);
 	}
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is behind the guest's devices: taps, sockets of vhost-user. QEMU tells all of it without
+ * What is behind the guest's devices: taps, sockets of vhost-user. QEMU reports all of it without
  * opening anything.
  *
- * Network backends are told only to people, by "info network":
+ * QEMU reports network backends only by a command for people, "info network":
  *
  *	net0: index=0,type=nic,model=virtio-net-pci,macaddr=52:54:00:12:34:56
  *	 \ hn0: index=0,type=tap,ifname=tap0,script=no,downscript=no
  *
- * A tap that a manager has opened is "fd=33" there, and /proc/PID/fdinfo/33 has its name. Which tap
- * a helper has opened is not told.
+ * A tap that a manager has opened is "fd=33" there, and /proc/PID/fdinfo/33 has its name. QEMU does
+ * not report which tap a helper has opened.
  */
 #include <limits.h>
 #include <linux/if.h>
@@ -22,7 +22,7 @@
 
 #define BACKENDS_MAX	1024u
 
-/* Behind the prefix, or NULL. */
+/* The text after the prefix, or NULL. */
 static const char *after(const char *text, const char *prefix)
 {
 	size_t len = strlen(prefix);
@@ -30,7 +30,7 @@ static const char *after(const char *text, const char *prefix)
 	return text && !strncmp(text, prefix, len) ? text + len : NULL;
 }
 
-/* What of the text comes before one of these, copied; *name stays as it is if that does not fit. */
+/* Copies the text up to one of these characters; *name stays as it is if that does not fit. */
 static void copy_until(char *name, size_t size, const char *text, const char *end)
 {
 	size_t len = strcspn(text, end);
@@ -54,7 +54,7 @@ static bool same_network(const struct host_look *l)
 	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Which tap this descriptor of the VMM's is: "iff:	tap0". */
+/* Reads which tap this descriptor of the VMM's is: "iff:	tap0". */
 static void read_interface(const struct host_look *l, const char *number, char *name, size_t size)
 {
 	char path[PATH_MAX], line[256], digits[16] = "";
@@ -114,7 +114,7 @@ static void view_vhost_user(const json_t *chardevs, const char *type, const char
 	}
 }
 
-/* A line of "info network". Of a backend's queues the first tells. */
+/* Takes a line of "info network". The first of a backend's queues stands for all of them. */
 static void view_netdev(const struct host_look *l, char *line, const json_t *chardevs,
 			json_t *backends)
 {

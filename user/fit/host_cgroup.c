@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory cgroups of this process, the receiver. It is the first to touch the guest's pages, so
- * they are charged to it, and to every cgroup above.
+ * The memory cgroups of this process, the receiver. It is the first to touch the pages of a file,
+ * so they are charged to it, and to every cgroup above. Private memory is charged to those of QEMU.
  *
  * A cgroup has more room than its limit minus its usage, which includes page cache: the kernel
- * drops that first. From inside of a container, limits of the cgroups outside cannot be seen.
+ * drops that first. Inside a container, limits of the cgroups outside are not visible.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -16,12 +16,12 @@
 #include "fit/mounts.h"
 
 #define LEVELS_MAX	32u
-/* Version 1 has no word for it, but a number near the largest. */
+/* Version 1 has no word for "no limit", but a number near the largest. */
 #define NO_LIMIT	((uint64_t)1 << 62)
 
 /**
  * struct hierarchy - what the files of one version are called
- * @both: @swap_limit is one of memory and swap together, not of swap alone
+ * @both: @swap_limit applies to memory and swap together, not to swap alone
  */
 struct hierarchy {
 	const char *type;
@@ -70,7 +70,7 @@ static uint64_t page_cache(const struct hierarchy *h, const char *dir)
 	return left(UINT64_MAX, inactive) > active ? inactive + active : UINT64_MAX;
 }
 
-/* room: until its limit; cache: the part of its usage that it can do without. */
+/* room: until the cgroup's limit; cache: the part of its usage that the kernel can drop. */
 static void view_swap(const struct hierarchy *h, const char *dir, uint64_t room, uint64_t cache,
 		      json_t *o)
 {
@@ -109,7 +109,7 @@ static void view_one(const struct hierarchy *h, const char *dir, json_t *all)
 	json_array_append_new(all, o);
 }
 
-/* A line of /proc/PID/cgroup: "4:cpu,memory:/a/b", or "0::/a/b"; NULL: not of memory. */
+/* Parses a line of /proc/PID/cgroup: "4:cpu,memory:/a/b", or "0::/a/b"; NULL: not of memory. */
 static const struct hierarchy *parse_cgroup(char *line, char **cgroup)
 {
 	char *controllers = strchr(line, ':');
@@ -124,15 +124,16 @@ static const struct hierarchy *parse_cgroup(char *line, char **cgroup)
 	return mounts_option(controllers + 1, "memory") ? &version1 : NULL;
 }
 
-/* Our own cgroup, of the version that has the memory controller. */
-static const struct hierarchy *find_cgroup(const struct host_look *l, char *cgroup, size_t size)
+/* That of the process, of the version that has the memory controller. */
+static const struct hierarchy *find_cgroup(const struct host_look *l, const char *process,
+					   char *cgroup, size_t size)
 {
 	const struct hierarchy *found = NULL, *h;
 	char path[PATH_MAX], *line = NULL, *at;
 	size_t cap = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/self/cgroup", l->proc);
+	snprintf(path, sizeof(path), "%s/%s/cgroup", l->proc, process);
 	f = fopen(path, "re");
 	while (f && found != &version1 && getline(&line, &cap, f) > 0) {
 		h = parse_cgroup(line, &at);
@@ -147,8 +148,8 @@ static const struct hierarchy *find_cgroup(const struct host_look *l, char *cgro
 }
 
 /*
- * Is this where that hierarchy is mounted, so that our cgroup is below? *cgroup is then relative to
- * it. In a container that sees its path at the host, the root of the mount is its own cgroup.
+ * Is the hierarchy mounted here, with our cgroup below? *cgroup is then relative to the mount. In a
+ * container that sees its path at the host, the root of the mount is the container's own cgroup.
  */
 static bool is_mount(const struct hierarchy *h, const struct mount *m, const char **cgroup)
 {
@@ -184,14 +185,14 @@ static bool find_mount(const struct host_look *l, const struct hierarchy *h, con
 	return found;
 }
 
-void host_view_cgroups(const struct host_look *l)
+static void view_cgroups(const struct host_look *l, const char *process, const char *key)
 {
 	char cgroup[PATH_MAX], point[PATH_MAX], dir[PATH_MAX];
-	const struct hierarchy *h = find_cgroup(l, cgroup, sizeof(cgroup));
+	const struct hierarchy *h = find_cgroup(l, process, cgroup, sizeof(cgroup));
 	const char *below = cgroup;
 	json_t *all = json_array();
 
-	json_object_set_new(l->host, "cgroups", all);
+	json_object_set_new(l->host, key, all);
 	/* "/../a": it is outside of our cgroup namespace. */
 	if (!h || !strncmp(cgroup, "/..", 3) || !find_mount(l, h, &below, point, sizeof(point)))
 		return;
@@ -207,4 +208,22 @@ void host_view_cgroups(const struct host_look *l)
 			break;
 		*strrchr(dir, '/') = '\0';
 	}
+}
+
+static bool has_private(const struct vm *vm)
+{
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		if (vm->blocks[i].hva)
+			return true;
+	return false;
+}
+
+void host_view_cgroups(const struct host_look *l)
+{
+	char vmm[16];
+
+	snprintf(vmm, sizeof(vmm), "%d", (int)l->vm->pid);
+	view_cgroups(l, "self", "cgroups");
+	if (has_private(l->vm))
+		view_cgroups(l, vmm, "qemu-cgroups");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What of the hosts does not fit. Pure. The destination's facts are the peer's word: each is looked
- * at for its type, and what is missing is not compared.
+ * Finds what does not fit about the hosts. Pure. The destination's facts come from the peer: the
+ * type of each is checked, and what is missing is not compared.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 
 /* How far a frequency may be off without scaling: QEMU's number, and the default of KVM. */
 #define TSC_TOLERANCE	250e-6
-/* No TSC runs at any other frequency. */
+/* No TSC runs outside of these. */
 #define TSC_MIN_HZ	1e6
 #define TSC_MAX_HZ	1e12
 
@@ -70,7 +70,10 @@ static bool frequency(const json_t *in, const char *key, uint64_t *hz)
 	return host_number(in, key, hz) && (double)*hz >= TSC_MIN_HZ && (double)*hz <= TSC_MAX_HZ;
 }
 
-/* QEMU compares a frequency that was set with the guest's when it loads that, under TCG as well. */
+/*
+ * When QEMU loads a guest it compares the guest's frequency with one that was set, under TCG as
+ * well.
+ */
 static void compare_tsc_option(uint64_t is, uint64_t there, struct findings *f)
 {
 	if (is == there)
@@ -150,7 +153,7 @@ void host_compare(const json_t *src, const json_t *dst, struct findings *f)
 	const json_t *cpu = json_object_get(src, "cpu");
 	const json_t *s = json_object_get(src, "host"), *d = json_object_get(dst, "host");
 
-	host_compare_room(s, d, f);
+	host_compare_room(src, dst, f);
 	if (host_is(s, "kvm", true) && host_is(d, "kvm", true))
 		compare_nested(cpu, d, f);
 	compare_tsc(cpu, s, d, f);

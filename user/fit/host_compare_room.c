@@ -2,14 +2,15 @@
 /*
  * Is there room for the guest's RAM?
  *
- * At once, at most what the source's files hold is needed: pages of zeros among it become holes. So
- * too little room on a tmpfs, or too little memory, is fatal, but an operator who knows better may
- * accept it: if that was wrong, the migration fails in a round, and the guest runs on here.
- * Room for that, but not for all of the guest's RAM, is a warning.
+ * The migration needs at most what the source's files hold: pages of zeros among that become holes.
+ * So too little room on a tmpfs, or too little memory, is fatal, but an operator who knows better
+ * may accept it: if that was wrong, the migration fails in a round, and the guest runs on at the
+ * source. Room for that, but not for all of the guest's RAM, is a warning.
  *
- * On hugetlbfs the receiver reserves all of it before the first round, so there is no doubt.
+ * On hugetlbfs the receiver reserves all of it before the first round, so too little room is
+ * certain to fail.
  *
- * A file on tmpfs that is there as a whole (prealloc=on) stays as it is, and needs nothing.
+ * A file on tmpfs that is allocated as a whole (prealloc=on) stays as it is, and needs no room.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +21,13 @@
 #define CGROUPS_MAX	64u
 
 /**
- * struct need - of the RAM blocks on one file system, or on several
+ * struct need - what the RAM blocks on one file system, or on several, need
  * @fs: its id in the destination's view
  * @name: of the first block
  * @n: how many blocks
  * @bytes: how large they are
- * @now: what of that the source's files hold
- * @held: what of that the destination's files hold, or is reserved for them
+ * @now: how much of that the source's files hold
+ * @held: how much of that the destination's files hold, or is reserved for them
  */
 struct need {
 	const char *fs;
@@ -51,13 +52,13 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* MiB, rounded up: of what is needed. */
+/* In MiB, rounded up: for what is needed. */
 static unsigned long long mib_up(uint64_t bytes)
 {
 	return bytes / (1 << 20) + (bytes % (1 << 20) > 0);
 }
 
-/* MiB, rounded down: of what there is. */
+/* In MiB, rounded down: for what is free. */
 static unsigned long long room_mib(uint64_t bytes)
 {
 	return bytes / (1 << 20);
@@ -78,14 +79,19 @@ static const json_t *fs_of(const json_t *dst, const struct need *n)
 	return json_object_get(json_object_get(dst, "fs"), n->fs);
 }
 
-static bool is_hugetlb(const json_t *dst, const struct need *n)
+static bool is_on_fs(const json_t *dst, const struct need *n, const char *what)
 {
 	const char *type = host_text(fs_of(dst, n), "type");
 
-	return type && !strcmp(type, "hugetlbfs");
+	return type && !strcmp(type, what);
 }
 
-/* For WIRE_BLOCKS_MAX blocks at most. */
+static bool is_hugetlb(const json_t *dst, const struct need *n)
+{
+	return is_on_fs(dst, n, "hugetlbfs");
+}
+
+/* The caller adds WIRE_BLOCKS_MAX blocks at most. */
 static void add_to(struct needs *all, const struct need *n)
 {
 	unsigned int i = 0;
@@ -97,24 +103,86 @@ static void add_to(struct needs *all, const struct need *n)
 	add_need(&all->of[i], n);
 }
 
-/* By file system. A VM has WIRE_BLOCKS_MAX blocks at most, a hostile view may have more. */
-static void sum_up(const json_t *src, const json_t *dst, struct needs *all)
-{
-	json_t *block, *ram = json_object_get(dst, "ram");
-	const char *name;
-	unsigned int i = 0;
+/**
+ * struct mates - the destination's blocks, and which of the source's each of them takes
+ * A VM has WIRE_BLOCKS_MAX blocks at most, a hostile view may have more.
+ */
+struct mates {
+	struct mate {
+		const char *name;
+		const json_t *block, *source;
+	} of[WIRE_BLOCKS_MAX];
+	unsigned int n;
+};
 
-	json_object_foreach(ram, name, block) {
-		const json_t *here = json_object_get(json_object_get(src, "ram"), name);
-		struct need need = { .fs = host_text(block, "fs"), .name = name, .n = 1 };
+enum mate_by { BY_PLACE, BY_NAME, BY_SIZE };
+
+static bool is_mate(const json_t *src, const char *its, const json_t *dst, const char *name,
+		    enum mate_by by)
+{
+	const char *fact = by == BY_PLACE ? "address" : "bytes";
+	uint64_t here, there;
+
+	if (by == BY_NAME)
+		return !strcmp(its, name);
+	if (by == BY_SIZE) {
+		src = json_object_get(src, "host");
+		dst = json_object_get(dst, "host");
+	}
+	src = json_object_get(json_object_get(src, "ram"), its);
+	dst = json_object_get(json_object_get(dst, "ram"), name);
+	return host_number(src, fact, &here) && host_number(dst, fact, &there) && here == there;
+}
+
+static bool is_taken(const struct mates *m, const json_t *source)
+{
+	for (unsigned int i = 0; i < m->n; i++)
+		if (m->of[i].source == source)
+			return true;
+	return false;
+}
+
+static void find_mates(const json_t *src, const json_t *dst, enum mate_by by, struct mates *m)
+{
+	json_t *block, *ram = json_object_get(json_object_get(src, "host"), "ram");
+	const char *its;
+
+	for (unsigned int i = 0; i < m->n; i++)
+		json_object_foreach(ram, its, block)
+			if (!m->of[i].source && is_mate(src, its, dst, m->of[i].name, by) &&
+			    !is_taken(m, block))
+				m->of[i].source = block;
+}
+
+/* As the receiver matches them (agree_ram.c), and of what it leaves to QEMU the likeliest. */
+static void pair_up(const json_t *src, const json_t *dst, struct mates *m)
+{
+	json_t *block, *ram = json_object_get(json_object_get(dst, "host"), "ram");
+	const char *name;
+
+	json_object_foreach(ram, name, block)
+		if (m->n < WIRE_BLOCKS_MAX)
+			m->of[m->n++] = (struct mate) { .name = name, .block = block };
+	for (enum mate_by by = BY_PLACE; by <= BY_SIZE; by++)
+		find_mates(src, dst, by, m);
+}
+
+/* Sums up by file system. host: the destination's. */
+static void sum_up(const struct mates *m, const json_t *host, struct needs *all)
+{
+	for (unsigned int i = 0; i < m->n; i++) {
+		const json_t *block = m->of[i].block;
+		struct need need = {
+			.fs = host_text(block, "fs"), .name = m->of[i].name, .n = 1,
+		};
 		uint64_t reserved = 0;
 
-		if (i++ >= WIRE_BLOCKS_MAX || !need.fs || !host_number(block, "bytes", &need.bytes))
+		if (!need.fs || !host_number(block, "bytes", &need.bytes))
 			continue;
-		host_number(here, "allocated", &need.now);
+		host_number(m->of[i].source, "allocated", &need.now);
 		host_number(block, "allocated", &need.held);
 		host_number(block, "reserved", &reserved);
-		if (is_hugetlb(dst, &need))
+		if (is_hugetlb(host, &need))
 			need.held = plus(need.held, reserved);
 		else if (need.held >= need.bytes)
 			continue;
@@ -152,11 +220,11 @@ static void compare_tmpfs(const struct need *n, const json_t *fs, struct finding
 	else if (n->bytes > room)
 		findings_add(f, FIT_ROOM, FIT_WARNING,
 			     "%s holds %llu of %llu MiB, and %llu MiB are free for it on the destination's tmpfs %.80s: the guest stops, or QEMU is killed, when it uses more: %s",
-			     ram_text(n, ram), mib_up(n->now), mib_up(n->bytes), room_mib(room), mount,
-			     way_out);
+			     ram_text(n, ram), mib_up(n->now), mib_up(n->bytes), room_mib(room),
+			     mount, way_out);
 }
 
-/* The mount's own limit. */
+/* Compares with the mount's own limit. */
 static void compare_hugetlb(const struct need *n, const json_t *fs, struct findings *f)
 {
 	const char *mount = host_text(fs, "mount");
@@ -196,7 +264,7 @@ static void compare_pools(const struct needs *all, const json_t *dst, struct fin
 		uint64_t page = strtoull(key, NULL, 10), room, its = 0;
 		struct need sum = { .n = 0 };
 
-		if (page < WIRE_PAGE || !host_number(pools, key, &room))
+		if (page < PAGE_BYTES || !host_number(pools, key, &room))
 			continue;
 		for (unsigned int i = 0; i < all->n; i++) {
 			const struct need *n = &all->of[i];
@@ -210,7 +278,7 @@ static void compare_pools(const struct needs *all, const json_t *dst, struct fin
 	}
 }
 
-/* What is on tmpfs can be swapped out. */
+/* Only for tmpfs, which can be swapped out. */
 static void compare_memory(const struct need *n, const json_t *memory, struct findings *f)
 {
 	uint64_t now = minus(n->now, n->held), all = minus(n->bytes, n->held), room, swap = 0;
@@ -237,11 +305,14 @@ static void compare_memory(const struct need *n, const json_t *memory, struct fi
 			     ram, mib_up(now), mib_up(all), has);
 }
 
-/* The rest, which the guest touches itself later, is charged to QEMU's cgroup. */
-static void compare_cgroup(const json_t *cgroup, uint64_t now, uint64_t swap, struct findings *f)
+/* now: what the receiver writes, and is charged to it. */
+static void compare_cgroup(const json_t *cgroup, bool qemu, uint64_t now, uint64_t swap,
+			   struct findings *f)
 {
 	uint64_t limit = 0, room = UINT64_MAX, high = 0, high_room = UINT64_MAX, own_swap;
 	const char *path = host_text(cgroup, "path");
+	const char *of = qemu ? "the destination QEMU" : "the receiver";
+	const char *it = qemu ? "QEMU" : "godwit receive";
 
 	if (!path)
 		return;
@@ -253,44 +324,75 @@ static void compare_cgroup(const json_t *cgroup, uint64_t now, uint64_t swap, st
 		swap = own_swap;
 	if (now > plus(room, swap))
 		findings_add(f, FIT_ROOM, FIT_FATAL,
-			     "the memory cgroup of the receiver, %.160s, has %llu of %llu MiB left, and the guest's RAM, which is charged to it, needs %llu MiB: raise its limit, run godwit receive in another, or start the destination QEMU with prealloc=on",
-			     path, room_mib(room), room_mib(limit), mib_up(now));
+			     "the memory cgroup of %s, %.160s, has %llu of %llu MiB left, and the guest's RAM, which is charged to it, needs %llu MiB: raise its limit, run %s in another, or start the destination QEMU with prealloc=on",
+			     of, path, room_mib(room), room_mib(limit), mib_up(now), it);
 	else if (now > room)
 		findings_add(f, FIT_ROOM, FIT_WARNING,
-			     "the memory cgroup of the receiver, %.160s, has %llu of %llu MiB left, and the guest's RAM, which is charged to it, needs %llu MiB: some would be swapped out: raise its limit, or run godwit receive in another",
-			     path, room_mib(room), room_mib(limit), mib_up(now));
+			     "the memory cgroup of %s, %.160s, has %llu of %llu MiB left, and the guest's RAM, which is charged to it, needs %llu MiB: some would be swapped out: raise its limit, or run %s in another",
+			     of, path, room_mib(room), room_mib(limit), mib_up(now), it);
 	else if (now > high_room)
 		findings_add(f, FIT_ROOM, FIT_WARNING,
-			     "the memory cgroup of the receiver, %.160s, is slowed down (memory.high, %llu MiB) when it takes %llu MiB more, and the guest's RAM needs %llu MiB: raise memory.high, or run godwit receive in another",
-			     path, room_mib(high), room_mib(high_room), mib_up(now));
+			     "the memory cgroup of %s, %.160s, is slowed down (memory.high, %llu MiB) when it takes %llu MiB more, and the guest's RAM needs %llu MiB: raise memory.high, or run %s in another",
+			     of, path, room_mib(high), room_mib(high_room), mib_up(now), it);
 }
 
-void host_compare_room(const json_t *src, const json_t *dst, struct findings *f)
+static bool has_cgroup(const json_t *cgroups, const char *path)
 {
-	const json_t *cgroup, *cgroups = json_object_get(dst, "cgroups");
-	const json_t *memory = json_object_get(dst, "memory");
-	struct needs all = { .n = 0 };
-	struct need tmpfs = { .n = 0 };
+	const json_t *cgroup;
+	size_t i;
+
+	json_array_foreach(cgroups, i, cgroup)
+		if (path && host_text(cgroup, "path") && !strcmp(path, host_text(cgroup, "path")))
+			return true;
+	return false;
+}
+
+/*
+ * Pages of files are charged to the receiver's cgroups, those that the guest touches first to
+ * QEMU's; private memory is all charged to QEMU's. A cgroup above both has to have room for both.
+ */
+static void compare_cgroups(const json_t *dst, uint64_t files, uint64_t private, struct findings *f)
+{
+	const json_t *cgroup, *ours = json_object_get(dst, "cgroups");
+	const json_t *its = json_object_get(dst, "qemu-cgroups");
 	uint64_t swap = 0;
 	size_t i;
 
-	sum_up(src, dst, &all);
+	host_number(json_object_get(dst, "memory"), "swap", &swap);
+	json_array_foreach(ours, i, cgroup)
+		if (i < CGROUPS_MAX && !has_cgroup(its, host_text(cgroup, "path")))
+			compare_cgroup(cgroup, false, files, swap, f);
+	json_array_foreach(its, i, cgroup) {
+		bool both = has_cgroup(ours, host_text(cgroup, "path"));
+
+		if (i < CGROUPS_MAX)
+			compare_cgroup(cgroup, true, plus(private, both ? files : 0), swap, f);
+	}
+}
+
+void host_compare_room(const json_t *src, const json_t *view, struct findings *f)
+{
+	const json_t *dst = json_object_get(view, "host");
+	struct need memory = { .n = 0 }, files = { .n = 0 }, private = { .n = 0 };
+	struct mates mates = { .n = 0 };
+	struct needs all = { .n = 0 };
+
+	pair_up(src, view, &mates);
+	sum_up(&mates, dst, &all);
 	for (unsigned int j = 0; j < all.n; j++) {
 		const struct need *n = &all.of[j];
 
 		if (is_hugetlb(dst, n)) {
 			compare_hugetlb(n, fs_of(dst, n), f);
-		} else {
-			compare_tmpfs(n, fs_of(dst, n), f);
-			add_need(&tmpfs, n);
+			continue;
 		}
+		compare_tmpfs(n, fs_of(dst, n), f);
+		add_need(&memory, n);
+		add_need(is_on_fs(dst, n, "memory") ? &private : &files, n);
 	}
 	compare_pools(&all, dst, f);
-	if (!tmpfs.n)
+	if (!memory.n)
 		return;
-	compare_memory(&tmpfs, memory, f);
-	host_number(memory, "swap", &swap);
-	json_array_foreach(cgroups, i, cgroup)
-		if (i < CGROUPS_MAX)
-			compare_cgroup(cgroup, minus(tmpfs.now, tmpfs.held), swap, f);
+	compare_memory(&memory, json_object_get(dst, "memory"), f);
+	compare_cgroups(dst, minus(files.now, files.held), minus(private.now, private.held), f);
 }

@@ -3,9 +3,10 @@
  * Room for the guest's RAM: the file systems that its files are on, the pools of huge pages, and
  * the memory of this host.
  *
- * The receiver empties the files first, so what they hold is room, too. Of hugetlbfs it reserves
- * all of a block at once. QEMU has done that already, unless it runs with reserve=off, and pages
- * that are reserved for a file and not allocated stay reserved when the file is emptied.
+ * The receiver empties the files first, so what they hold counts as room, too. On hugetlbfs it
+ * reserves all of a block at once. QEMU has done that already, unless it runs with reserve=off, and
+ * pages that are reserved for a file and not allocated stay reserved when the receiver empties the
+ * file.
  */
 #include <limits.h>
 #include <linux/magic.h>
@@ -20,8 +21,9 @@
 #include "fit/mounts.h"
 
 /*
- * Where it is mounted, as that process sees it. min_size: the mount has a part of the pool of huge
- * pages to itself. A bind mount of some directory of it is named only if there is nothing better.
+ * Finds where the file system is mounted, as that process sees it. min_size: the mount has a part
+ * of the pool of huge pages to itself. A bind mount of one of its directories is named only if
+ * there is no better mount.
  */
 static bool view_mount(const struct host_look *l, const char *process, dev_t dev, json_t *fs,
 		       bool *min_size)
@@ -49,7 +51,9 @@ static bool view_mount(const struct host_look *l, const char *process, dev_t dev
 	return found;
 }
 
-/* What of the pool is neither used nor reserved, or can be added to it by overcommitting. */
+/*
+ * The pages of the pool that are neither used nor reserved, and those that overcommitting can add.
+ */
 static void view_pool(const struct host_look *l, uint64_t page)
 {
 	uint64_t pages, reserved, most = 0, surplus = 0;
@@ -105,7 +109,7 @@ static int view_reserved(const struct host_look *l, const struct ram_block *b, j
 	snprintf(path, sizeof(path), "/objects/%s", b->name);
 	r = host_ask_qom(l, path, "reserve", &reserve, e);
 	if (!r && !json_is_false(reserve) && host_number(o, "allocated", &allocated))
-		host_set_number(o, "reserved", b->pages * WIRE_PAGE - allocated);
+		host_set_number(o, "reserved", b->pages * PAGE_BYTES - allocated);
 	return r;
 }
 
@@ -134,6 +138,11 @@ int host_view_room(const struct host_look *l, struct err *e)
 		struct stat st;
 		char id[32];
 
+		if (b->hva && !b->hugetlb) {
+			json_object_set_new(o, "fs", json_string("memory"));
+			json_object_set_new(host_object(host_object(l->host, "fs"), "memory"), "type", json_string("memory"));
+			continue;
+		}
 		if (fstat(b->fd, &st) < 0 || fstatfs(b->fd, &fs) < 0 || fs.f_bsize <= 0)
 			continue;
 		snprintf(id, sizeof(id), "%u:%u", major(st.st_dev), minor(st.st_dev));

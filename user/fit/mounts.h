@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Text of /proc/PID/mountinfo, parsed. Pure: a FILE in, values out. */
+/* Parses the text of /proc/PID/mountinfo. Pure: a FILE goes in, values come out. */
 #ifndef GODWIT_FIT_MOUNTS_H
 #define GODWIT_FIT_MOUNTS_H
 
@@ -9,8 +9,8 @@
 
 /**
  * struct mount - one line
- * @root: what of the file system is mounted there
- * @point: where; blanks as they are
+ * @root: the directory of the file system that is mounted
+ * @point: where; blanks are not escaped
  * @type: of the file system
  * @options: of the file system, not of the mount: "rw,size=1024k"
  */
@@ -22,9 +22,11 @@ struct mount {
 	const char *options;
 };
 
-/* One line, which *m points into. -EPROTO: the kernel does not write that. */
+/* Parses a line, into which *m points then. -EPROTO: the kernel does not write such a line. */
 int mounts_parse(char *line, struct mount *m);
-/* The next line that can be parsed; false at the end. *line: for free(), *m points into it. */
+/*
+ * Reads the next line that can be parsed; false at the end. *line: for free(), *m points into it.
+ */
 bool mounts_next(FILE *f, char **line, size_t *cap, struct mount *m);
 /* Is this word among the options? "memory" is not in "memory_recursiveprot". */
 bool mounts_option(const char *options, const char *word);

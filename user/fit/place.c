@@ -8,8 +8,8 @@
 #define PLACE_MAX 512
 
 /*
- * A device's address on a bus that is not PCI's, by its properties; those that a kind does not have
- * are left out.
+ * The properties that make the address of a device on a bus that is not PCI; a kind of device has
+ * some of them.
  */
 static const char *const addresses[] = { "channel", "scsi-id", "lun",	"unit",	  "nr",
 					 "cad",	    "address", "index", "iobase", "slot" };
@@ -55,7 +55,7 @@ static const char *last_part(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* A bus is called after its owner's id, and then numbered: "scsi0.0", "ahci2.1". */
+/* The name of a bus is its owner's id and a number: "scsi0.0", "ahci2.1". */
 static const char *bus_number(const char *bus)
 {
 	const char *dot = strrchr(last_part(bus), '.');
@@ -105,7 +105,7 @@ static bool is_given(const struct qom *t, const struct qom_object *o)
 	return o->device && o->parent != QOM_ROOT && qom_is_container(&t->o[o->parent]);
 }
 
-/* What lies above it in the guest: its bus's owner, or the object that it is a part of. */
+/* The object above it in the guest: its bus's owner, or the object that it is a part of. */
 static const struct qom_object *above(const struct qom *t, unsigned int i)
 {
 	const struct qom_object *o = &t->o[i];
@@ -116,8 +116,8 @@ static const struct qom_object *above(const struct qom *t, unsigned int i)
 }
 
 /*
- * A host bridge's bus, which the machine names; that of an expander has the operator's id, and a
- * number.
+ * Names the bus of a host bridge, as the machine names it. The bus of an expander has the
+ * operator's id, so its number names it here.
  */
 static void root_bus(const struct qom *t, const char *name, char *place)
 {
@@ -177,7 +177,7 @@ static char *place_of(const struct qom *t, char **places, unsigned int i)
 		place_append(place, text);
 		append_address(place, o);
 	} else if (is_given(t, o)) {
-		place_append(place, place_type(o->type)); /* its name is the operator's */
+		place_append(place, place_type(o->type)); /* the operator chose its name */
 		append_address(place, o);
 	} else {
 		place_append(place, is_unattached(o) ? place_type(o->type) : o->name);
@@ -186,7 +186,7 @@ static char *place_of(const struct qom *t, char **places, unsigned int i)
 	return strdup(place);
 }
 
-/* Devices name others that they sit on, which may stand later in the table: those first. */
+/* A device may sit on one that stands later in the table: that one gets its place first. */
 static void place_resolve(const struct qom *t, char **places, unsigned int i, unsigned int depth)
 {
 	const struct qom_object *owner = above(t, i);

@@ -13,7 +13,7 @@
 static const struct policy_row rows[] = {
 	/* The machine. */
 	{ PART_MACHINE, NULL, "type", POLICY_QEMU, "-machine" },
-	/* Where the guest's firmware and kernel come from; they are in its RAM by now. */
+	/* The files of the guest's firmware and kernel, which are in its RAM by now. */
 	{ PART_MACHINE, NULL, "append", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "dtb", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "dumpdtb", POLICY_ANY, NULL },
@@ -23,7 +23,7 @@ static const struct policy_row rows[] = {
 	{ PART_MACHINE, NULL, "shim", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "pflash*", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "boot", POLICY_ANY, NULL },
-	/* How QEMU goes about it on its host. */
+	/* How QEMU works on its host. */
 	{ PART_MACHINE, NULL, "*audiodev", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "aux-ram-share", POLICY_ANY, NULL },
 	{ PART_MACHINE, NULL, "dump-guest-core", POLICY_ANY, NULL },
@@ -48,9 +48,9 @@ static const struct policy_row rows[] = {
 	{ PART_VCPUS, NULL, "accelerator", POLICY_SAME, "-accel" },
 	{ PART_VCPUS, NULL, "*", POLICY_SAME, "-smp" },
 
-	/* One vCPU; what is not listed here is true or false, and a feature. */
+	/* One vCPU. A property that is not listed here is a feature, true or false. */
 	{ PART_CPU, NULL, "model-id", POLICY_SHOULD, "-cpu" },
-	/* Its place among the others is compared with them. */
+	/* The topology of all vCPUs is compared as a whole. */
 	{ PART_CPU, NULL, "apic-id", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "socket-id", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "die-id", POLICY_ANY, NULL },
@@ -68,8 +68,8 @@ static const struct policy_row rows[] = {
 	{ PART_CPU, NULL, "enforce", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "migratable", POLICY_ANY, NULL },
 	/*
-	 * Of the topology, which is compared by itself: since QEMU 9 they show here what CPUID
-	 * always had.
+	 * These follow from the topology, which is compared by itself. Since QEMU 9 they show here
+	 * what CPUID always had.
 	 */
 	{ PART_CPU, NULL, "ht", POLICY_ANY, NULL },
 	{ PART_CPU, NULL, "cmp[-_]legacy", POLICY_ANY, NULL },
@@ -122,7 +122,7 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "tx", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "failover_pair_id", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "iothread*", POLICY_ANY, NULL },
-	/* Of the moment, or told by the place. */
+	/* Of the moment, or part of the device's place. */
 	/* In the guest's memory, not on a bus. */
 	{ PART_DEVICE, "*dimm", "addr", POLICY_QEMU, NULL },
 	{ PART_DEVICE, NULL, "addr", POLICY_ELSEWHERE, NULL },
@@ -130,7 +130,7 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, NULL, "busnr", POLICY_ANY, NULL },	/* firmware numbers them */
 	{ PART_DEVICE, "usb-*", "port", POLICY_ANY, NULL },
 	{ PART_DEVICE, "mc146818rtc", "date", POLICY_ANY, NULL },
-	/* What QEMU guesses from the size of a disk when it starts; that is compared. */
+	/* QEMU guesses these from the size of a disk when it starts; the size is compared. */
 	{ PART_DEVICE, NULL, "cyls", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "heads", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "secs", POLICY_ANY, NULL },
@@ -151,11 +151,17 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "hpet", "timers", POLICY_SAME, NULL },
 	{ PART_DEVICE, "ICH9-LPC", "acpi-*", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "PIIX4_PM", "acpi-*", POLICY_QEMU, NULL },
+	/* What is plugged, and is to be, comes with the device state. */
+	{ PART_DEVICE, "virtio-mem*", "size", POLICY_ANY, NULL },
+	{ PART_DEVICE, "virtio-mem*", "requested-size", POLICY_ANY, NULL },
+	/* How QEMU gives this memory its pages, and KVM its slots. */
+	{ PART_DEVICE, "virtio-mem*", "prealloc", POLICY_ANY, NULL },
+	{ PART_DEVICE, "virtio-mem*", "dynamic-memslots", POLICY_ANY, NULL },
 	{ PART_DEVICE, "vmgenid", "guid", POLICY_SAME, NULL },
 	{ PART_DEVICE, "pxb*", "bus_nr", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*-iommu", "*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "*", "ioport", POLICY_SAME, NULL },
-	/* What QEMU compares by itself, with the guest stopped. */
+	/* QEMU compares these itself, with the guest stopped. */
 	{ PART_DEVICE, NULL, "type", POLICY_QEMU, "-device" },
 	{ PART_DEVICE, NULL, "rombar", POLICY_ON, NULL },
 	{ PART_DEVICE, NULL, "num-queues", POLICY_QEMU, NULL },
@@ -167,11 +173,14 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "virtio-net*", "mq", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "virtio-*", "vectors", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "virtio-*", "disable-*", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "virtio-mem*", "memaddr", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "virtio-mem*", "block-size", POLICY_QEMU, NULL },
+	{ PART_DEVICE, "virtio-mem*", "node", POLICY_QEMU, NULL },
 	{ PART_DEVICE, "cfi.pflash01", "num-blocks", POLICY_QEMU,
 	  "-drive if=pflash (another size)" },
 	{ PART_DEVICE, "pcie-root-port", "chassis", POLICY_SAME, NULL },
 	{ PART_DEVICE, "pcie-root-port", "*", POLICY_QEMU, NULL },
-	/* What a guest takes for a property of its hardware. */
+	/* A guest sees these as properties of its hardware. */
 	{ PART_DEVICE, "virtio-*", "*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "vhost-*", "*", POLICY_SAME, NULL },
 	{ PART_DEVICE, "virtserialport", "*", POLICY_SAME, NULL },
@@ -245,7 +254,7 @@ bool policy_wants_in_brief(const char *type, const char *property, const char *k
 		"invtsc",
 		"svm",
 		"vmx",
-		/* Switches of QEMU's that are bits of nothing. */
+		/* Switches of QEMU's that are no bits at all. */
 		"cpuid-0xb",
 		"host-cache-info",
 		"kvm",

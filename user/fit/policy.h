@@ -9,17 +9,17 @@
 
 /**
  * enum policy_rule - what a property must be at the destination
- * POLICY_ANY: it does not matter to the guest: a name, path or backend on the host, or a value
- *	of the moment. Not even asked for
- * POLICY_ELSEWHERE: the same, but that is compared elsewhere: a device's place is made of it,
- *	or host.h knows more
- * POLICY_SAME: the same
- * POLICY_QEMU: the same, or QEMU itself refuses what comes from the other one: no --accept helps
- * POLICY_SHOULD: the same, but a guest survives another: a warning; nothing if one end leaves
+ * POLICY_ANY: does not matter to the guest: a name, path or backend on the host, or a value of the
+ *	moment. QEMU is not even asked for it
+ * POLICY_ELSEWHERE: compared elsewhere: a device's place is made of it, or host.h knows more
+ * POLICY_SAME: the same value
+ * POLICY_QEMU: the same value, or else QEMU itself refuses the device state: --accept does not help
+ * POLICY_SHOULD: the same value, but a guest survives another: a warning; nothing if one end leaves
  *	it to QEMU ("auto")
- * POLICY_FEATURE: if true at the source true there, too; the other way round is a warning
- * POLICY_GROWS: a number; less than at the source is harm, more a warning: a newer QEMU knows more
- * POLICY_AT_LEAST: a number; less than at the source QEMU refuses, and more is not the same
+ * POLICY_FEATURE: if true at the source, true at the destination; the reverse is a warning
+ * POLICY_GROWS: a number; less than at the source is fatal, more is a warning: a newer QEMU knows
+ *	more
+ * POLICY_AT_LEAST: a number; QEMU refuses less than at the source, and more is fatal
  * POLICY_ON: a switch: the same, where any number but 0 is on
  */
 enum policy_rule {
@@ -58,17 +58,17 @@ struct policy {
 	const struct policy_row *rows;
 };
 
-/* The table. What it does not know is a warning (POLICY_SHOULD). */
+/* The table. A difference in a property that it does not list is a warning (POLICY_SHOULD). */
 extern const struct policy policy;
 
-/* The row that counts, or NULL. */
+/* The first row that matches, or NULL. */
 const struct policy_row *policy_find(const struct policy *p, enum policy_part part,
 				     const char *type, const char *property);
-/* Must it be asked for? A type of vCPU ends in "-cpu". For qom_read(). */
+/* Must qom_read() ask for this property? A type of vCPU ends in "-cpu". */
 bool policy_wants(const char *type, const char *property, const char *kind);
 /*
- * The same, but of a vCPU's features only those that are no bits of CPUID: all of these are in
- * "feature-words". Nor those of VMX, which only matter to a guest that has it.
+ * The same, but without those features of a vCPU that are bits of CPUID: "feature-words" has all of
+ * them. Also without those of VMX, which only matter to a guest that has VMX.
  */
 bool policy_wants_in_brief(const char *type, const char *property, const char *kind);
 

@@ -17,7 +17,7 @@ int qom_too_many(const char *what, struct err *e)
 		       what);
 }
 
-/* What a guest does not see, and a large VM has thousands of. */
+/* Is it of a type that a guest does not see, and that a large VM has thousands of? */
 static bool is_plumbing(const char *type)
 {
 	static const char *const types[] = {
@@ -48,7 +48,8 @@ bool qom_is_cpu(const struct qom_object *o)
 	return len > 4 && !strcmp(o->type + len - 4, "-cpu");
 }
 
-static int qom_add(struct qom *t, uint32_t parent, const char *name, const char *type, struct err *e)
+static int qom_add(struct qom *t, uint32_t parent, const char *name, const char *type,
+		   struct err *e)
 {
 	const char *above = parent == QOM_ROOT ? "/machine" : t->o[parent].path;
 	struct qom_object *o;
@@ -89,7 +90,7 @@ static const char *child_type(const json_t *property, char *buf, size_t size)
 	return buf;
 }
 
-/* What qom-list has said of an object: its children, and whether it is on a bus. */
+/* Takes qom-list's answer on an object: its children, and whether it is on a bus. */
 static int take_list(struct qom *t, uint32_t of, const json_t *list, struct err *e)
 {
 	unsigned int before = t->n;
@@ -131,7 +132,6 @@ void qom_batch_free(struct qmp_batch *b, size_t n)
 	free(b);
 }
 
-/* NULL: QEMU did not say. Borrowed. */
 const json_t *qom_listed(const struct qom_object *o, const char *name)
 {
 	const json_t *property;
@@ -158,7 +158,6 @@ struct qmp_batch qom_get(const char *path, const char *property)
 						     property) };
 }
 
-/* Of the vCPUs below one object only the first is looked into. */
 bool qom_is_further_cpu(const struct qom *t, unsigned int i)
 {
 	if (!qom_is_cpu(&t->o[i]))
@@ -171,9 +170,9 @@ bool qom_is_further_cpu(const struct qom *t, unsigned int i)
 
 #define PATHS_AT_A_TIME 4u /* of qom-list-get: together a millisecond of QEMU's main loop */
 
-/* One command for some of the objects in of[], from at on. */
+/* Makes one command for some of the objects in of[], from at on. */
 static struct qmp_batch qom_ask(const struct qom *t, const uint32_t *of, unsigned int n,
-			    unsigned int at, unsigned int most)
+				unsigned int at, unsigned int most)
 {
 	unsigned int some = n - at < most ? n - at : most;
 	json_t *paths;
@@ -188,7 +187,7 @@ static struct qmp_batch qom_ask(const struct qom *t, const uint32_t *of, unsigne
 				   .args = json_pack("{s:o}", "paths", paths) };
 }
 
-/* What QEMU says of n objects, so many in one command: goes to their @listed. */
+/* Lists n objects into their @listed, with @most objects in a command. */
 static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned int n,
 		     unsigned int most, struct err *e)
 {
@@ -213,8 +212,8 @@ static int list_some(struct qmp *q, struct qom *t, const uint32_t *of, unsigned 
 }
 
 /*
- * An object that has gone meanwhile costs those that were asked for with it their answer: these
- * once more, one by one.
+ * An object that has gone meanwhile makes QEMU refuse the whole command: the objects without an
+ * answer are listed once more, one by one.
  */
 static int list_all(struct qmp *q, struct qom *t, uint32_t *of, unsigned int n, struct err *e)
 {
@@ -227,7 +226,7 @@ static int list_all(struct qmp *q, struct qom *t, uint32_t *of, unsigned int n, 
 	return r || !again ? r : list_some(q, t, of, again, 1, e);
 }
 
-/* The objects from first on, and what is below them, one level after the other. */
+/* Reads the objects from first on, and what is below them, one level after the other. */
 static int read_tree(struct qmp *q, struct qom *t, struct err *e)
 {
 	unsigned int first = 0, end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tree of QEMU's objects below /machine, as a table: what each is, on which bus, and the
+ * The tree of QEMU's objects below /machine, as a table: the type of each, its bus, and the
  * properties that were set before it was realized, which are its configuration. Source: QEMU
  * docs/devel/qom, qapi/qom.json.
  */
@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "vmm/qmp.h"
+#include "qmp/qmp.h"
 
 #define QOM_BULK 100100u /* the version of QEMU that has qom-list-get */
 #define QOM_OBJECTS_MAX 8192u
@@ -18,13 +18,14 @@
 #define QOM_ROOT UINT32_MAX
 
 /**
- * struct qom_object - one of them
+ * struct qom_object - one object
  * @path: in QEMU's tree
  * @name: the last part of @path
  * @parent: its index in the table; QOM_ROOT: /machine itself
- * @device: it has a parent_bus, so it is a device. @bus: the path of that; "": on none
+ * @device: it has a parent_bus, so it is a device
+ * @bus: the path of that bus; "": the device is on none
  * @props: name to value, of a device; NULL: none. Values are QEMU's own
- * @listed: what QEMU has said of it, while the table is made
+ * @listed: QEMU's list of its properties, while the table is made
  */
 struct qom_object {
 	char *path;
@@ -50,26 +51,25 @@ struct qom {
 };
 
 /*
- * Is this property to be asked for? kind: what its value is, as QEMU says: "bool", "uint32", "str"
- * ...
+ * Is QEMU to be asked for this property? kind: the type of its value, by QEMU's name: "bool",
+ * "uint32", "str" ...
  */
 typedef bool (*qom_wanted)(const char *type, const char *property, const char *kind);
 
 /**
- * qom_read() - the whole tree
- * Reads only, many commands under way at a time; between any two QEMU serves its guest. A command
- * takes some 0.4 ms, most of it to wake QEMU's threads, so a QEMU before 10.1, which says one value
- * at a time, is not asked the same of each device of a type where the type's compatibility
- * properties ("x-") are meant. Of several vCPUs the properties are those of the first, as QEMU
- * gives all the same. Errors: those of qmp_call_all(); GW_NOT_QEMU: more objects or properties than
- * any machine has.
+ * qom_read() - read the whole tree
+ * Reads only, with many commands under way at a time; between any two QEMU serves its guest. A
+ * command takes some 0.4 ms, most of it to wake QEMU's threads, and a QEMU before 10.1 reports one
+ * value at a time. So a type's compatibility properties ("x-") are read from its first device only,
+ * and the properties of the first vCPU stand for all vCPUs, as QEMU gives all of them the same.
+ * Errors: those of qmp_call_all(); GW_NOT_QEMU: more objects or properties than any machine has.
  */
 int qom_read(struct qmp *q, qom_wanted wanted, struct qom *t, struct err *e);
 /* The object of that path, or NULL. */
 const struct qom_object *qom_find(const struct qom *t, const char *path);
-/* What holds the devices that the operator gave, with and without an id? */
+/* Does it hold the devices that the operator gave, with or without an id? */
 bool qom_is_container(const struct qom_object *o);
-/* A vCPU? */
+/* Is it a vCPU? */
 bool qom_is_cpu(const struct qom_object *o);
 void qom_free(struct qom *t);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which properties devices have, and their values. */
+/* The properties of devices, and their values. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,6 @@ static bool ends_with(const char *s, const char *end)
 	return len >= n && !strcmp(s + len - n, end);
 }
 
-/* For each type of device: the names of its properties, an array. What is no device has none. */
 int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t *types,
 		   struct err *e)
 {
@@ -51,14 +50,16 @@ int qom_read_types(struct qmp *q, const struct qom *t, qom_wanted wanted, json_t
 	return r;
 }
 
-/* What a proxy on PCI passes on to its virtio device is read there. */
+/* A proxy on PCI passes its properties on to its virtio device: only the proxy's are read. */
 static bool is_asked(const struct qom *t, unsigned int i)
 {
 	return t->o[i].device && !qom_is_further_cpu(t, i) &&
 	       !ends_with(t->o[i].path, "/virtio-backend");
 }
 
-/* Compatibility switches come from the machine type, or from -global, for all of a type. */
+/*
+ * Compatibility switches come from the machine type, or from -global: one value for all of a type.
+ */
 static bool is_repeated(const struct qom *t, unsigned int i, const char *property)
 {
 	if (strncmp(property, "x-", 2))
@@ -112,8 +113,8 @@ static int ask_one(struct qom_object *o, const char *name, void *arg)
 }
 
 /*
- * A message of QEMU's with a number of 64 bits has all of its numbers as doubles
- * (vmm/qmp_stream.c), which are whole numbers all the same where a double can be trusted to be one.
+ * In a message of QEMU's with a number of 64 bits all numbers are doubles (qmp/qmp_stream.c). Makes
+ * an integer of a double again, if the double is small enough to be exact.
  */
 static json_t *whole(const json_t *value)
 {

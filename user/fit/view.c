@@ -17,7 +17,7 @@ int view_no_memory(struct err *e)
 	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
 
-/* Of the machine itself device-list-properties says nothing. */
+/* device-list-properties does not cover the machine itself. */
 static int add_machine(struct making *m, struct err *e)
 {
 	json_auto_t *list = NULL, *names = json_array(), *machine = json_object();
@@ -43,11 +43,12 @@ static int add_machine(struct making *m, struct err *e)
 		r = b ? qmp_call_all(m->q, b, n, e) : -ENOMEM;
 	for (i = 0; b && i < n; i++)
 		if (b[i].ret)
-			json_object_set(machine, json_string_value(json_array_get(names, i)), b[i].ret);
+			json_object_set(machine, json_string_value(json_array_get(names, i)),
+					b[i].ret);
 	qom_batch_free(b, n);
 	/*
-	 * How much RAM there is, and in which blocks, BLOCKS compares: with them a size that
-	 * differs has a message of its own.
+	 * The receiver compares the RAM blocks and their sizes (BLOCKS): a size that differs has a
+	 * message of its own there.
 	 */
 	json_object_del(json_object_get(machine, "memory"), "size");
 	json_object_set(m->view, "machine", machine);
@@ -63,7 +64,7 @@ static unsigned int count_text(const char *text, const char *part)
 	return n;
 }
 
-/* What no object of QEMU's says. */
+/* Facts that no object of QEMU's has. */
 static int add_more_of_machine(struct making *m, struct err *e)
 {
 	struct qmp_batch uuid = { .command = "query-uuid" };
@@ -80,7 +81,7 @@ static int add_more_of_machine(struct making *m, struct err *e)
 		json_object_set(machine, "uuid", json_object_get(uuid.ret, "UUID"));
 	if (numa && sscanf(numa, "%u nodes", &nodes) == 1)
 		json_object_set_new(machine, "nodes", json_integer(nodes));
-	/* They have a part in QEMU's stream, other backends have none. */
+	/* User networks have a part in QEMU's stream, other backends have none. */
 	if (network)
 		json_object_set_new(m->view, "user-networks",
 				    json_integer(count_text(network, ",type=user,")));
@@ -91,8 +92,8 @@ static int add_more_of_machine(struct making *m, struct err *e)
 }
 
 /*
- * RAM of QEMU's own, by the names that it has in QEMU's stream. What the guest's ACPI tables and
- * the like lie in grows with a device more or less, at either end.
+ * QEMU's private RAM, by its names in QEMU's stream. Left out are blocks of the guest's ACPI tables
+ * and the like ("/rom@"): their sizes depend on the devices, at either end.
  */
 static int add_private(struct making *m, const struct vm *vm, struct err *e)
 {
@@ -109,7 +110,8 @@ static int add_private(struct making *m, const struct vm *vm, struct err *e)
 		bool guests = !strncmp(b->name, "/rom@", 5);
 
 		for (unsigned int k = 0; k < vm->nblocks; k++)
-			guests |= ramblocks_is(b->name, vm->blocks[k].name);
+			guests |= ramblocks_find_backend(all, vm->blocks[k].name,
+							 vm->blocks[k].pages * PAGE_BYTES) == b;
 		if (!guests)
 			json_object_set_new(private, b->name, json_integer((json_int_t)b->bytes));
 	}
@@ -156,7 +158,7 @@ static int add_vcpus(struct making *m, struct err *e)
 			     e);
 	if (r)
 		return r;
-	/* How many there are stands beside it: some may have been plugged. */
+	/* "count" has their number: some may have been plugged. */
 	json_object_del(smp, "cpus");
 	json_object_set(vcpus, "smp", smp);
 	json_object_set_new(vcpus, "count", json_integer((json_int_t)json_array_size(list)));
@@ -209,8 +211,8 @@ static const char *id_of(const struct qom *t, unsigned int i)
 }
 
 /*
- * On a bus that devices are plugged into, or given by the operator (a DIMM is on none): a guest
- * finds it, or finds it missing.
+ * Is the device on a bus that devices are plugged into, or has the operator given it (a DIMM is on
+ * no bus)? Such a device a guest finds, or misses.
  */
 static bool is_plugged(const struct qom *t, unsigned int i)
 {

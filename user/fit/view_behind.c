@@ -6,8 +6,8 @@
 #include "fit/view_internal.h"
 
 /*
- * The place of an object that QEMU names by its path or by its id; of a virtio device that of its
- * proxy.
+ * The place of an object that QEMU names by its path or by its id. The place of a virtio device is
+ * that of its proxy.
  */
 static const char *place_named(const struct making *m, const char *name)
 {
@@ -49,8 +49,8 @@ int view_add_disks(struct making *m, struct err *e)
 }
 
 /*
- * What is plugged in where on USB: no object says the port that QEMU has chosen, only the human
- * monitor:
+ * Adds what is plugged into which USB port. No object has the port that QEMU has chosen; only the
+ * human monitor reports it:
  *
  *	  Device 0.1, Port 1, Speed 12 Mb/s, Product QEMU USB Tablet, ID: tablet0
  */
@@ -105,7 +105,7 @@ static json_t *feature_names(const json_t *status, const char *key)
 /*
  * Only QEMU 7.2 is asked: 11.1 aborts on x-query-virtio-status (an assertion of
  * visit_start_struct(), seen with every virtio device), older ones do not know it, and a question
- * must not cost anybody's guest its life.
+ * must never kill a guest.
  */
 static bool tells_virtio(struct qmp *q)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Inside of view_make(): the machine and its devices (view.c), and what is in and behind them
+ * The parts of view_make(): the machine and its devices (view.c), and what is in and behind them
  * (view_behind.c).
  */
 #ifndef GODWIT_VIEW_INTERNAL_H
@@ -21,7 +21,7 @@ struct making {
 };
 
 int view_no_memory(struct err *e);
-/* Disks, what is plugged into USB, and what guests have negotiated with virtio backends. */
+/* Add disks, what is plugged into USB, and what the guest has negotiated with virtio backends. */
 int view_add_disks(struct making *m, struct err *e);
 int view_add_usb(struct making *m, struct err *e);
 int view_add_virtio(struct making *m, struct err *e);

@@ -17,15 +17,16 @@ int device_open(struct err *e)
 	if (fd >= 0)
 		return fd;
 	if (errno == EACCES || errno == EPERM)
-		return err_set(e, GW_NO_MODULE, errno, "cannot open " DEVICE ": %s; run godwit as root (CAP_SYS_ADMIN)",
+		return err_set(e, GW_NO_MODULE, errno,
+			       "cannot open " DEVICE ": %s: run godwit as root (CAP_SYS_ADMIN)",
 			       strerror(errno));
 	return err_set(e, GW_NO_MODULE, errno,
 		       "godwit.ko is not loaded (" DEVICE ": %s): load it with \"modprobe godwit\" or \"insmod kmod/godwit.ko\", or migrate with the guest stopped throughout (--pause)",
 		       strerror(errno));
 }
 
-/* What every call may answer; what is its own, its caller has dealt with. */
-static int failed(const char *what, struct err *e)
+/* The errors that any ioctl may return; its caller handles those of one ioctl alone. */
+static int device_failed(const char *what, struct err *e)
 {
 	int err = errno;
 
@@ -33,9 +34,13 @@ static int failed(const char *what, struct err *e)
 	case EOWNERDEAD:
 		return err_set(e, GW_VM_GONE, err, "the VM has exited while godwit.ko watched it");
 	case EAGAIN:
-		return err_set(e, GW_BUSY, err, "%s: the VMM does not stop changing its memory slots, or a process that maps its RAM is busy with its address space; try again later", what);
+		return err_set(e, GW_BUSY, err,
+			       "%s: the VMM keeps changing its memory slots, or a process that maps its RAM is busy with its address space: try again later",
+			       what);
 	case EFBIG:
-		return err_set(e, GW_VM_STATE, err, "%s: the guest has been given more of a RAM file than its memory backend has; migrate again", what);
+		return err_set(e, GW_VM_STATE, err,
+			       "%s: the VMM shows the guest more of a RAM file than the memory backend has: migrate again",
+			       what);
 	case ENOSPC:
 		return err_set(e, GW_VM_STATE, err, "%s: the RAM is mapped in more pieces (some thousands) than godwit.ko can watch: see /proc/PID/maps of the VMM and of its vhost-user backends",
 			       what);
@@ -50,38 +55,87 @@ int device_attach(int dev, int vm_fd, struct err *e)
 
 	if (ioctl(dev, GODWIT_ATTACH, &a) < 0) {
 		if (errno == EBUSY)
-			return err_set(e, GW_BUSY, EBUSY, "another godwit session has this VM: wait for it, or end it");
+			return err_set(e, GW_BUSY, EBUSY,
+				       "another godwit session watches this VM: wait until that session ends, or end it");
 		if (errno == EOPNOTSUPP)
 			return err_set(e, GW_DIRTY_RING, EOPNOTSUPP,
-				       "the VM uses KVM's dirty ring, or its memory is private to it: start QEMU without \"-accel kvm,dirty-ring-size=...\" and without confidential-guest-support");
-		return failed("attach", e);
+				       "the VM uses KVM's dirty ring, or is confidential: start QEMU without \"-accel kvm,dirty-ring-size=...\" and without confidential-guest-support");
+		return device_failed("attach", e);
 	}
 	if (a.abi != GODWIT_ABI_VERSION)
-		return err_set(e, GW_NO_MODULE, EPROTO, "godwit.ko speaks ABI %u and this godwit %u: install both from one version",
+		return err_set(e, GW_NO_MODULE, EPROTO,
+			       "godwit.ko speaks ABI %u and this godwit speaks ABI %u: install both from one version",
 			       a.abi, GODWIT_ABI_VERSION);
 	if (!a.manual_protect)
 		return err_set(e, GW_DIRTY_RING, EOPNOTSUPP,
-			       "the VMM does not use KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, so its own migration would steal dirty pages: QEMU 5.0 or newer is needed");
+			       "the VMM does not use KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, so its own migration would clear dirty bits that godwit needs: QEMU 5.0 or newer is needed");
 	return 0;
 }
 
-int device_add_ram(int dev, int ram_fd, uint64_t pages, uint64_t **map, uint64_t *map_bytes, struct err *e)
+static int device_map(int dev, const struct godwit_add_ram *a, uint64_t **map, uint64_t *map_bytes,
+		      struct err *e)
+{
+	void *p = mmap(NULL, a->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, dev,
+		       (off_t)a->map_offset);
+
+	if (p == MAP_FAILED)
+		return device_failed("mmap", e);
+	*map = p;
+	*map_bytes = a->map_bytes;
+	return 0;
+}
+
+int device_add_ram(int dev, int ram_fd, uint64_t pages, uint64_t **map, uint64_t *map_bytes,
+		   struct err *e)
 {
 	struct godwit_add_ram a = { .fd = ram_fd, .npages = pages };
-	void *p;
 
-	if (ioctl(dev, GODWIT_ADD_RAM, &a) < 0) {
-		if (errno == ERANGE)
-			return err_set(e, GW_RAM_PRIVATE, ERANGE, "the RAM file is shorter than the RAM, which has %llu pages: the VMM has truncated it",
-				       (unsigned long long)pages);
-		return failed("add RAM", e);
-	}
-	p = mmap(NULL, a.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, dev, (off_t)a.map_offset);
-	if (p == MAP_FAILED)
-		return failed("mmap", e);
-	*map = p;
-	*map_bytes = a.map_bytes;
-	return 0;
+	if (!ioctl(dev, GODWIT_ADD_RAM, &a))
+		return device_map(dev, &a, map, map_bytes, e);
+	if (errno == ERANGE)
+		return err_set(e, GW_RAM_PRIVATE, ERANGE,
+			       "the RAM file is shorter than the RAM, which has %llu pages: the VMM has truncated the file",
+			       (unsigned long long)pages);
+	return device_failed("add RAM", e);
+}
+
+/* What the module finds in private RAM, at ADD_RAM or later, that it cannot watch. */
+static int device_refused(int err, const char *what, struct err *e)
+{
+	static const struct {
+		int err;
+		const char *is;
+	} found[] = {
+		{ EADDRNOTAVAIL, "some of it is not mapped: the VMM has changed its memory" },
+		{ ENODEV, "some of it is memory of a device" },
+		{ ENOTUNIQ, "some of it is a shared mapping" },
+		{ EMEDIUMTYPE, "some of it maps a file that is not on tmpfs or hugetlbfs" },
+		{ EOPNOTSUPP, "some of it is in a guest_memfd, as a confidential guest's is" },
+	};
+
+	for (unsigned int i = 0; i < sizeof(found) / sizeof(found[0]); i++)
+		if (err == found[i].err)
+			return err_set(e, GW_RAM_PRIVATE, err,
+				       "godwit.ko cannot watch the VM's private RAM, %s: start QEMU with memory-backend-ram, or with memory-backend-file,share=on on tmpfs or hugetlbfs",
+				       found[i].is);
+	errno = err;
+	return device_failed(what, e);
+}
+
+int device_add_private(int dev, uint64_t hva, uint64_t pages, uint64_t **map, uint64_t *map_bytes,
+		       struct err *e)
+{
+	struct godwit_add_ram a = {
+		.fd = -1, .flags = GODWIT_RAM_PRIVATE, .map_offset = hva, .npages = pages,
+	};
+
+	if (!ioctl(dev, GODWIT_ADD_RAM, &a))
+		return device_map(dev, &a, map, map_bytes, e);
+	/* The first module of this ABI knows no flag. */
+	if (errno == EINVAL)
+		return err_set(e, GW_NO_MODULE, EINVAL,
+			       "the VM has private RAM, which this godwit.ko is too old to watch: load the one that came with this godwit");
+	return device_refused(errno, "add private RAM", e);
 }
 
 int device_start(int dev, struct err *e)
@@ -90,14 +144,15 @@ int device_start(int dev, struct err *e)
 
 	if (ioctl(dev, GODWIT_START, &a) < 0) {
 		if (errno == ENOENT)
-			return err_set(e, GW_VM_STATE, ENOENT, "no memory slot of the VM shows its RAM files: is it the right VM?");
+			return err_set(e, GW_VM_STATE, ENOENT,
+				       "no memory slot of the VM shows its RAM files: is this the right VM?");
 		if (errno == EBUSY)
 			return err_set(e, GW_BUSY, EBUSY,
-				       "another godwit session watches a RAM file that this VM shares with another VM (\"godwit list\" names it): migrate them one after the other");
+				       "another godwit session watches a RAM file that this VM shares with another VM (\"godwit list\" names the session): migrate the VMs one after the other");
 		if (errno == EINPROGRESS)
 			return err_set(e, GW_BUSY, EINPROGRESS,
-				       "somebody is writing to a RAM file, or giving its memory back, and has not ended within a second: try again later");
-		return failed("start", e);
+				       "a process is writing to a RAM file, or freeing its memory, and has not ended within a second: try again later");
+		return device_refused(errno, "start", e);
 	}
 	return 0;
 }
@@ -105,21 +160,21 @@ int device_start(int dev, struct err *e)
 int device_harvest(int dev, struct godwit_harvest *h, struct err *e)
 {
 	memset(h, 0, sizeof(*h));
-	return ioctl(dev, GODWIT_HARVEST, h) < 0 ? failed("harvest", e) : 0;
+	return ioctl(dev, GODWIT_HARVEST, h) < 0 ? device_refused(errno, "harvest", e) : 0;
 }
 
 int device_clear(int dev, unsigned int ram, uint64_t first, uint64_t count, struct err *e)
 {
 	struct godwit_range r = { .ram = ram, .first_page = first, .npages = count };
 
-	return ioctl(dev, GODWIT_CLEAR, &r) < 0 ? failed("clear", e) : 0;
+	return ioctl(dev, GODWIT_CLEAR, &r) < 0 ? device_failed("clear", e) : 0;
 }
 
-static int next(int dev, unsigned long call, const char *what, struct godwit_range *r, uint64_t *run_first, uint64_t *run_count,
-		struct err *e)
+static int device_next(int dev, unsigned long call, const char *what, struct godwit_range *r,
+		       uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
 	if (ioctl(dev, call, r) < 0)
-		return errno == ENXIO ? 0 : failed(what, e);
+		return errno == ENXIO ? 0 : device_failed(what, e);
 	*run_first = r->first_page;
 	*run_count = r->npages;
 	return 1;
@@ -130,7 +185,7 @@ int device_next_data(int dev, unsigned int ram, uint64_t first, uint64_t end, ui
 {
 	struct godwit_range r = { .ram = ram, .first_page = first, .npages = end - first };
 
-	return next(dev, GODWIT_NEXT_DATA, "next data", &r, run_first, run_count, e);
+	return device_next(dev, GODWIT_NEXT_DATA, "next data", &r, run_first, run_count, e);
 }
 
 int device_next_pinned(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
@@ -138,12 +193,14 @@ int device_next_pinned(int dev, unsigned int ram, uint64_t first, uint64_t end, 
 {
 	struct godwit_range r = { .ram = ram, .first_page = first, .npages = end - first };
 
-	return next(dev, GODWIT_NEXT_PINNED, "next pinned", &r, run_first, run_count, e);
+	return device_next(dev, GODWIT_NEXT_PINNED, "next pinned", &r, run_first, run_count, e);
 }
 
 int device_mappers(int dev, uint32_t *pids, unsigned int room, struct err *e)
 {
 	struct godwit_mappers m = { .pids = (uintptr_t)pids, .room = room };
 
-	return ioctl(dev, GODWIT_MAPPERS, &m) < 0 ? failed("mappers", e) : (int)m.count;
+	if (ioctl(dev, GODWIT_MAPPERS, &m) < 0)
+		return device_failed("mappers", e);
+	return (int)m.count;
 }

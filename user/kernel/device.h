@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* /dev/godwit, with messages instead of errnos. The contract is in <linux/godwit.h>. */
+/* The ioctls of /dev/godwit, with messages instead of errnos. <linux/godwit.h> is the contract. */
 #ifndef GODWIT_DEVICE_H
 #define GODWIT_DEVICE_H
 
@@ -7,24 +7,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /* The session's descriptor, or -errno with GW_NO_MODULE: closing it ends the session. */
 int device_open(struct err *e);
 /* GW_BUSY, GW_DIRTY_RING, GW_VM_GONE. */
 int device_attach(int dev, int vm_fd, struct err *e);
-/* Adds a RAM file; *map is its dirty bitmap, *map_bytes for munmap(). */
-int device_add_ram(int dev, int ram_fd, uint64_t pages, uint64_t **map, uint64_t *map_bytes, struct err *e);
+/* Adds a RAM file; *map becomes its dirty bitmap, for munmap() with *map_bytes. */
+int device_add_ram(int dev, int ram_fd, uint64_t pages, uint64_t **map, uint64_t *map_bytes,
+		   struct err *e);
+/*
+ * The same for private memory of the VMM: pages from the address hva on. After device_attach().
+ * Errors: GW_RAM_PRIVATE: it cannot be watched; GW_NO_MODULE: this module watches none.
+ */
+int device_add_private(int dev, uint64_t hva, uint64_t pages, uint64_t **map, uint64_t *map_bytes,
+		       struct err *e);
 int device_start(int dev, struct err *e);
 int device_harvest(int dev, struct godwit_harvest *h, struct err *e);
 int device_clear(int dev, unsigned int ram, uint64_t first, uint64_t count, struct err *e);
-/* hugetlbfs only: 1 and the run, 0: none, -errno. */
+/* hugetlbfs and private RAM only. 1: *run_first and *run_count; 0: there is none; or -errno. */
 int device_next_data(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
 		     uint64_t *run_count, struct err *e);
 /* The same for pages that are pinned, on any file system. */
 int device_next_pinned(int dev, unsigned int ram, uint64_t first, uint64_t end, uint64_t *run_first,
 		       uint64_t *run_count, struct err *e);
-/* How many processes map the RAM, of which the first room are in pids; or -errno. */
+/* How many processes map the RAM, or -errno; the first room of them are in pids. */
 int device_mappers(int dev, uint32_t *pids, unsigned int room, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Words for the numbers of <linux/godwit.h>. A newer module may know more of them. */
+/* Names of the numbers in <linux/godwit.h>. "?": a number that only a newer module knows. */
 #include <assert.h>
 #include <stddef.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* godwit.ko's generic netlink family: who is at work, and what happens. The contract is in <linux/godwit.h>. */
+/*
+ * godwit.ko's generic netlink family: its sessions and their events. <linux/godwit.h> is the
+ * contract.
+ */
 #ifndef GODWIT_NETLINK_H
 #define GODWIT_NETLINK_H
 
@@ -7,15 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 struct netlink;
 
 /**
- * struct session_info - a session of godwit.ko, as GODWIT_CMD_SESSION tells it
- * @vm_pid: 0 while it has no VM; then what follows is 0 too
- * @pages: reported, by enum godwit_row
- * @ns: spent, by enum godwit_phase
+ * struct session_info - a session of godwit.ko, as GODWIT_CMD_SESSION describes it
+ * @vm_pid: 0 while the session has no VM; then the members after it are 0 too
+ * @pages: reported as dirty, by enum godwit_row
+ * @ns: time spent, by enum godwit_phase
  */
 struct session_info {
 	uint32_t id;
@@ -43,15 +46,20 @@ struct session_event {
 	uint32_t changes;
 };
 
-/* Errors of all: GW_NO_MODULE (not loaded, or not root), GW_INTERNAL. */
+/* Errors of these functions: GW_NO_MODULE (not loaded, or not root), GW_INTERNAL. */
 int netlink_open(struct netlink **out, struct err *e);
 void netlink_close(struct netlink *nl);
 /* Calls each() for every session. */
-int netlink_sessions(struct netlink *nl, void (*each)(const struct session_info *s, void *arg), void *arg, struct err *e);
-/* Events come from here on. */
+int netlink_sessions(struct netlink *nl, void (*each)(const struct session_info *s, void *arg),
+		     void *arg, struct err *e);
+/* From now on the kernel queues events. */
 int netlink_subscribe(struct netlink *nl, struct err *e);
-/* Waits until a signal (stop_requested()), calling each() for every event. -ENOBUFS: some were lost; go on. */
-int netlink_watch(struct netlink *nl, void (*each)(const struct session_event *ev, void *arg), void *arg, struct err *e);
+/*
+ * Calls each() for every event until a stop is requested (stop_requested()). -ENOBUFS: the kernel
+ * dropped events; call it again.
+ */
+int netlink_watch(struct netlink *nl, void (*each)(const struct session_event *ev, void *arg),
+		  void *arg, struct err *e);
 
 const char *session_state_name(uint32_t state);	/* "started" */
 const char *session_event_name(uint32_t cmd);	/* "retired" */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whole runs of bits: find, set, clear. */
+/* Finds, sets and clears whole runs of bits. */
 #include <string.h>
 
-#include "page.h"
+#include "page/page.h"
 
 #define WORD_BITS	64
 
@@ -31,7 +31,7 @@ bool bitmap_runs_next(struct bitmap_runs *it, uint64_t from, struct run *out)
 }
 
 /* The bits of word number i that lie in [first, end). */
-static inline uint64_t mask(uint64_t i, uint64_t first, uint64_t end)
+static inline uint64_t bitmap_mask(uint64_t i, uint64_t first, uint64_t end)
 {
 	uint64_t m = UINT64_MAX;
 
@@ -50,7 +50,7 @@ void bitmap_set(uint64_t *map, uint64_t first, uint64_t count)
 	if (!count)
 		return;
 	for (i = first / WORD_BITS; i <= (end - 1) / WORD_BITS; i++)
-		map[i] |= mask(i, first, end);
+		map[i] |= bitmap_mask(i, first, end);
 }
 
 void bitmap_set_shared(uint64_t *map, uint64_t first, uint64_t count)
@@ -58,14 +58,15 @@ void bitmap_set_shared(uint64_t *map, uint64_t first, uint64_t count)
 	uint64_t end = first + count;
 
 	for (uint64_t i = first / WORD_BITS; count && i <= (end - 1) / WORD_BITS; i++)
-		__atomic_fetch_or(&map[i], mask(i, first, end), __ATOMIC_RELAXED);
+		__atomic_fetch_or(&map[i], bitmap_mask(i, first, end), __ATOMIC_RELAXED);
 }
 
 uint64_t bitmap_next_shared(const uint64_t *map, uint64_t from, uint64_t end)
 {
 	while (from < end) {
-		uint64_t word = __atomic_load_n(&map[from / WORD_BITS], __ATOMIC_RELAXED) >> from % WORD_BITS;
+		uint64_t word = __atomic_load_n(&map[from / WORD_BITS], __ATOMIC_RELAXED);
 
+		word >>= from % WORD_BITS;
 		if (word) {
 			from += (uint64_t)__builtin_ctzll(word);
 			break;
@@ -83,7 +84,7 @@ void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count)
 	if (!count)
 		return;
 	for (i = first / WORD_BITS; i <= (end - 1) / WORD_BITS; i++)
-		map[i] &= ~mask(i, first, end);
+		map[i] &= ~bitmap_mask(i, first, end);
 }
 
 uint64_t bitmap_past(const uint64_t *map, uint64_t nbits, uint64_t from, uint64_t count)

@@ -1,57 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where do runs of set bits begin and end? In a scattered map the next bit is anywhere, so that every branch on it is
- * mispredicted: each word gives its beginnings and its ends as masks, which are written out without asking how many there
- * are, and what was too many is written over. (simdjson finds a document's structure in that way: Langdale and
- * Lemire, "Parsing Gigabytes of JSON per Second".) Words that continue what the one before was, sparse or dense, are skipped.
+ * Finds where runs of set bits begin and end. In a scattered map the next bit is anywhere, so the
+ * CPU mispredicts every branch on it. The scan makes masks of the beginnings and of the ends in
+ * each word, and writes out a fixed number of bits of each before it tests how many there are; the
+ * next word's bits overwrite what was too many. (simdjson finds a document's structure in that way:
+ * Langdale and Lemire, "Parsing Gigabytes of JSON per Second".) The scan skips words that are all
+ * zeros outside a run, and words that are all ones inside one.
  *
- * No word is read that holds no bit below nbits.
+ * It reads no word that holds no bit below nbits.
  */
 #include <immintrin.h>
 #include <stdatomic.h>
 
-#include "page.h"
+#include "page/page.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define WORD_BITS	64
 #define STEP_WORDS	16	/* two cache lines */
-#define UNASKED		2u	/* with 1 % of the bits set, one word in forty has more beginnings */
+#define UNTESTED	2u	/* with 1 % of the bits set, 1 word in 40 has more beginnings */
 
-/* From word i, the first one that can be other than all zeros (ones), or words. It may stop early. */
+/* Returns the first word from i on that may be other than all zeros (ones), or words. */
 typedef uint64_t skip_fn(const uint64_t *map, uint64_t words, uint64_t i);
 
-static inline __attribute__((always_inline)) uint64_t lowest(uint64_t w)
+static inline __attribute__((always_inline)) uint64_t scan_lowest(uint64_t w)
 {
-	return (uint64_t)__builtin_ctzll(w | UINT64_C(1) << 63);	/* 0 may be asked for: any answer is written over */
+	return (uint64_t)__builtin_ctzll(w | UINT64_C(1) << 63); /* w 0: result is overwritten */
 }
 
-/* The bits of mask to every other uint64_t from out on: a field of each run. Returns how many. */
-static inline __attribute__((always_inline)) unsigned int put(uint64_t *out, uint64_t base, uint64_t mask)
+/*
+ * Writes the bit numbers of mask to every other uint64_t from out on, which are one field of each
+ * run. Returns how many.
+ */
+static inline __attribute__((always_inline)) unsigned int scan_put(uint64_t *out, uint64_t base,
+								   uint64_t mask)
 {
 	const unsigned int n = (unsigned int)__builtin_popcountll(mask);
 
 	_Static_assert(sizeof(struct run) == 2 * sizeof(*out), "two fields");
-	for (unsigned int i = 0; i < UNASKED; i++, mask &= mask - 1)
-		out[2 * i] = base + lowest(mask);
-	for (unsigned int i = UNASKED; __builtin_expect(i < n, 0); i++, mask &= mask - 1)
-		out[2 * i] = base + lowest(mask);
+	for (unsigned int i = 0; i < UNTESTED; i++, mask &= mask - 1)
+		out[2 * i] = base + scan_lowest(mask);
+	for (unsigned int i = UNTESTED; __builtin_expect(i < n, 0); i++, mask &= mask - 1)
+		out[2 * i] = base + scan_lowest(mask);
 	return n;
 }
 
-/* Inlined into each variant, for its target. A run's count is where it ends until all are found. */
-static inline __attribute__((always_inline)) unsigned int find(const uint64_t *map, uint64_t nbits, uint64_t *from,
-							       struct run *out, unsigned int room, skip_fn *zeros, skip_fn *ones)
+/* Inlined into each variant, for its target. A run's @count holds its end until all are found. */
+static inline __attribute__((always_inline)) unsigned int
+scan_find(const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room,
+	  skip_fn *zeros, skip_fn *ones)
 {
 	const uint64_t words = nbits / WORD_BITS + (nbits % WORD_BITS != 0);
-	uint64_t i = *from / WORD_BITS, keep = UINT64_MAX << (*from % WORD_BITS), look = i + 1, open = 0;
+	uint64_t i = *from / WORD_BITS, keep = UINT64_MAX << (*from % WORD_BITS);
+	uint64_t next_skip = i + 1, open = 0;
 	unsigned int begun = 0, ended = 0;
 
 	for (; i < words && begun + BITMAP_WORD_RUNS <= room; i++) {
 		uint64_t w, before;
 
-		if (i == look) {
+		if (i == next_skip) {
 			i = (open ? ones : zeros)(map, words, i);
-			look = i + STEP_WORDS;
+			next_skip = i + STEP_WORDS;
 			if (i == words)
 				break;
 		}
@@ -59,14 +67,14 @@ static inline __attribute__((always_inline)) unsigned int find(const uint64_t *m
 		if (i == nbits / WORD_BITS)
 			w &= ~(UINT64_MAX << (nbits % WORD_BITS));
 		before = w << 1 | open;
-		begun += put(&out[begun].first, i * WORD_BITS, w & ~before);
-		ended += put(&out[ended].count, i * WORD_BITS, ~w & before);
+		begun += scan_put(&out[begun].first, i * WORD_BITS, w & ~before);
+		ended += scan_put(&out[ended].count, i * WORD_BITS, ~w & before);
 		open = w >> (WORD_BITS - 1);
 		keep = UINT64_MAX;
 	}
 	*from = i < words ? i * WORD_BITS : nbits;
 	if (open && i < words)
-		*from = out[ended].first;	/* next time, all of it */
+		*from = out[ended].first;	/* the next call finds all of this run */
 	else if (open)
 		out[ended++].count = nbits;
 	for (unsigned int r = 0; r < ended; r++)
@@ -74,7 +82,7 @@ static inline __attribute__((always_inline)) unsigned int find(const uint64_t *m
 	return ended;
 }
 
-static bool scalar_supported(void)
+static bool scan_scalar_supported(void)
 {
 	return true;
 }
@@ -93,18 +101,21 @@ static uint64_t scalar_ones(const uint64_t *map, uint64_t words, uint64_t i)
 	return i;
 }
 
-static unsigned int scalar_runs(const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room)
+static unsigned int scalar_runs(const uint64_t *map, uint64_t nbits, uint64_t *from,
+				struct run *out, unsigned int room)
 {
-	return find(map, nbits, from, out, room, scalar_zeros, scalar_ones);
+	return scan_find(map, nbits, from, out, room, scalar_zeros, scalar_ones);
 }
 
-/* The builtin asks the OS as well (XGETBV). */
-static bool avx2_supported(void)
+/* The builtin also tests the OS (XGETBV). */
+static bool scan_avx2_supported(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+	       __builtin_cpu_supports("popcnt");
 }
 
-__attribute__((target("avx2"))) static uint64_t avx2_zeros(const uint64_t *map, uint64_t words, uint64_t i)
+__attribute__((target("avx2")))
+static uint64_t avx2_zeros(const uint64_t *map, uint64_t words, uint64_t i)
 {
 	for (; words - i >= STEP_WORDS; i += STEP_WORDS) {
 		const __m256i_u *v = (const __m256i_u *)(map + i);
@@ -116,7 +127,8 @@ __attribute__((target("avx2"))) static uint64_t avx2_zeros(const uint64_t *map, 
 	return i;
 }
 
-__attribute__((target("avx2"))) static uint64_t avx2_ones(const uint64_t *map, uint64_t words, uint64_t i)
+__attribute__((target("avx2")))
+static uint64_t avx2_ones(const uint64_t *map, uint64_t words, uint64_t i)
 {
 	const __m256i ones = _mm256_set1_epi64x(-1);
 
@@ -130,21 +142,21 @@ __attribute__((target("avx2"))) static uint64_t avx2_ones(const uint64_t *map, u
 	return i;
 }
 
-__attribute__((target("avx2,bmi,popcnt")))
-static unsigned int avx2_runs(const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room)
+__attribute__((target("avx2,bmi,popcnt"))) static unsigned int avx2_runs(
+	const uint64_t *map, uint64_t nbits, uint64_t *from, struct run *out, unsigned int room)
 {
-	return find(map, nbits, from, out, room, avx2_zeros, avx2_ones);
+	return scan_find(map, nbits, from, out, room, avx2_zeros, avx2_ones);
 }
 
 const struct bitmap_scan bitmap_scans[] = {
-	{ .name = "avx2", .supported = avx2_supported, .runs = avx2_runs },
-	{ .name = "scalar", .supported = scalar_supported, .runs = scalar_runs },
+	{ .name = "avx2", .supported = scan_avx2_supported, .runs = avx2_runs },
+	{ .name = "scalar", .supported = scan_scalar_supported, .runs = scalar_runs },
 };
 const unsigned int bitmap_scans_count = ARRAY_SIZE(bitmap_scans);
 
 const struct bitmap_scan *bitmap_scan_best(void)
 {
-	/* No lock: threads that race choose the same. */
+	/* No lock: threads that race choose the same variant. */
 	static const struct bitmap_scan *_Atomic chosen;
 	const struct bitmap_scan *s = atomic_load_explicit(&chosen, memory_order_relaxed);
 

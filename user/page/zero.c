@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Is a page zero? A look at three words settles most pages that are not; the others are read whole, in
- * steps of four cache lines, leaving at the first step that is not zero. The zero page itself costs
- * the memory bandwidth and nothing else, so there is no variant above AVX2: in the first level cache of an EPYC (Zen 4)
- * one with AVX-512 made 156 to 194 GiB/s where AVX2 made 164 to 200 and SSE2 82 to 106.
+ * Is a page zero? Three words settle most pages that are not; a filter reads the others whole, in
+ * steps of four cache lines, and ends at the first step that is not zero. A zero page costs the
+ * memory bandwidth and nothing else, so there is no variant above AVX2: in the first level cache of
+ * an EPYC (Zen 4) one with AVX-512 made 156 to 194 GiB/s where AVX2 made 164 to 200 and SSE2 82 to
+ * 106.
  *
- * The CPU's own prefetching ends with the page, and the three words of the next one would wait for memory: that page is
- * asked for here, in pairs of lines, as this one is read. From memory that made 1.25 to 1.3 times as much, in the cache 0.92.
+ * The CPU's own prefetching ends with the page, and the three words of the next page would wait for
+ * memory: a filter prefetches that page, in pairs of lines, as it reads this one. From memory that
+ * made 1.25 to 1.3 times as much, in the cache 0.92.
  */
 #include <assert.h>
 #include <immintrin.h>
 #include <stdatomic.h>
 
-#include "page.h"
+#include "page/page.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define STEP_BYTES	256u
 static_assert(PAGE_BYTES % STEP_BYTES == 0, "steps must cover the page");
 
-/* Guest memory has no type. */
+/* Guest memory has no type: a word may alias any. */
 typedef uint64_t __attribute__((may_alias)) word;
 #define PAGE_WORDS	(PAGE_BYTES / sizeof(word))
 
-/* Of the next page, what @step is of this one. A prefetch never faults, whatever is there. */
+/* Prefetches the part of the next page that @step is of this one. A prefetch never faults. */
 static inline void prefetch_next(const void *step)
 {
 	__builtin_prefetch((const char *)step + PAGE_BYTES);
@@ -36,7 +38,7 @@ static inline bool few_words_zero(const void *page)
 	return (w[0] | w[PAGE_WORDS / 2] | w[PAGE_WORDS - 1]) == 0;
 }
 
-static bool scalar_supported(void)
+static bool zero_scalar_supported(void)
 {
 	return true;
 }
@@ -81,8 +83,8 @@ __attribute__((target("sse2"))) static bool sse2_is_zero(const void *page)
 	return true;
 }
 
-/* The builtin asks the OS as well (XGETBV): without its help the upper halves are lost at a task switch. */
-static bool avx2_supported(void)
+/* The builtin also tests the OS (XGETBV), which must keep the upper halves at a task switch. */
+static bool zero_avx2_supported(void)
 {
 	return __builtin_cpu_supports("avx2");
 }
@@ -106,15 +108,15 @@ __attribute__((target("avx2"))) static bool avx2_is_zero(const void *page)
 }
 
 const struct zero_filter zero_filters[] = {
-	{ .name = "avx2", .supported = avx2_supported, .is_zero = avx2_is_zero },
+	{ .name = "avx2", .supported = zero_avx2_supported, .is_zero = avx2_is_zero },
 	{ .name = "sse2", .supported = sse2_supported, .is_zero = sse2_is_zero },
-	{ .name = "scalar", .supported = scalar_supported, .is_zero = scalar_is_zero },
+	{ .name = "scalar", .supported = zero_scalar_supported, .is_zero = scalar_is_zero },
 };
 const unsigned int zero_filters_count = ARRAY_SIZE(zero_filters);
 
 const struct zero_filter *zero_filter_best(void)
 {
-	/* No lock: threads that race choose the same. */
+	/* No lock: threads that race choose the same variant. */
 	static const struct zero_filter *_Atomic chosen;
 	const struct zero_filter *f = atomic_load_explicit(&chosen, memory_order_relaxed);
 

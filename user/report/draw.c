@@ -13,7 +13,7 @@
 #define TITLE_HEIGHT	98.0
 
 /* The length of the next line of a message: to the last blank that fits. */
-static size_t next_line(const char *text)
+static size_t draw_line_length(const char *text)
 {
 	size_t n = strlen(text);
 
@@ -22,7 +22,7 @@ static size_t next_line(const char *text)
 	for (n = LINE; n > LINE / 2; n--)
 		if (text[n] == ' ')
 			return n;
-	/* No blank: not within a character of UTF-8. */
+	/* No blank: cut the line, but not within a character of UTF-8. */
 	for (n = LINE; ((unsigned char)text[n] & 0xc0) == 0x80; n--)
 		;
 	return n;
@@ -33,33 +33,35 @@ static void draw_title(FILE *f, const struct report *r, const char *summary)
 	char expected[64] = "";
 
 	if (r->predicted_ns)
-		snprintf(expected, sizeof(expected), "; expected downtime %.1f ms, limit %.0f ms", ns_to_ms(r->predicted_ns),
-			 ns_to_ms(r->limit_ns));
+		snprintf(expected, sizeof(expected), "; expected downtime %.1f ms, limit %.0f ms",
+			 ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));
 	svg_text(f, "title", DRAW_LEFT, 42, "Migration report");
 	svg_text(f, "head", DRAW_LEFT, 70, "%s", summary);
-	svg_text(f, "note", DRAW_LEFT, 93, "%.1f s in all; rounds: %u; %.1f MiB sent; streams: %u%s", (double)r->total_ns / 1e9,
-		 r->round, bytes_to_mib(r->bytes), r->streams, expected);
+	svg_text(f, "note", DRAW_LEFT, 93,
+		 "%.1f s in all; rounds: %u; %.1f MiB sent; streams: %u%s",
+		 (double)r->total_ns / 1e9, r->round, bytes_to_mib(r->bytes), r->streams, expected);
 }
 
 static void draw_message(FILE *f, const char *text, double y)
 {
 	for (unsigned int i = 0; *text && i < MESSAGE_LINES; i++) {
-		size_t n = next_line(text);
+		size_t n = draw_line_length(text);
 
 		y += LINE_HEIGHT;
-		svg_text(f, "", DRAW_LEFT, y, "%.*s%s", (int)n, text, i + 1 == MESSAGE_LINES && text[n] ? " ..." : "");
+		svg_text(f, "", DRAW_LEFT, y, "%.*s%s", (int)n, text,
+			 i + 1 == MESSAGE_LINES && text[n] ? " ..." : "");
 		text += n;
 		while (*text == ' ')
 			text++;
 	}
 }
 
-static double message_height(const char *text)
+static double draw_message_height(const char *text)
 {
 	unsigned int lines = 0;
 
 	for (; *text && lines < MESSAGE_LINES; lines++) {
-		text += next_line(text);
+		text += draw_line_length(text);
 		while (*text == ' ')
 			text++;
 	}
@@ -68,8 +70,9 @@ static double message_height(const char *text)
 
 void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 {
-	double y = TITLE_HEIGHT + message_height(outcome->text) + MARGIN;
-	double height = y + DRAW_ROUNDS_HEIGHT + MARGIN + draw_blackout_height(r) + MARGIN + DRAW_PAGES_HEIGHT;
+	double y = TITLE_HEIGHT + draw_message_height(outcome->text) + MARGIN;
+	double height = y + DRAW_ROUNDS_HEIGHT + MARGIN + draw_blackout_height(r) + MARGIN +
+			DRAW_PAGES_HEIGHT;
 	char summary[REPORT_SUMMARY];
 
 	report_summary(r, outcome, summary);
@@ -84,14 +87,16 @@ void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 	svg_end(f);
 }
 
-static void html_row(FILE *f, const struct report_row *row)
+static void draw_html_row(FILE *f, const struct report_row *row)
 {
 	fprintf(f, "<tr><td>%u", row->first);
 	if (row->count > 1)
 		fprintf(f, "-%u", row->first + row->count - 1);
-	fprintf(f, "<td>%.1f<td>%.1f<td>%.1f<td>%.1f<td>%llu<td>%llu<td>%u", ns_to_ms(row->start_ns),
-		ns_to_ms(row->end_ns - row->start_ns), bytes_to_mib(row->bytes), report_row_sent(row) / (1 << 20),
-		(unsigned long long)row->data_pages, (unsigned long long)row->zero_pages, row->streams);
+	fprintf(f, "<td>%.1f<td>%.1f<td>%.1f<td>%.1f<td>%llu<td>%llu<td>%u",
+		ns_to_ms(row->start_ns), ns_to_ms(row->end_ns - row->start_ns),
+		bytes_to_mib(row->bytes), report_row_sent(row) / (1 << 20),
+		(unsigned long long)row->data_pages, (unsigned long long)row->zero_pages,
+		row->streams);
 	if (row->blackout)
 		fputs("<td colspan=3>in the blackout\n", f);
 	else
@@ -114,6 +119,6 @@ void report_draw_html(FILE *f, const struct report *r, const struct err *outcome
 	fputs("<table>\n<tr><th>Round<th>Start ms<th>Time ms<th>Sent MiB<th>MiB/s<th>Normal pages<th>Zero pages<th>Streams"
 	      "<th>Dirty MiB/s<th>Remaining MiB<th>Expected ms\n", f);
 	for (unsigned int i = 0; i < r->nr_rows; i++)
-		html_row(f, &r->rows[i]);
+		draw_html_row(f, &r->rows[i]);
 	fputs("</table>\n</html>\n", f);
 }

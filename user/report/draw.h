@@ -5,10 +5,10 @@
 
 #include <stdio.h>
 
-#include "err.h"
-#include "migrate/report.h"
+#include "base/err.h"
+#include "report/report.h"
 
-/* Both only write to f: whoever opened it looks for errors. */
+/* Both only write to f: the caller that opened f checks it for errors. */
 void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome);
 /* A page that needs no other file: the picture and the table of rounds. */
 void report_draw_html(FILE *f, const struct report *r, const struct err *outcome);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The parts of the blackout in one bar, and pages by kind in one bar each. */
+/* Draws the parts of the blackout as one bar, and the pages as one bar for each kind. */
 #include "page/page.h"
 #include "report/draw.h"
 #include "report/svg.h"
@@ -7,18 +7,20 @@
 
 #define PARTS	6
 
-struct part {
+struct blackout_part {
 	const char *class;
 	const char *name;
 	uint64_t ns;
 };
 
-static double blackout_parts(const struct report *r, struct part parts[PARTS])
+static double blackout_parts(const struct report *r, struct blackout_part parts[PARTS])
 {
-	const struct part all[PARTS] = {
-		{ "stop", "stop", r->blackout.stop_ns }, { "harvest", "harvest", r->blackout.harvest_ns },
+	const struct blackout_part all[PARTS] = {
+		{ "stop", "stop", r->blackout.stop_ns },
+		{ "harvest", "harvest", r->blackout.harvest_ns },
 		{ "ram", "RAM", r->blackout.ram_ns }, { "verify", "verify", r->blackout.verify_ns },
-		{ "save", "save devices", r->blackout.save_ns }, { "load", "load and resume", r->blackout.load_ns },
+		{ "save", "save devices", r->blackout.save_ns },
+		{ "load", "load and resume", r->blackout.load_ns },
 	};
 	double ms = 0;
 
@@ -31,7 +33,7 @@ static double blackout_parts(const struct report *r, struct part parts[PARTS])
 
 double draw_blackout_height(const struct report *r)
 {
-	struct part parts[PARTS];
+	struct blackout_part parts[PARTS];
 
 	return blackout_parts(r, parts) > 0 ? 150 : 24;
 }
@@ -46,15 +48,16 @@ static void draw_ms_axis(FILE *f, const struct axis *ms, double y)
 	svg_text(f, "tick right", ms->from - 8, y + 20, "ms");
 }
 
-static void blackout_title(FILE *f, const struct report *r, double ms, double y)
+static void draw_blackout_title(FILE *f, const struct report *r, double ms, double y)
 {
 	if (r->downtime_ns)
-		svg_text(f, "head", DRAW_LEFT, y, "Blackout: %.1f ms (+/- %.1f ms by the hosts' clocks)", ns_to_ms(r->downtime_ns),
-			 ns_to_ms(r->clock_error_ns));
+		svg_text(f, "head", DRAW_LEFT, y,
+			 "Blackout: %.1f ms (+/- %.1f ms by the hosts' clocks)",
+			 ns_to_ms(r->downtime_ns), ns_to_ms(r->clock_error_ns));
 	else if (r->guest_was_paused)
 		svg_text(f, "head", DRAW_LEFT, y, "Switchover of a paused guest: %.1f ms", ms);
 	else if (ms > 0)
-		svg_text(f, "head", DRAW_LEFT, y, "Blackout, as far as it went: %.1f ms", ms);
+		svg_text(f, "head", DRAW_LEFT, y, "Blackout until the failure: %.1f ms", ms);
 	else
 		svg_text(f, "head", DRAW_LEFT, y, "Blackout: the guest was not stopped");
 }
@@ -63,10 +66,10 @@ void draw_blackout(FILE *f, const struct report *r, double y)
 {
 	struct axis axis = { .from = DRAW_LEFT, .to = DRAW_RIGHT };
 	double ms, x = DRAW_LEFT, key = DRAW_LEFT;
-	struct part parts[PARTS];
+	struct blackout_part parts[PARTS];
 
 	ms = blackout_parts(r, parts);
-	blackout_title(f, r, ms, y + 16);
+	draw_blackout_title(f, r, ms, y + 16);
 	if (ms <= 0)
 		return;
 	axis_fit_exactly(&axis, ms, 10);
@@ -100,14 +103,15 @@ void draw_pages(FILE *f, const struct report *r, double y)
 		if ((double)kinds[i].pages > max)
 			max = (double)kinds[i].pages;
 	axis_fit_exactly(&pages, max, 5);
-	svg_text(f, "head", DRAW_LEFT, y + 16, "Pages by kind, of %llu (%.0f MiB of RAM)", (unsigned long long)r->total_pages,
-		 bytes_to_mib(r->total_pages * PAGE_BYTES));
+	svg_text(f, "head", DRAW_LEFT, y + 16, "Pages by kind, of %llu (%.0f MiB of RAM)",
+		 (unsigned long long)r->total_pages, bytes_to_mib(r->total_pages * PAGE_BYTES));
 	for (int i = 0; i < 3; i++) {
 		double top = y + 36 + 34 * i, to = axis_at(&pages, (double)kinds[i].pages);
 
 		svg_text(f, "right", pages.from - 10, top + 17, "%s", kinds[i].name);
 		svg_rect(f, kinds[i].class, pages.from, top, to - pages.from, 24);
-		svg_text(f, "note", to + 8, top + 17, "%llu pages, %.1f MiB", (unsigned long long)kinds[i].pages,
+		svg_text(f, "note", to + 8, top + 17, "%llu pages, %.1f MiB",
+			 (unsigned long long)kinds[i].pages,
 			 bytes_to_mib(kinds[i].pages * PAGE_BYTES));
 	}
 }

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* MiB/s over seconds. A round is a step: what it says is a mean over its time. */
+/* Draws MiB/s over seconds. A round is a step: its values are means over its time. */
 #include "page/page.h"
 #include "report/draw.h"
 #include "report/svg.h"
 #include "report/text.h"
 
-#define NUMBER_WIDTH	20.0	/* a round's number is shown where it has so much room */
+#define NUMBER_WIDTH	20.0	/* the room that a round's number needs */
 
-/* What is drawn of a row, in MiB/s. */
-static double sent(const struct report_row *row)
+/* The values that are drawn of a row, in MiB/s. */
+static double row_sent(const struct report_row *row)
 {
 	return report_row_sent(row) / (1 << 20);
 }
 
-static double dirty(const struct report_row *row)
+static double row_dirty(const struct report_row *row)
 {
 	return bytes_to_mib(row->dirty_rate * PAGE_BYTES);
 }
 
-static double link_rate(const struct report_row *row)
+static double row_link_rate(const struct report_row *row)
 {
 	return bytes_to_mib(row->rate);
 }
 
-static double seconds(uint64_t ns)
+static double ns_to_seconds(uint64_t ns)
 {
 	return (double)ns / 1e9;
 }
 
-static void fit(const struct report *r, double y, struct axis *time, struct axis *rate)
+static void draw_fit_axes(const struct report *r, double y, struct axis *time, struct axis *rate)
 {
 	uint64_t end = r->total_ns;
 	double max = 0;
 
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
 		const struct report_row *row = &r->rows[i];
-		double values[] = { sent(row), dirty(row), link_rate(row) };
+		double values[] = { row_sent(row), row_dirty(row), row_link_rate(row) };
 
 		if (row->end_ns > end)
 			end = row->end_ns;
@@ -44,7 +44,7 @@ static void fit(const struct report *r, double y, struct axis *time, struct axis
 				max = values[v];
 	}
 	*time = (struct axis) { .from = DRAW_LEFT, .to = DRAW_RIGHT };
-	axis_fit_exactly(time, seconds(end), 10);
+	axis_fit_exactly(time, ns_to_seconds(end), 10);
 	*rate = (struct axis) { .from = y + 310, .to = y + 62 };
 	axis_fit(rate, max, 6);
 }
@@ -67,12 +67,14 @@ static void draw_axes(FILE *f, const struct axis *time, const struct axis *rate)
 	svg_text(f, "tick middle", (time->from + time->to) / 2, rate->from + 40, "seconds since the migration began");
 }
 
-/* Every other round stands on grey, and has its number above it where that fits. */
-static void draw_numbers(FILE *f, const struct report *r, const struct axis *time, const struct axis *rate)
+/* Every other round has a grey background, and each its number above where that fits. */
+static void draw_numbers(FILE *f, const struct report *r, const struct axis *time,
+			 const struct axis *rate)
 {
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
 		const struct report_row *row = &r->rows[i];
-		double x = axis_at(time, seconds(row->start_ns)), width = axis_at(time, seconds(row->end_ns)) - x;
+		double x = axis_at(time, ns_to_seconds(row->start_ns));
+		double width = axis_at(time, ns_to_seconds(row->end_ns)) - x;
 
 		if (i % 2 == 0)
 			svg_rect(f, "stripe", x, rate->to, width, rate->from - rate->to);
@@ -81,37 +83,47 @@ static void draw_numbers(FILE *f, const struct report *r, const struct axis *tim
 		if (row->count == 1)
 			svg_text(f, "number", x + width / 2, rate->to - 5, "%u", row->first);
 		else if (width > 2 * NUMBER_WIDTH)
-			svg_text(f, "number", x + width / 2, rate->to - 5, "%u-%u", row->first, row->first + row->count - 1);
+			svg_text(f, "number", x + width / 2, rate->to - 5, "%u-%u", row->first,
+				 row->first + row->count - 1);
 	}
 }
 
-static void draw_blackout_band(FILE *f, const struct report *r, const struct axis *time, const struct axis *rate)
+static void draw_blackout_band(FILE *f, const struct report *r, const struct axis *time,
+			       const struct axis *rate)
 {
-	double x = axis_at(time, seconds(r->total_ns - r->downtime_ns)), width = time->to - x;
+	double x = axis_at(time, ns_to_seconds(r->total_ns - r->downtime_ns)), width = time->to - x;
 
 	if (!r->downtime_ns || r->downtime_ns > r->total_ns)
 		return;
-	svg_rect(f, "out", width < 1.5 ? x - 1.5 + width : x, rate->to, width < 1.5 ? 1.5 : width, rate->from - rate->to);
+	if (width < 1.5) {
+		x += width - 1.5;
+		width = 1.5;
+	}
+	svg_rect(f, "out", x, rate->to, width, rate->from - rate->to);
 }
 
-static void draw_sent(FILE *f, const struct report *r, const struct axis *time, const struct axis *rate)
+static void draw_sent(FILE *f, const struct report *r, const struct axis *time,
+		      const struct axis *rate)
 {
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
-		double x = axis_at(time, seconds(r->rows[i].start_ns)), top = axis_at(rate, sent(&r->rows[i]));
+		double x = axis_at(time, ns_to_seconds(r->rows[i].start_ns));
+		double end = axis_at(time, ns_to_seconds(r->rows[i].end_ns));
+		double top = axis_at(rate, row_sent(&r->rows[i]));
 
-		svg_rect(f, "sent", x, top, axis_at(time, seconds(r->rows[i].end_ns)) - x, rate->from - top);
+		svg_rect(f, "sent", x, top, end - x, rate->from - top);
 	}
 }
 
-/* No harvest has followed it: it failed, or it is the last. */
-static bool open_end(const struct report_row *row)
+/* No harvest has followed the round: it failed, or it is the last. */
+static bool row_is_open(const struct report_row *row)
 {
 	return row->blackout || (!row->dirty_rate && !row->predicted_ns);
 }
 
-/* Only while the guest runs: in the blackout it writes nothing, and nothing is learnt of the link. */
-static void draw_steps(FILE *f, const char *class, const struct report *r, double (*value)(const struct report_row *row),
-		       const struct axis *time, const struct axis *rate)
+/* Only while the guest runs: in the blackout it writes nothing, and the link is not measured. */
+static void draw_steps(FILE *f, const char *class, const struct report *r,
+		       double (*value)(const struct report_row *row), const struct axis *time,
+		       const struct axis *rate)
 {
 	unsigned int n = 0;
 
@@ -119,10 +131,11 @@ static void draw_steps(FILE *f, const char *class, const struct report *r, doubl
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
 		const struct report_row *row = &r->rows[i];
 
-		if (open_end(row))
+		if (row_is_open(row))
 			continue;
-		fprintf(f, "%s%.2f %.2fH%.2f", n++ ? "L" : "M", axis_at(time, seconds(row->start_ns)), axis_at(rate, value(row)),
-			axis_at(time, seconds(row->end_ns)));
+		fprintf(f, "%s%.2f %.2fH%.2f", n++ ? "L" : "M",
+			axis_at(time, ns_to_seconds(row->start_ns)), axis_at(rate, value(row)),
+			axis_at(time, ns_to_seconds(row->end_ns)));
 	}
 	fprintf(f, "%s\"/>\n", n ? "" : "M0 0");
 }
@@ -133,16 +146,16 @@ static void draw_legend(FILE *f, const struct report *r, double y)
 
 	svg_rect(f, "sent", x, y - 10, 22, 11);
 	svg_text(f, "", x + 28, y, "sent");
-	if (!r->nr_rows || open_end(&r->rows[0]))
+	if (!r->nr_rows || row_is_open(&r->rows[0]))
 		return;
 	svg_line(f, "dirty", x + 84, y - 4, x + 106, y - 4);
-	svg_text(f, "", x + 112, y, "written by the guest");
+	svg_text(f, "", x + 112, y, "guest writes");
 	svg_line(f, "link", x + 272, y - 4, x + 294, y - 4);
-	svg_text(f, "", x + 300, y, "link takes");
+	svg_text(f, "", x + 300, y, "link rate");
 	if (!r->downtime_ns)
 		return;
 	svg_rect(f, "out", x + 390, y - 10, 22, 11);
-	svg_text(f, "", x + 418, y, "guest stands still");
+	svg_text(f, "", x + 418, y, "guest is stopped");
 }
 
 void draw_rounds(FILE *f, const struct report *r, double y)
@@ -151,11 +164,11 @@ void draw_rounds(FILE *f, const struct report *r, double y)
 
 	svg_text(f, "head", DRAW_LEFT, y + 16, "Rounds over time");
 	draw_legend(f, r, y + 16);
-	fit(r, y, &time, &rate);
+	draw_fit_axes(r, y, &time, &rate);
 	draw_numbers(f, r, &time, &rate);
 	draw_axes(f, &time, &rate);
 	draw_sent(f, r, &time, &rate);
 	draw_blackout_band(f, r, &time, &rate);
-	draw_steps(f, "link", r, link_rate, &time, &rate);
-	draw_steps(f, "dirty", r, dirty, &time, &rate);
+	draw_steps(f, "link", r, row_link_rate, &time, &rate);
+	draw_steps(f, "dirty", r, row_dirty, &time, &rate);
 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * With a link that takes R and a guest that writes D bytes a second, a round that takes T leaves D * T, and the next one
- * takes D / R * T: a geometric series, which ends when what is left fits the downtime limit. A guest that writes the same
- * pages again and again leaves less than that, so the guess errs on the long side.
+ * If the link sends R and the guest writes D bytes a second, a round that takes T leaves D * T, and
+ * the next one takes D / R * T: a geometric series, which ends when what is left fits the downtime
+ * limit. A guest that rewrites the same pages leaves less than that, so the estimate errs on the
+ * long side.
  */
 #include "page/page.h"
 #include "report/eta.h"
 
-#define ROUNDS_MAX	10000	/* the most that --max-rounds takes */
+#define ROUNDS_MAX	10000	/* the largest --max-rounds */
 
 /* The part of the prediction that is not RAM, in seconds. */
-static double fixed_s(const struct report *r)
+static double eta_fixed_s(const struct report *r)
 {
-	double ram = (double)r->pending_pages * PAGE_BYTES / (double)r->rate, all = (double)r->predicted_ns / 1e9;
+	double ram = (double)r->pending_pages * PAGE_BYTES / (double)r->rate;
+	double all = (double)r->predicted_ns / 1e9;
 
 	return all > ram ? all - ram : 0;
 }
@@ -37,11 +39,11 @@ enum eta report_eta(const struct report *r, uint64_t *ns)
 		return ETA_KNOWN;
 	}
 	limit = (double)r->limit_ns / 1e9;
-	fixed = fixed_s(r);
+	fixed = eta_fixed_s(r);
 	dirty = (double)r->dirty_rate * PAGE_BYTES / (double)r->rate;
 	round = (ended ? 0 : (double)(r->total_ns - row->start_ns) / 1e9) + seconds;
 	for (unsigned int i = 0; i < ROUNDS_MAX; i++) {
-		round *= dirty;	/* the time that what the round leaves takes */
+		round *= dirty;	/* the time for what the round leaves */
 		seconds += round;
 		if (round + fixed <= limit) {
 			*ns = (uint64_t)((seconds + fixed) * 1e9);

@@ -2,12 +2,12 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "migrate/report.h"
 #include "page/page.h"
 #include "report/fields.h"
+#include "report/report.h"
 
 /**
- * enum unit - what a member holds, and what is written
+ * enum unit - what a member holds, and what the JSON has
  * UNIT_COUNT: uint64_t, as it is
  * UNIT_UINT: unsigned int, as it is
  * UNIT_BOOL: bool
@@ -38,7 +38,7 @@ static const struct field main_fields[] = {
 	R("streams", UNIT_UINT, streams),
 	R("verified", UNIT_BOOL, verified),
 	R("guest-was-paused", UNIT_BOOL, guest_was_paused),
-	R("device-state-saved", UNIT_BOOL, saved),
+	R("device-state-saved", UNIT_BOOL, save_mode),
 };
 
 static const struct field ram_fields[] = {
@@ -91,7 +91,7 @@ const struct field_table report_tables[REPORT_TABLES] = {
 
 const struct field_table row_table = { NULL, row_fields, N(row_fields) };
 
-static json_t *encode_field(const struct field *f, const void *from)
+static json_t *fields_encode_one(const struct field *f, const void *from)
 {
 	const void *p = (const char *)from + f->offset;
 	uint64_t v;
@@ -118,11 +118,12 @@ int fields_encode(json_t *o, const struct field_table *t, const void *from)
 	int failed = 0;
 
 	for (size_t i = 0; i < t->n; i++)
-		failed |= json_object_set_new(o, t->fields[i].key, encode_field(&t->fields[i], from));
+		failed |= json_object_set_new(o, t->fields[i].key,
+					      fields_encode_one(&t->fields[i], from));
 	return failed ? -1 : 0;
 }
 
-static bool decode_field(const struct field *f, const json_t *v, void *to)
+static bool fields_decode_one(const struct field *f, const json_t *v, void *to)
 {
 	void *p = (char *)to + f->offset;
 	double d = json_number_value(v);
@@ -160,7 +161,7 @@ static bool decode_field(const struct field *f, const json_t *v, void *to)
 const char *fields_decode(const json_t *o, const struct field_table *t, void *to)
 {
 	for (size_t i = 0; i < t->n; i++)
-		if (!decode_field(&t->fields[i], json_object_get(o, t->fields[i].key), to))
+		if (!fields_decode_one(&t->fields[i], json_object_get(o, t->fields[i].key), to))
 			return t->fields[i].key;
 	return NULL;
 }

@@ -6,8 +6,8 @@
 #include "report/fields.h"
 #include "report/json.h"
 
-/* QEMU's own messages are passed on, and need not be UTF-8, which JSON is. */
-static json_t *string(const char *text)
+/* The text may hold a message of QEMU's that is not UTF-8, as JSON must be. */
+static json_t *report_encode_text(const char *text)
 {
 	char ascii[sizeof(((struct err *)NULL)->text)];
 	json_t *j = json_string(text);
@@ -21,16 +21,18 @@ static json_t *string(const char *text)
 	return json_string(ascii);
 }
 
-/* What the report and the progress have in common. outcome may be NULL. */
-static json_t *encode_report(const struct report *r, const struct err *outcome)
+/* The part that report and progress have in common. outcome may be NULL. */
+static json_t *report_encode(const struct report *r, const struct err *outcome)
 {
 	json_t *j = json_object(), *o;
 	int failed = 0;
 
 	if (outcome) {
-		failed |= json_object_set_new(j, "status", json_string(gw_exit_name(outcome->exit)));
+		const char *status = gw_exit_name(outcome->exit);
+
+		failed |= json_object_set_new(j, "status", json_string(status));
 		failed |= json_object_set_new(j, "exit", json_integer(outcome->exit));
-		failed |= json_object_set_new(j, "message", string(outcome->text));
+		failed |= json_object_set_new(j, "message", report_encode_text(outcome->text));
 	}
 	failed |= json_object_set_new(j, "phase", json_string(r->phase));
 	for (int i = 0; i < REPORT_TABLES; i++) {
@@ -41,14 +43,15 @@ static json_t *encode_report(const struct report *r, const struct err *outcome)
 		if (t->key)
 			failed |= json_object_set_new(j, t->key, o);
 	}
-	failed |= json_object_set_new(json_object_get(j, "ram"), "page-size", json_integer(PAGE_BYTES));
+	failed |= json_object_set_new(json_object_get(j, "ram"), "page-size",
+				      json_integer(PAGE_BYTES));
 	if (!failed)
 		return j;
 	json_decref(j);
 	return NULL;
 }
 
-static int add_rows(json_t *j, const struct report *r)
+static int report_encode_rows(json_t *j, const struct report *r)
 {
 	json_t *rows = json_array(), *row;
 	int failed = 0;
@@ -61,20 +64,25 @@ static int add_rows(json_t *j, const struct report *r)
 	return json_object_set_new(j, "rounds", rows) | failed;
 }
 
-int report_write_json(const char *path, const struct report *r, const struct err *outcome, struct err *e)
+int report_write_json(const char *path, const struct report *r, const struct err *outcome,
+		      struct err *e)
 {
-	json_t *j = encode_report(r, outcome);
+	json_t *j = report_encode(r, outcome);
 	FILE *f = fopen(path, "we");
-	int failed = !f || !j || add_rows(j, r) || json_dumpf(j, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || putc('\n', f) == EOF;
+	int failed = !f || !j || report_encode_rows(j, r) ||
+		     json_dumpf(j, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) ||
+		     putc('\n', f) == EOF;
 
 	if (f)
 		failed |= fclose(f);
 	json_decref(j);
-	return failed ? err_set(e, GW_INTERNAL, EIO, "cannot write the report to %s: is it a directory that can be written to?",
-				path) : 0;
+	if (!failed)
+		return 0;
+	return err_set(e, GW_INTERNAL, EIO, "cannot write the report to %s: give a path in a directory that you can write to",
+		       path);
 }
 
-static int add_eta(json_t *j, const struct report *r)
+static int report_encode_eta(json_t *j, const struct report *r)
 {
 	uint64_t ns;
 	enum eta eta = report_eta(r, &ns);
@@ -83,85 +91,96 @@ static int add_eta(json_t *j, const struct report *r)
 		return json_object_set_new(j, "converges", json_false());
 	if (eta != ETA_KNOWN)
 		return 0;
-	return json_object_set_new(j, "converges", json_true()) | json_object_set_new(j, "eta", json_real((double)ns / 1e6));
+	return json_object_set_new(j, "converges", json_true()) |
+	       json_object_set_new(j, "eta", json_real((double)ns / 1e6));
 }
 
 int report_write_progress(FILE *f, const struct report *r, const struct err *outcome)
 {
-	json_t *j = encode_report(r, outcome);
-	int failed = !j || (!outcome && add_eta(j, r)) || json_dumpf(j, f, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	json_t *j = report_encode(r, outcome);
+	int failed = !j || (!outcome && report_encode_eta(j, r)) ||
+		     json_dumpf(j, f, JSON_COMPACT | JSON_REAL_PRECISION(9));
 
 	json_decref(j);
 	return failed | (putc('\n', f) == EOF) | fflush(f) ? -EIO : 0;
 }
 
-/* What is said of a file that is no report. */
-static int no_report(const char *path, const char *what, struct err *e)
+/* The error for a file that is no report. */
+static int report_bad_file(const char *path, const char *what, struct err *e)
 {
-	return err_set(e, GW_USAGE, EINVAL, "%s is no report of \"godwit send --json\": %s", path, what);
+	return err_set(e, GW_USAGE, EINVAL, "%s is not a report of \"godwit send --json\": %s",
+		       path, what);
 }
 
-static int decode(const char *path, const json_t *o, const struct field_table *t, void *to, struct err *e)
+static int report_decode_table(const char *path, const json_t *o, const struct field_table *t,
+			       void *to, struct err *e)
 {
 	const char *key = fields_decode(o, t, to);
 	char what[128];
 
 	if (!key)
 		return 0;
-	snprintf(what, sizeof(what), "\"%s\"%s%s is missing, or is not what it should be", key, t->key ? " in " : "",
+	snprintf(what, sizeof(what), "\"%s\"%s%s is missing or invalid", key, t->key ? " in " : "",
 		 t->key ? t->key : "");
-	return no_report(path, what, e);
+	return report_bad_file(path, what, e);
 }
 
-static int decode_rows(const char *path, const json_t *rows, struct report *r, struct err *e)
+static int report_decode_rows(const char *path, const json_t *rows, struct report *r, struct err *e)
 {
 	int ret = 0;
 
 	if (!json_is_array(rows) || json_array_size(rows) > REPORT_ROWS)
-		return no_report(path, "\"rounds\" is missing, or is not what it should be", e);
+		return report_bad_file(path, "\"rounds\" is missing or invalid", e);
 	while (!ret && r->nr_rows < json_array_size(rows)) {
 		struct report_row *row = &r->rows[r->nr_rows];
 
-		ret = decode(path, json_array_get(rows, r->nr_rows), &row_table, row, e);
-		if (!ret && (row->end_ns < row->start_ns || (r->nr_rows && row->start_ns < row[-1].end_ns)))
-			ret = no_report(path, "the rounds are not in order", e);
+		ret = report_decode_table(path, json_array_get(rows, r->nr_rows), &row_table, row,
+					  e);
+		if (!ret && (row->end_ns < row->start_ns ||
+			     (r->nr_rows && row->start_ns < row[-1].end_ns)))
+			ret = report_bad_file(path, "the rounds are not in order", e);
 		if (!ret)
 			r->nr_rows++;
 	}
 	return ret;
 }
 
-static int decode_outcome(const char *path, const json_t *j, struct saved_report *out, struct err *e)
+static int report_decode_outcome(const char *path, const json_t *j, struct report_file *out,
+				 struct err *e)
 {
 	const char *text = json_string_value(json_object_get(j, "message"));
 	json_int_t exit = json_integer_value(json_object_get(j, "exit"));
 
 	out->report.phase = json_string_value(json_object_get(j, "phase"));
 	if (!text || !out->report.phase || exit < 0 || exit >= GW_EXITS)
-		return no_report(path, "\"exit\", \"message\" or \"phase\" is missing, or is not what it should be", e);
+		return report_bad_file(path, "\"exit\", \"message\" or \"phase\" is missing or invalid", e);
 	out->outcome.exit = (enum gw_exit)exit;
 	snprintf(out->outcome.text, sizeof(out->outcome.text), "%s", text);
 	return 0;
 }
 
-int report_read_json(const char *path, struct saved_report *out, struct err *e)
+int report_read_json(const char *path, struct report_file *out, struct err *e)
 {
 	json_error_t error;
 	int r;
 
-	*out = (struct saved_report) { .json = json_load_file(path, 0, &error) };
+	*out = (struct report_file) { .json = json_load_file(path, 0, &error) };
 	if (!out->json)
 		return err_set(e, GW_USAGE, EINVAL, "cannot read %s: %s", path, error.text);
-	r = decode_outcome(path, out->json, out, e);
+	r = report_decode_outcome(path, out->json, out, e);
 	for (int i = 0; i < REPORT_TABLES && !r; i++) {
 		const struct field_table *t = &report_tables[i];
 
-		r = decode(path, t->key ? json_object_get(out->json, t->key) : out->json, t, &out->report, e);
+		json_t *o = t->key ? json_object_get(out->json, t->key) : out->json;
+
+		r = report_decode_table(path, o, t, &out->report, e);
 	}
-	return r ? r : decode_rows(path, json_object_get(out->json, "rounds"), &out->report, e);
+	if (r)
+		return r;
+	return report_decode_rows(path, json_object_get(out->json, "rounds"), &out->report, e);
 }
 
-void saved_report_free(struct saved_report *s)
+void report_file_free(struct report_file *s)
 {
 	json_decref(s->json);
 	s->json = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The report and the progress of a migration as JSON, in the words of QEMU's query-migrate; docs/report.schema.json describes
- * them, with units.
+ * The report and the progress of a migration as JSON, with the keys of QEMU's query-migrate;
+ * docs/report.schema.json describes them, with units.
  */
 #ifndef GODWIT_REPORT_JSON_H
 #define GODWIT_REPORT_JSON_H
@@ -9,26 +9,27 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "err.h"
-#include "migrate/report.h"
+#include "base/err.h"
+#include "report/report.h"
 
 /**
- * struct saved_report - a report that was read from a file
- * @json: what @report.phase lies in
+ * struct report_file - a report that was read from a file
+ * @json: holds the string @report.phase
  * @outcome: how the migration ended
  */
-struct saved_report {
+struct report_file {
 	json_t *json;
 	struct report report;
 	struct err outcome;
 };
 
-int report_write_json(const char *path, const struct report *r, const struct err *outcome, struct err *e);
-/* GW_USAGE when the file is no such report. saved_report_free() in either case. */
-int report_read_json(const char *path, struct saved_report *out, struct err *e);
-void saved_report_free(struct saved_report *s);
+int report_write_json(const char *path, const struct report *r, const struct err *outcome,
+		      struct err *e);
+/* GW_USAGE: the file is no such report. report_file_free() also after an error. */
+int report_read_json(const char *path, struct report_file *out, struct err *e);
+void report_file_free(struct report_file *s);
 
-/* One object on a line of its own. outcome: NULL while it runs. -EIO when it cannot be written. */
+/* Writes one object on a line. outcome: NULL while the migration runs. 0, or -EIO. */
 int report_write_progress(FILE *f, const struct report *r, const struct err *outcome);
 
 #endif

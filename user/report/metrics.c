@@ -15,8 +15,8 @@ struct metric {
 	double value;
 };
 
-/* As Prometheus wants a label's value. */
-static void write_label(FILE *f, const char *value)
+/* Escapes a label's value as Prometheus needs it. */
+static void metrics_write_label(FILE *f, const char *value)
 {
 	for (const char *p = value; *p; p++) {
 		if (*p == '\n')
@@ -28,46 +28,48 @@ static void write_label(FILE *f, const char *value)
 	}
 }
 
-static void write_metric(FILE *f, const char *qmp, const struct metric *m)
+static void metrics_write_one(FILE *f, const char *qmp, const struct metric *m)
 {
 	fprintf(f, "# HELP godwit_migration_%s %s\n# TYPE godwit_migration_%s gauge\ngodwit_migration_%s{qmp=\"", m->name, m->help,
 		m->name, m->name);
-	write_label(f, qmp);
+	metrics_write_label(f, qmp);
 	fprintf(f, "\"} %.*f\n", m->decimals, m->value);
 }
 
-static void write_all(FILE *f, const char *qmp, const struct report *r, const struct err *outcome)
+static void metrics_write_all(FILE *f, const char *qmp, const struct report *r,
+			      const struct err *outcome)
 {
 	bool ok = outcome && outcome->exit == GW_OK, failed = outcome && outcome->exit != GW_OK;
 	double start = (double)r->started_realtime_ns / 1e9;
 	const struct metric running[] = {
 		{ "start_time_seconds", "When the migration began, Unix time.", 3, start },
-		{ "succeeded", "1 when the guest has moved.", 0, ok },
-		{ "failed", "1 when the migration has failed.", 0, failed },
+		{ "succeeded", "1 if the migration has succeeded.", 0, ok },
+		{ "failed", "1 if the migration has failed.", 0, failed },
 		{ "data_total_bytes", "Guest RAM.", 0, (double)(r->total_pages * PAGE_BYTES) },
 		{ "data_processed_bytes", "Sent over the link so far.", 0, (double)r->bytes },
 		{ "data_remaining_bytes", "Guest RAM that is still to be sent.", 0, (double)(r->remaining_pages * PAGE_BYTES) },
-		{ "dirty_memory_rate_bytes", "Guest RAM written by the guest, per second.", 0,
+		{ "dirty_memory_rate_bytes", "Guest RAM that the guest writes, per second.", 0,
 		  (double)(r->dirty_rate * PAGE_BYTES) },
 		{ "memory_transfer_rate_bytes", "Sent over the link, per second.", 0, (double)r->rate },
 		{ "rounds", "Rounds begun.", 0, r->round },
-		{ "expected_downtime_seconds", "Downtime foreseen at the last decision.", 6, (double)r->predicted_ns / 1e9 },
+		{ "expected_downtime_seconds", "Downtime predicted at the last decision.", 6, (double)r->predicted_ns / 1e9 },
 		{ "downtime_limit_seconds", "Downtime that is allowed.", 6, (double)r->limit_ns / 1e9 },
 	};
 	const struct metric ended[] = {
 		{ "end_time_seconds", "When the migration ended, Unix time.", 3, start + (double)r->total_ns / 1e9 },
-		{ "downtime_seconds", "How long the guest stood still.", 6, (double)r->downtime_ns / 1e9 },
+		{ "downtime_seconds", "How long the guest was stopped.", 6, (double)r->downtime_ns / 1e9 },
 	};
 
 	for (size_t i = 0; i < sizeof(running) / sizeof(running[0]); i++)
-		write_metric(f, qmp, &running[i]);
+		metrics_write_one(f, qmp, &running[i]);
 	if (outcome)
-		write_metric(f, qmp, &ended[0]);
+		metrics_write_one(f, qmp, &ended[0]);
 	if (ok)
-		write_metric(f, qmp, &ended[1]);
+		metrics_write_one(f, qmp, &ended[1]);
 }
 
-int metrics_write(const char *path, const char *qmp, const struct report *r, const struct err *outcome, struct err *e)
+int metrics_write(const char *path, const char *qmp, const struct report *r,
+		  const struct err *outcome, struct err *e)
 {
 	char tmp[PATH_MAX];
 	int code = 0, n = snprintf(tmp, sizeof(tmp), "%s.tmp", path);
@@ -76,7 +78,7 @@ int metrics_write(const char *path, const char *qmp, const struct report *r, con
 	if (!f) {
 		code = n < PATH_MAX ? errno : ENAMETOOLONG;
 	} else {
-		write_all(f, qmp, r, outcome);
+		metrics_write_all(f, qmp, r, outcome);
 		code = ferror(f) ? EIO : 0;
 		if (fclose(f) && !code)
 			code = errno;
@@ -85,6 +87,8 @@ int metrics_write(const char *path, const char *qmp, const struct report *r, con
 		if (code)
 			unlink(tmp);
 	}
-	return code ? err_set(e, GW_USAGE, code, "cannot write metrics to %s: %s; it takes a file in a directory that can be written to",
-			      path, strerror(code)) : 0;
+	if (!code)
+		return 0;
+	return err_set(e, GW_USAGE, code, "cannot write metrics to %s: %s; give the path of a file in a directory that you can write to",
+		       path, strerror(code));
 }

@@ -4,7 +4,7 @@
 
 #include "report/svg.h"
 
-/* Colours that people with any colour vision tell apart (Okabe and Ito's). */
+/* Okabe and Ito's colours, which people with any colour vision tell apart. */
 static const char style[] =
 	"text{font-family:'DejaVu Sans',Verdana,Helvetica,Arial,sans-serif;font-size:13px;fill:#222}"
 	".title{font-size:22px;font-weight:bold}.head{font-size:15px;font-weight:bold}.note{fill:#555}.right{text-anchor:end}"
@@ -48,7 +48,8 @@ void svg_end(FILE *f)
 
 void svg_rect(FILE *f, const char *class, double x, double y, double width, double height)
 {
-	fprintf(f, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", class, x, y, width, height);
+	fprintf(f, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n",
+		class, x, y, width, height);
 }
 
 void svg_line(FILE *f, const char *class, double x1, double y1, double x2, double y2)
@@ -71,7 +72,8 @@ void svg_text(FILE *f, const char *class, double x, double y, const char *fmt, .
 
 void axis_fit_exactly(struct axis *a, double max, unsigned int ticks)
 {
-	double rough = (max > 0 ? max : 1) / ticks, power = pow(10, floor(log10(rough))), digit = rough / power;
+	double rough = (max > 0 ? max : 1) / ticks, power = pow(10, floor(log10(rough)));
+	double digit = rough / power;
 
 	a->step = (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10) * power;
 	a->max = max > 0 ? max : 1;

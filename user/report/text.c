@@ -2,11 +2,13 @@
 #include "page/page.h"
 #include "report/text.h"
 
-#define TAIL_ROWS	20u	/* how many of the last rounds are worth a line each */
+#define TAIL_ROWS	20u	/* how many of the last rows are printed */
 
 double report_row_sent(const struct report_row *row)
 {
-	return row->end_ns > row->start_ns ? (double)row->bytes * 1e9 / (double)(row->end_ns - row->start_ns) : 0;
+	double ns = (double)(row->end_ns - row->start_ns);
+
+	return row->end_ns > row->start_ns ? (double)row->bytes * 1e9 / ns : 0;
 }
 
 void report_summary(const struct report *r, const struct err *outcome, char text[REPORT_SUMMARY])
@@ -14,27 +16,31 @@ void report_summary(const struct report *r, const struct err *outcome, char text
 	if (outcome->exit == GW_OK)
 		snprintf(text, REPORT_SUMMARY, "migrated%s", r->verified ? ", all RAM verified" : "");
 	else
-		snprintf(text, REPORT_SUMMARY, "not migrated (%s) in phase \"%.24s\", round %u", gw_exit_name(outcome->exit), r->phase,
-			 r->round);
+		snprintf(text, REPORT_SUMMARY, "not migrated (%s) in phase \"%.24s\", round %u",
+			 gw_exit_name(outcome->exit), r->phase, r->round);
 }
 
-static void print_downtime(FILE *f, const struct report *r)
+static void report_print_downtime(FILE *f, const struct report *r)
 {
 	if (r->guest_was_paused)
-		fputs("  Total downtime      the guest was paused before and is paused there\n", f);
+		fputs("  Total downtime      the guest was paused and is paused at the destination\n", f);
 	else
-		fprintf(f, "  Total downtime    %10.1f ms   (+/- %.1f ms)\n", ns_to_ms(r->downtime_ns), ns_to_ms(r->clock_error_ns));
-	fprintf(f, "    stop %.1f, harvest %.1f, RAM %.1f, verify %.1f, device state: save %.1f, load and resume %.1f ms\n",
-		ns_to_ms(r->blackout.stop_ns), ns_to_ms(r->blackout.harvest_ns), ns_to_ms(r->blackout.ram_ns),
-		ns_to_ms(r->blackout.verify_ns), ns_to_ms(r->blackout.save_ns), ns_to_ms(r->blackout.load_ns));
+		fprintf(f, "  Total downtime    %10.1f ms   (+/- %.1f ms)\n",
+			ns_to_ms(r->downtime_ns), ns_to_ms(r->clock_error_ns));
+	fprintf(f,
+		"    stop %.1f, harvest %.1f, RAM %.1f, verify %.1f, device state: save %.1f, load and resume %.1f ms\n",
+		ns_to_ms(r->blackout.stop_ns), ns_to_ms(r->blackout.harvest_ns),
+		ns_to_ms(r->blackout.ram_ns), ns_to_ms(r->blackout.verify_ns),
+		ns_to_ms(r->blackout.save_ns), ns_to_ms(r->blackout.load_ns));
 }
 
-static void print_pages(FILE *f, const char *label, uint64_t pages)
+static void report_print_pages(FILE *f, const char *label, uint64_t pages)
 {
-	fprintf(f, "  %-16s  %10llu pages  %10.1f MiB\n", label, (unsigned long long)pages, bytes_to_mib(pages * PAGE_BYTES));
+	fprintf(f, "  %-16s  %10llu pages  %10.1f MiB\n", label, (unsigned long long)pages,
+		bytes_to_mib(pages * PAGE_BYTES));
 }
 
-static void print_rows(FILE *f, const struct report *r)
+static void report_print_rows(FILE *f, const struct report *r)
 {
 	unsigned int skip = r->nr_rows > TAIL_ROWS ? r->nr_rows - TAIL_ROWS : 0;
 
@@ -42,19 +48,22 @@ static void print_rows(FILE *f, const struct report *r)
 		return;
 	fputs("\n     Round   Time ms  Sent MiB     MiB/s  Dirty MiB/s  Remaining MiB  Expected ms\n", f);
 	if (skip)
-		fprintf(f, "  (%u lines before these are in the JSON report)\n", skip);
+		fprintf(f, "  (the JSON report has %u earlier lines)\n", skip);
 	for (unsigned int i = skip; i < r->nr_rows; i++) {
 		const struct report_row *row = &r->rows[i];
 		char name[32];
 
-		snprintf(name, sizeof(name), row->count > 1 ? "%u-%u" : "%u", row->first, row->first + row->count - 1);
-		fprintf(f, "%10s%10.1f%10.1f%10.1f", name, ns_to_ms(row->end_ns - row->start_ns), bytes_to_mib(row->bytes),
-			report_row_sent(row) / (1 << 20));
+		snprintf(name, sizeof(name), row->count > 1 ? "%u-%u" : "%u", row->first,
+			 row->first + row->count - 1);
+		fprintf(f, "%10s%10.1f%10.1f%10.1f", name, ns_to_ms(row->end_ns - row->start_ns),
+			bytes_to_mib(row->bytes), report_row_sent(row) / (1 << 20));
 		if (row->blackout)
 			fputs("  in the blackout\n", f);
 		else
-			fprintf(f, "%13.1f%15.1f%13.1f\n", bytes_to_mib(row->dirty_rate * PAGE_BYTES),
-				bytes_to_mib(row->pending_pages * PAGE_BYTES), ns_to_ms(row->predicted_ns));
+			fprintf(f, "%13.1f%15.1f%13.1f\n",
+				bytes_to_mib(row->dirty_rate * PAGE_BYTES),
+				bytes_to_mib(row->pending_pages * PAGE_BYTES),
+				ns_to_ms(row->predicted_ns));
 	}
 }
 
@@ -64,24 +73,29 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 
 	report_summary(r, outcome, summary);
 	fprintf(f, "%s\n", summary);
-	fprintf(f, "  Time elapsed      %10.1f ms   (setup %.1f ms)\n", ns_to_ms(r->total_ns), ns_to_ms(r->setup_ns));
+	fprintf(f, "  Time elapsed      %10.1f ms   (setup %.1f ms)\n", ns_to_ms(r->total_ns),
+		ns_to_ms(r->setup_ns));
 	if (outcome->exit == GW_OK)
-		print_downtime(f, r);
+		report_print_downtime(f, r);
 	if (r->predicted_ns)
-		fprintf(f, "  Expected downtime %10.1f ms   (limit %.0f ms)\n", ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));
+		fprintf(f, "  Expected downtime %10.1f ms   (limit %.0f ms)\n",
+			ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));
 	fprintf(f, "  Iteration         %10u      (streams: %u)\n", r->round, r->streams);
-	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state%s)\n", bytes_to_mib(r->bytes),
-		bytes_to_mib(r->device_bytes), r->saved ? ", saved" : "");
+	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state%s)\n",
+		bytes_to_mib(r->bytes), bytes_to_mib(r->device_bytes),
+		r->save_mode ? ", save mode" : "");
 	if (r->zero_copies)
-		fprintf(f, "  Zero-copy sends   %10llu      (copied after all: %llu)\n", (unsigned long long)r->zero_copies,
+		fprintf(f, "  Zero-copy sends   %10llu      (copied by the kernel: %llu)\n",
+			(unsigned long long)r->zero_copies,
 			(unsigned long long)r->zero_copies_copied);
 	if (outcome->exit != GW_OK)
-		fprintf(f, "  Memory remaining  %10.1f MiB\n", bytes_to_mib(r->remaining_pages * PAGE_BYTES));
+		fprintf(f, "  Memory remaining  %10.1f MiB\n",
+			bytes_to_mib(r->remaining_pages * PAGE_BYTES));
 	fprintf(f, "  Memory bandwidth  %10.1f MiB/s\n", bytes_to_mib(r->rate));
 	fprintf(f, "  Dirty rate        %10llu pages/s\n", (unsigned long long)r->dirty_rate);
-	print_pages(f, "Memory total", r->total_pages);
-	print_pages(f, "Normal pages", r->data_pages);
-	print_pages(f, "Constant pages", r->zero_pages);
-	print_pages(f, "Untouched pages", r->untouched_pages);
-	print_rows(f, r);
+	report_print_pages(f, "Memory total", r->total_pages);
+	report_print_pages(f, "Normal pages", r->data_pages);
+	report_print_pages(f, "Constant pages", r->zero_pages);
+	report_print_pages(f, "Untouched pages", r->untouched_pages);
+	report_print_rows(f, r);
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The report as text, with the labels of virsh domjobinfo. */
+/* The report as text, with the labels of `virsh domjobinfo`. */
 #ifndef GODWIT_REPORT_TEXT_H
 #define GODWIT_REPORT_TEXT_H
 
 #include <stdio.h>
 
-#include "err.h"
-#include "migrate/report.h"
+#include "base/err.h"
+#include "report/report.h"
 
-#define REPORT_SUMMARY	128	/* bytes that its first line takes */
+#define REPORT_SUMMARY	128	/* bytes of the first line */
 
-/* "migrated, all RAM verified", or what kept it from that. */
+/* Writes "migrated, all RAM verified", or how and where the migration failed. */
 void report_summary(const struct report *r, const struct err *outcome, char text[REPORT_SUMMARY]);
 void report_print(FILE *f, const struct report *r, const struct err *outcome);
 
 static inline double ns_to_ms(uint64_t ns) { return (double)ns / 1e6; }
 static inline double bytes_to_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
-/* Bytes per second that were sent in it. */
+/* Bytes per second that were sent in the row's rounds. */
 double report_row_sent(const struct report_row *row);
 
 #endif

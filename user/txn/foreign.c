@@ -2,17 +2,17 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "io/sock.h"
+#include "base/clock.h"
+#include "devstate/migration.h"
+#include "proc/proc_io.h"
 #include "txn/foreign.h"
-#include "vmm/migration.h"
-#include "vmm/proc_io.h"
 
 #define AGAIN_MS	500u
 #define SETUP_MS	20u
 #define SETUP_TRIES	50u
 
-/* 0 or -errno: QEMU does not answer. cancel: what is under way. */
-static int ask(const struct foreign *f, struct migration_status *m, bool cancel)
+/* 0, or -errno: QEMU does not answer. cancel: cancels the migration that is under way. */
+static int foreign_ask(const struct foreign *f, struct migration_status *m, bool cancel)
 {
 	struct qmp *q = f->qmp;
 	struct err e = { 0 };
@@ -30,17 +30,17 @@ static int ask(const struct foreign *f, struct migration_status *m, bool cancel)
 bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 {
 	struct migration_status m;
-	bool told = f->quiet;
+	bool reported = f->quiet;
 
 	for (;;) {
-		int r = ask(f, &m, false);
+		int r = foreign_ask(f, &m, false);
 
 		if ((!r && !m.under_way) || proc_ended(f->pidfd))
 			return true;
-		if (!r && !told) {
-			fprintf(stderr, "godwit: QEMU has a migration of its own under way (%s): KVM's dirty log, which that needs, stays on until it has ended\n",
+		if (!r && !reported) {
+			fprintf(stderr, "godwit: QEMU has a migration of its own under way (%s), which needs KVM's dirty log: the log stays on until that migration has ended\n",
 				m.status);
-			told = true;
+			reported = true;
 		}
 		if (enough && (r || enough()))
 			return false;
@@ -55,18 +55,18 @@ void foreign_end_overlap(const struct foreign *f, uint64_t off_ns)
 	for (unsigned int i = 0; i < SETUP_TRIES; i++) {
 		uint64_t asked_ns = now_ns();
 
-		if (ask(f, &m, false) || !m.under_way)
+		if (foreign_ask(f, &m, false) || !m.under_way)
 			return;
 		if (m.total_ms < 0) {
-			/* It connects; when it began QEMU says when it has. */
+			/* QEMU is still connecting; once it has begun it says when. */
 			nap_ms(SETUP_MS);
 			continue;
 		}
-		/* As seen from before the question: not later than it did. */
+		/* Counted back from before the question: not later than it did begin. */
 		if (asked_ns - (uint64_t)m.total_ms * 1000000 > off_ns)
 			return;
-		ask(f, &m, true);
-		fprintf(stderr, "godwit: a migration of QEMU's own, begun as the dirty log went off, would have lost writes of the guest: it was cancelled; begin it again\n");
+		foreign_ask(f, &m, true);
+		fprintf(stderr, "godwit: cancelled a migration of QEMU's own that began before the dirty log was off: it would have lost writes of the guest; begin it again\n");
 		return;
 	}
 }

@@ -10,15 +10,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/sock.h"
-#include "io/stop.h"
-#include "source/source.h"
+#include "base/clock.h"
+#include "base/stop.h"
+#include "dirty/source.h"
+#include "proc/proc_io.h"
 #include "txn/foreign.h"
 #include "txn/guardian.h"
 #include "txn/record.h"
-#include "vmm/proc_io.h"
 
-/* What the sender may say besides records; a pipe that closes without DISMISS means that it died, or cannot go on. */
+/*
+ * What the sender may write besides records. A pipe that closes without DISMISS means that the
+ * sender died, or cannot go on.
+ */
 #define STAND_DOWN	"sent\n"
 #define STAND_UP	"dead\n"
 #define UNDONE		"undone\n"
@@ -26,10 +29,10 @@
 #define DISMISS		"dismiss\n"
 
 #define AGAIN_MS	500	/* between two tries */
-#define KEPT		4u	/* descriptors, besides those that are held */
+#define KEPT		4u	/* descriptors, besides those of the ward */
 
-/* Sorted; -1: one less. */
-static void keep_only(const int *fds, unsigned int n)
+/* fds: sorted; -1 stands for a descriptor that does not exist. */
+static void guardian_close_others(const int *fds, unsigned int n)
 {
 	int from = STDERR_FILENO + 1;
 
@@ -42,18 +45,18 @@ static void keep_only(const int *fds, unsigned int n)
 	syscall(SYS_close_range, from, ~0U, 0);
 }
 
-static int by_number(const void *a, const void *b)
+static int guardian_fd_order(const void *a, const void *b)
 {
 	return *(const int *)a - *(const int *)b;
 }
 
-enum farewell { DIED, DISMISSED, HANDED_OVER };
+enum sender_end { SENDER_DIED, SENDER_DISMISSES, SENDER_HANDS_OVER };
 
-/* All that the sender says, into the journal. */
-static enum farewell listen_to_sender(int fd, struct journal *j, enum undo_what *what)
+/* Takes all that the sender writes into the journal, until the pipe closes. */
+static enum sender_end guardian_read(int fd, struct journal *j, enum undo_what *what)
 {
 	FILE *f = fdopen(fd, "re");
-	enum farewell how = DIED;
+	enum sender_end end = SENDER_DIED;
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t n;
@@ -67,24 +70,28 @@ static enum farewell listen_to_sender(int fd, struct journal *j, enum undo_what 
 		else if (!strcmp(line, UNDONE))
 			json_array_clear(j->records);
 		else if (!strcmp(line, DISMISS))
-			how = DISMISSED;
+			end = SENDER_DISMISSES;
 		else if (!strcmp(line, HANDS_OVER))
-			how = HANDED_OVER;
-		else if (line[n - 1] == '\n')	/* else it died over it, before it did what it says */
+			end = SENDER_HANDS_OVER;
+		else if (line[n - 1] == '\n')	/* else it died in this, before the action */
 			journal_load(j, line);
 	}
 	free(line);
-	return how;
+	return end;
 }
 
-/* Another client may hold the monitor, for long: nobody else will do this, so there is no last try while QEMU lives. */
-static void undo(const struct ward *w, struct journal *j, enum undo_what what, enum farewell how)
+/*
+ * Another client may hold the monitor for long. No other process will do this work, so while QEMU
+ * lives the guardian goes on trying.
+ */
+static void guardian_undo(const struct ward *w, struct journal *j, enum undo_what what,
+			  enum sender_end end)
 {
-	bool told = false;
+	bool reported = false;
 
-	/* A sender that lives has said itself how its migration ended. */
-	if (what == UNDO_SETTINGS && how == DIED)
-		fprintf(stderr, "godwit: the sender died when the destination could run already: \"godwit resolve\" finds out where the guest runs\n");
+	/* A sender that lives has reported itself how its migration ended. */
+	if (what == UNDO_SETTINGS && end == SENDER_DIED)
+		fprintf(stderr, "godwit: the sender died after the commit point: \"godwit resolve\" finds out where the guest runs\n");
 	for (;;) {
 		struct qmp *q = NULL;
 		struct err e = { 0 };
@@ -95,25 +102,25 @@ static void undo(const struct ward *w, struct journal *j, enum undo_what what, e
 		qmp_close(q);
 		if (!r && what == UNDO_ALL && !j->left) {
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
-			fprintf(stderr, "godwit: without its sender: the source VM is as it was before\n");
+			fprintf(stderr, "godwit: guardian: rolled back: the source VM is as it was before\n");
 		} else if (!r && what == UNDO_SETTINGS) {
-			fprintf(stderr, "godwit: without its sender: QEMU's settings are as they were before\n");
+			fprintf(stderr, "godwit: guardian: QEMU's settings are as they were before\n");
 		}
 		if (!r)
 			return;
 		if (proc_ended(w->pidfd)) {
-			fprintf(stderr, "godwit: the source QEMU has gone: there is nothing to put back\n");
+			fprintf(stderr, "godwit: guardian: the source QEMU has exited: nothing to roll back\n");
 			return;
 		}
-		if (!told)
-			fprintf(stderr, "godwit: without its sender: the source VM could not be put back yet: %s; trying on\n", e.text);
-		told = true;
+		if (!reported)
+			fprintf(stderr, "godwit: guardian: cannot roll the source VM back yet: %s; trying again\n", e.text);
+		reported = true;
 		nap_ms(AGAIN_MS);
 	}
 }
 
-/* As the sender does at its end (sender_let_go()). */
-static void let_go(const struct ward *w, enum undo_what what, bool quiet)
+/* As the sender does at its end (sender_end_session()). */
+static void guardian_end_session(const struct ward *w, enum undo_what what, bool quiet)
 {
 	struct foreign f = {
 		.qmp_path = w->qmp_path, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
@@ -129,19 +136,22 @@ static void let_go(const struct ward *w, enum undo_what what, bool quiet)
 		foreign_end_overlap(&f, now_ns());
 }
 
-static void be_guardian(int pipe, const struct ward *w)
+static void guardian_main(int pipe, const struct ward *w)
 {
 	int keep[KEPT + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd, w->session };
 	unsigned int n = KEPT;
 	struct journal j = { .pipe = -1 };
 	struct err e = { 0 };
 	enum undo_what what;
-	enum farewell how;
+	enum sender_end end;
 	bool left;
 
-	/* Out of the terminal's process group: Ctrl-C is for the sender. So is the control socket, which is closed here. */
+	/*
+	 * Out of the terminal's process group: Ctrl-C is for the sender. The control socket is the
+	 * sender's as well, and is closed here.
+	 */
 	setsid();
-	stop_look(NULL, NULL);
+	stop_set_hook(NULL, NULL);
 	stop_ignore();
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
@@ -152,19 +162,22 @@ static void be_guardian(int pipe, const struct ward *w)
 		keep[n] = w->held[n - KEPT];
 		n++;
 	}
-	qsort(keep, n, sizeof(keep[0]), by_number);
-	keep_only(keep, n);
+	qsort(keep, n, sizeof(keep[0]), guardian_fd_order);
+	guardian_close_others(keep, n);
 	if (journal_open(&j, &e))
 		_exit(1);
-	how = listen_to_sender(pipe, &j, &what);
-	if (how != DISMISSED) {
+	end = guardian_read(pipe, &j, &what);
+	if (end != SENDER_DISMISSES) {
 		if (*w->control)
 			unlink(w->control);
-		/* Else the sender has done that itself, and waited until it could wait no more. */
+		/*
+		 * Without records: the sender has undone them itself, has reported that it waits
+		 * for QEMU's own migration, and has left the wait to its guardian.
+		 */
 		left = json_array_size(j.records);
 		if (left)
-			undo(w, &j, what, how);
-		let_go(w, what, !left);
+			guardian_undo(w, &j, what, end);
+		guardian_end_session(w, what, !left);
 		if (*w->lock)
 			unlink(w->lock);
 	}
@@ -184,13 +197,13 @@ int guardian_start(struct guardian *g, const struct ward *w, struct journal *j, 
 		return err_set(e, GW_INTERNAL, errno, "fork: %s", strerror(errno));
 	}
 	if (g->pid == 0)
-		be_guardian(pipefd[0], w);
+		guardian_main(pipefd[0], w);
 	close(pipefd[0]);
 	g->pipe = j->pipe = pipefd[1];
 	return 0;
 }
 
-static void say(const struct guardian *g, const char *what)
+static void guardian_say(const struct guardian *g, const char *what)
 {
 	if (g->pipe < 0)
 		return;
@@ -200,20 +213,20 @@ static void say(const struct guardian *g, const char *what)
 
 void guardian_stand_down(struct guardian *g)
 {
-	say(g, STAND_DOWN);
+	guardian_say(g, STAND_DOWN);
 }
 
 void guardian_stand_up(struct guardian *g)
 {
-	say(g, STAND_UP);
+	guardian_say(g, STAND_UP);
 }
 
 void guardian_undone(struct guardian *g)
 {
-	say(g, UNDONE);
+	guardian_say(g, UNDONE);
 }
 
-static void hang_up(struct guardian *g)
+static void guardian_close_pipe(struct guardian *g)
 {
 	if (g->pipe >= 0)
 		close(g->pipe);
@@ -222,8 +235,8 @@ static void hang_up(struct guardian *g)
 
 void guardian_dismiss(struct guardian *g)
 {
-	say(g, DISMISS);
-	hang_up(g);
+	guardian_say(g, DISMISS);
+	guardian_close_pipe(g);
 	if (g->pid > 0)
 		while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
 			;
@@ -235,8 +248,8 @@ bool guardian_take_over(struct guardian *g, unsigned int ms)
 	uint64_t deadline = deadline_ms(ms);
 	pid_t pid;
 
-	say(g, HANDS_OVER);
-	hang_up(g);
+	guardian_say(g, HANDS_OVER);
+	guardian_close_pipe(g);
 	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
 		nap_ms(10);
 	g->pid = 0;

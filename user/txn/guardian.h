@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A guardian is a small process that outlives a sender that is killed, or that cannot reach QEMU any more: it has the
- * sender's undo journal (journal.h), and when the sender's end of a pipe closes without a word, it undoes what is recorded.
- * It tries again until that is done, or until QEMU is gone. Without it, kill -9 between pre-switchover and migrate-continue
- * would leave the guest stopped for ever.
+ * A guardian is a small process that outlives a sender that is killed, or that cannot reach QEMU
+ * any more. It has the sender's undo journal (journal.h), and when the sender's end of a pipe
+ * closes without a word, it undoes what is recorded. It tries again until that is done, or until
+ * QEMU has gone. Without it, kill -9 between pre-switchover and migrate-continue would leave the
+ * guest stopped for ever.
  *
- * It also has the session of godwit.ko, so that KVM's dirty log outlives a sender that is killed:
- * while QEMU has a migration of its own under way it must stay on (foreign.h). If the guardian is
- * killed as well the kernel ends the session, and nobody is left who could ask QEMU.
+ * It also holds the session of godwit.ko, so that KVM's dirty log outlives a sender that is killed:
+ * the log must stay on while QEMU has a migration of its own under way (foreign.h). If the guardian
+ * is killed as well, the kernel ends the session, and no process is left that could ask QEMU.
  */
 #ifndef GODWIT_GUARDIAN_H
 #define GODWIT_GUARDIAN_H
@@ -15,14 +16,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "err.h"
+#include "base/err.h"
 #include "txn/journal.h"
 
 #define GUARDIAN_HELD_MAX	80u
 
 /**
  * struct guardian
- * @at_work: it outlives us, and needs what it holds
+ * @at_work: it outlives the sender, and needs what it holds
  */
 struct guardian {
 	pid_t pid;
@@ -33,12 +34,13 @@ struct guardian {
 /**
  * struct ward - what the guardian looks after
  * @pidfd: of QEMU's process
- * @pid: of that process: its note of a doubt (record.h) goes when all is undone
+ * @pid: of that process: the guardian removes its note of a doubt (record.h) when all is undone
  * @vm_fd: of its KVM VM, to hurry what the module has still to undo; -1: none
  * @session: of godwit.ko; -1: none
- * @lock: a file that goes when all is undone; "": none
- * @held: descriptors whose locks keep others from this VM until it is put back; at most GUARDIAN_HELD_MAX
- * @control: a socket's path that goes with the sender; "": none
+ * @lock: a file that the guardian removes when all is undone; "": none
+ * @held: descriptors whose locks keep others from this VM until the rollback is complete; at most
+ *	GUARDIAN_HELD_MAX
+ * @control: a socket's path, which the guardian removes when the sender dies; "": none
  * @timeout_ms: for each of QEMU's answers
  */
 struct ward {
@@ -55,23 +57,30 @@ struct ward {
 };
 
 /*
- * Forks it. Before any ring is open, or bitmap of the module's mapped: it keeps no descriptor but
- * the pipe and these, so that QEMU and the peer see the sender's end at once. j: empty; it is told of
- * all records from now on.
+ * Forks the guardian. The caller has no ring open yet, and no bitmap of the module's mapped: the
+ * guardian keeps no descriptor but the pipe and those of the ward, so that QEMU and the peer see
+ * the sender's end at once. j: empty; it passes all records to the guardian from now on.
  */
 int guardian_start(struct guardian *g, const struct ward *w, struct journal *j, struct err *e);
-/* The destination may run from now on: only settings are still undone. Before DEVICE_END leaves. */
+/*
+ * The destination may run from now on: the guardian undoes settings only. Called before DEVICE_END
+ * leaves.
+ */
 void guardian_stand_down(struct guardian *g);
-/* It is proved that it does not: all is to be undone again. Before the sender begins with that. */
+/*
+ * It is proved that the destination does not run: the guardian undoes everything again. Called
+ * before the sender begins to undo.
+ */
 void guardian_stand_up(struct guardian *g);
 /* The sender has undone all that was recorded. */
 void guardian_undone(struct guardian *g);
-/* All is in order, whatever the outcome: it may go. Waits for it. */
+/* Nothing is left to undo, whatever the outcome: ends the guardian, and waits for its end. */
 void guardian_dismiss(struct guardian *g);
 /*
- * The sender cannot finish: it could not undo all, or does not wait for QEMU's own migration to end.
- * The monitor must be closed. Waits so long for the guardian to do it, which goes on afterwards.
- * Return: is it done, or QEMU gone?
+ * The sender cannot finish: it could not undo everything, or does not wait for the end of QEMU's
+ * own migration. The sender has closed its monitor. Waits for up to ms until the guardian has
+ * done it; the guardian goes on afterwards.
+ * Return: it is done, or QEMU has gone.
  */
 bool guardian_take_over(struct guardian *g, unsigned int ms);
 

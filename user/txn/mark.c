@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "txn/mark.h"
-#include "vmm/text.h"
 
-static bool is_listed(const json_t *objects)
+static bool mark_is_listed(const json_t *objects)
 {
 	const json_t *object;
 	size_t i;
@@ -21,31 +21,34 @@ static bool is_listed(const json_t *objects)
 	return false;
 }
 
-/* 1: its data, "TOKEN ADDR"; 0: there is none; -errno. */
-static int get(struct qmp *q, json_t **data, struct err *e)
+/* 1: *data is the mark's, "TOKEN ADDR"; 0: there is none; -errno. */
+static int mark_get(struct qmp *q, json_t **data, struct err *e)
 {
 	json_auto_t *objects = NULL;
 	int r = qmp_call(q, "qom-list", json_pack("{s:s}", "path", "/objects"), &objects, e);
 
-	if (r || !is_listed(objects))
+	if (r || !mark_is_listed(objects))
 		return r;
-	r = qmp_call(q, "qom-get", json_pack("{s:s, s:s}", "path", "/objects/" MARK_ID, "property", "data"), data, e);
+	r = qmp_call(q, "qom-get",
+		     json_pack("{s:s, s:s}", "path", "/objects/" MARK_ID, "property", "data"),
+		     data, e);
 	if (!r && !json_is_string(*data))
-		r = err_set(e, GW_NOT_QEMU, EPROTO, "qom-get: the data of a secret is no text: is this QEMU's own QMP socket?");
+		r = err_set(e, GW_NOT_QEMU, EPROTO,
+			    "qom-get: the data of object \"" MARK_ID "\" is not text: is this QEMU's own QMP socket?");
 	return r ? r : 1;
 }
 
-int mark_read(struct qmp *q, char says[MARK_MAX], struct err *e)
+int mark_read(struct qmp *q, char target[MARK_MAX], struct err *e)
 {
 	json_auto_t *data = NULL;
-	int r = get(q, &data, e);
+	int r = mark_get(q, &data, e);
 	const char *text, *at;
 
 	if (r <= 0)
 		return r;
 	text = json_string_value(data);
 	at = strchr(text, ' ');
-	one_line(says, MARK_MAX, at ? at + 1 : text);
+	one_line(target, MARK_MAX, at ? at + 1 : text);
 	return 1;
 }
 
@@ -54,13 +57,15 @@ int mark_make(struct qmp *q, const char *token, const char *addr, struct err *e)
 	char data[MARK_MAX];
 
 	snprintf(data, sizeof(data), "%s %s", token, addr);
-	return qmp_call(q, "object-add", json_pack("{s:s, s:s, s:s}", "qom-type", "secret", "id", MARK_ID, "data", data), NULL, e);
+	return qmp_call(q, "object-add",
+			json_pack("{s:s, s:s, s:s}", "qom-type", "secret", "id", MARK_ID,
+				  "data", data), NULL, e);
 }
 
 int mark_remove(struct qmp *q, const char *token, struct err *e)
 {
 	json_auto_t *data = NULL;
-	int r = get(q, &data, e);
+	int r = mark_get(q, &data, e);
 
 	if (r <= 0 || strncmp(json_string_value(data), token, strlen(token)))
 		return r < 0 ? r : 0;

@@ -12,7 +12,7 @@
 
 const char *record_dir(void)
 {
-	static char first[128];	/* of several, with colons between them */
+	static char first[128];	/* of several directories, with colons between them */
 	const char *dir = getenv("RUNTIME_DIRECTORY");
 
 	if (!dir || *dir != '/')
@@ -21,12 +21,16 @@ const char *record_dir(void)
 	return first;
 }
 
-/* Was it unlinked by its last holder, between our open() and our lock? Then the lock is one that nobody else sees. */
-static bool is_linked(const struct record *r)
+/*
+ * Has its last holder unlinked the file between our open() and our lock? Then no other process sees
+ * our lock.
+ */
+static bool record_is_linked(const struct record *r)
 {
 	struct stat ours, named;
 
-	return !fstat(r->fd, &ours) && !stat(r->path, &named) && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+	return !fstat(r->fd, &ours) && !stat(r->path, &named) && ours.st_dev == named.st_dev &&
+	       ours.st_ino == named.st_ino;
 }
 
 int record_open(struct record *r, const char *dir, const char *name)
@@ -45,7 +49,7 @@ int record_open(struct record *r, const char *dir, const char *name)
 			r->fd = -1;
 			return -EBUSY;
 		}
-		if (is_linked(r))
+		if (record_is_linked(r))
 			return 0;
 		close(r->fd);
 	}
@@ -75,8 +79,8 @@ void record_close(struct record *r)
 
 void record_remove(struct record *r)
 {
-	/* Not another one's of that name, if ours was unlinked by who held it with us. */
-	if (r->fd >= 0 && is_linked(r))
+	/* Another program's file may have that name by now, if a co-holder of ours unlinked it. */
+	if (r->fd >= 0 && record_is_linked(r))
 		unlink(r->path);
 	record_close(r);
 }
@@ -121,7 +125,10 @@ void record_name_verdict(char *name, const uint8_t *token, size_t len)
 		n += snprintf(name + n, RECORD_NAME - (size_t)n, "%02x", token[i]);
 }
 
-/* A PID comes again, its beginning (field 22 of /proc/PID/stat, behind the name in brackets) does not. */
+/*
+ * A PID is used again; the time when its process began is not (field 22 of /proc/PID/stat, after
+ * the name in brackets).
+ */
 int record_name_vm(char *name, const char *kind, pid_t vmm)
 {
 	char path[32], line[1024], *at;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What must outlive a program that is killed at the commit point: a line of JSON in a file below /run/godwit, which its
- * writer holds locked as long as it lives. Two kinds: the receiver's verdict on a migration, by its token, and the sender's
- * doubt, by its VM. A host that goes down takes both along, and its guests.
+ * What must outlive a program that is killed at the commit point: a line of JSON in a file below
+ * /run/godwit, which its writer holds locked as long as it lives. There are two kinds: the
+ * receiver's verdict on a migration, named by its token, and the sender's doubt, named by its VM. A
+ * host that goes down takes both along, and its guests.
  */
 #ifndef GODWIT_RECORD_H
 #define GODWIT_RECORD_H
@@ -17,11 +18,12 @@
 #define RECORD_DIR	"/run/godwit"
 #define RECORD_DIR_SERVICE "/run/godwit-receive"	/* godwit-receive@.service's */
 #define RECORD_NAME	80u
-#define RECORD_MAX	4096u	/* bytes of a file: written at once, so a reader finds the old line or the new one */
+/* Bytes of a file. It is written at once, so a reader finds the old line or the new one. */
+#define RECORD_MAX	4096u
 
 /**
- * struct record - one that is ours
- * @fd: -1: it could not be made, and what is written to it is lost
+ * struct record - a file that this process writes
+ * @fd: -1: the file could not be made, and what is written to it is lost
  */
 struct record {
 	int fd;
@@ -30,27 +32,32 @@ struct record {
 
 #define RECORD_NONE ((struct record) { .fd = -1 })
 
-/* Where a service manager says (RUNTIME_DIRECTORY), or RECORD_DIR. */
+/* The directory that the service manager gives (RUNTIME_DIRECTORY), or RECORD_DIR. */
 const char *record_dir(void);
-/* Makes and locks it. 0 or -errno; -EBUSY: another program holds it. */
+/* Makes the file and locks it. 0 or -errno; -EBUSY: another program holds it. */
 int record_open(struct record *r, const char *dir, const char *name);
 /* j: stolen. 0 or -errno. */
 int record_write(struct record *r, json_t *j);
 void record_close(struct record *r);	/* the file stays */
-void record_remove(struct record *r);	/* it goes */
-/* What it says, a new reference, or NULL: there is none that makes sense. held: its writer lives. */
+void record_remove(struct record *r);	/* unlinks the file, unless it is another program's */
+/*
+ * What the file says, a new reference, or NULL: there is no file, or its text makes no sense. held:
+ * its writer lives.
+ */
 json_t *record_read(const char *dir, const char *name, bool *held);
 
 /*
- * The same wherever a receiver on this host may have put it: it may have been a service, whose service
- * manager gave it a directory of its own, and is not the one that is asked.
+ * record_read() in each directory that a receiver on this host may have used: the receiver that
+ * wrote the record may have been a service with a directory of its own, and need not be the one
+ * that is asked.
  */
 json_t *record_find(const char *name, bool *held);
 
-/* "verdict-" and the token in hex; kind ("doubt", "claim"), the VMM's PID and when it began. len of name: RECORD_NAME. */
+/* "verdict-" and the token in hex. name: RECORD_NAME bytes. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);
+/* kind ("doubt", "claim"), the VMM's PID, and when its process began. name: RECORD_NAME bytes. */
 int record_name_vm(char *name, const char *kind, pid_t vmm);
-/* That of this VM goes, if there is one. */
+/* Unlinks the record of this VM, if there is one. */
 void record_unlink_vm(const char *dir, const char *kind, pid_t vmm);
 
 #endif

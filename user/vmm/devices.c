@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who writes guest RAM where neither KVM's dirty log, nor a page table, nor the block layer's tracepoints show
- * it? Long-term pins, and direct reads on file systems that are not plain block I/O: network and FUSE, but also
- * those that decompress or check through a kernel mapping. Only what is known to be seen is let through.
+ * Two kinds of writes to guest RAM show neither in KVM's dirty log, nor in a page table, nor in the
+ * block layer's tracepoints: those of devices to long-term pins, and direct reads on file systems
+ * that are not plain block I/O: network and FUSE, but also those that decompress or check through a
+ * kernel mapping. godwit admits only file systems of which it knows that their reads are seen.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,23 +17,25 @@
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "proc/proc_io.h"
 #include "vmm/devices.h"
-#include "vmm/proc_io.h"
-#include "vmm/text.h"
 #include "vmm/vm.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
-/* Anywhere in the link: a container may have its /dev elsewhere. */
+/* A part may stand anywhere in the link: a container may have its /dev elsewhere. */
 static const struct device_file device_files[] = {
 	{ "/dev/vfio/", "a VFIO device", NULL },
 	{ "anon_inode:[vfio-device]", "a VFIO device", NULL },
 	{ "/dev/iommu", "an IOMMUFD device", NULL },
 	{ "/dev/vhost-vdpa-", "a vDPA device", NULL },
 	{ "/dev/infiniband/", "an RDMA device", NULL },
-	/* Takes pages for as long as a request lasts, by a reference that nobody can tell from others. */
-	{ "/dev/vhost-scsi", "vhost-scsi", "give the guest its disks by virtio-scsi or vhost-user-scsi" },
-	/* The driver in user space tells its device physical addresses. */
+	/* Holds page references while a request lasts, which nothing tells from others. */
+	{ "/dev/vhost-scsi", "vhost-scsi",
+	  "give the guest its disks by virtio-scsi or vhost-user-scsi" },
+	/* The driver in user space gives its device physical addresses. */
 	{ "/dev/uio", "a UIO device", "bind the device to vfio-pci, which shows what it may write" },
 };
 
@@ -44,6 +47,7 @@ const struct device_file *device_that_writes(const char *link)
 	return NULL;
 }
 
+/* File systems whose direct reads godwit.ko sees, or which copy; see xfs_copies_reads(). */
 static const uint64_t seen_fs[] = {
 	EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC,
 };
@@ -51,7 +55,7 @@ static const uint64_t seen_fs[] = {
 static const struct {
 	uint64_t type;
 	const char *name;
-} hidden_fs[] = {
+} hidden_fs[] = {	/* names for messages: a file system in neither table is refused, too */
 	{ NFS_SUPER_MAGIC, "NFS" },
 	{ CIFS_SUPER_MAGIC, "CIFS" },
 	{ SMB2_SUPER_MAGIC, "SMB" },
@@ -80,46 +84,49 @@ const char *fs_that_hides_reads(uint64_t type)
 	return "a file system that godwit does not know";
 }
 
-static int refuse(const char *what, const char *link, const char *way_out, struct err *e)
+static int devices_refuse(const char *what, const char *link, const char *way_out, struct err *e)
 {
 	char shown[256];
 
-	return err_set(e, GW_PINNED, EBUSY, "%s (%s) writes guest RAM where nobody can see it: %s", what,
+	return err_set(e, GW_PINNED, EBUSY, "%s (%s) writes guest RAM unseen by godwit: %s", what,
 		       one_line(shown, sizeof(shown), link), way_out);
 }
 
-/* What sysfs says of a disk, or of the disk that a partition is on. */
-static bool disk_says(const char *sys, dev_t dev, const char *attribute, char *says, int len)
+/* Reads an attribute of a disk, or of the disk that a partition is on, from sysfs. */
+static bool devices_read_disk(const char *sys, dev_t dev, const char *attribute, char *value,
+			      int len)
 {
 	static const char *const up[] = { "", "../" };
 	char path[PATH_MAX];
-	bool said = false;
+	bool found = false;
 
-	for (size_t i = 0; i < ARRAY_SIZE(up) && !said; i++) {
-		FILE *f;
+	for (size_t i = 0; i < ARRAY_SIZE(up) && !found; i++) {
+		CLEANUP_FCLOSE FILE *f = NULL;
 
-		snprintf(path, sizeof(path), "%s/dev/block/%u:%u/%s%s", sys, major(dev), minor(dev), up[i], attribute);
+		snprintf(path, sizeof(path), "%s/dev/block/%u:%u/%s%s", sys, major(dev), minor(dev),
+			 up[i], attribute);
 		f = fopen(path, "re");
-		if (!f)
-			continue;
-		said = fgets(says, len, f);
-		fclose(f);
+		found = f && fgets(value, len, f);
 	}
-	return said;
+	return found;
 }
 
-/* It does so from 7.0 on where a page must not change while the device works on it: RAID 5, protection information. */
+/*
+ * XFS does so from 7.0 on where a page must not change while the device works on it: RAID 5,
+ * protection information.
+ */
 bool xfs_copies_reads(const char *sys, dev_t dev, const char *release)
 {
-	char says[32];
+	char value[32];
 
 	if (strtoul(release, NULL, 10) < 7)
 		return false;
-	if (disk_says(sys, dev, "queue/stable_writes", says, sizeof(says)) && says[0] == '1')
+	if (devices_read_disk(sys, dev, "queue/stable_writes", value, sizeof(value)) &&
+	    value[0] == '1')
 		return true;
-	if (!disk_says(sys, dev, "integrity/format", says, sizeof(says)))
+	if (!devices_read_disk(sys, dev, "integrity/format", value, sizeof(value)))
 		return false;
-	return strcmp(says, "none\n") && strcmp(says, "nop\n");
+	return strcmp(value, "none\n") && strcmp(value, "nop\n");
 }
 
 int direct_io_hides(const char *path, struct hidden_io *io, struct err *e)
@@ -147,7 +154,7 @@ int direct_io_hides(const char *path, struct hidden_io *io, struct err *e)
 	return 1;
 }
 
-static int check_pin(void *arg, const char *number, const char *link, struct err *e)
+static int devices_check_pin(void *arg, const char *number, const char *link, struct err *e)
 {
 	const struct device_file *device = device_that_writes(link);
 	const char *proc = arg;
@@ -155,16 +162,17 @@ static int check_pin(void *arg, const char *number, const char *link, struct err
 	int r;
 
 	if (device)
-		return refuse(device->what, link, "unplug it first (device_del)", e);
+		return devices_refuse(device->what, link, "unplug it first (device_del)", e);
 	r = proc_load_fdinfo(proc, number, &info, e);
 	if (r)
 		return r;
 	if (info.user_bufs)
-		return refuse("an io_uring with fixed buffers", link, "use another driver or aio= for the disks", e);
+		return devices_refuse("an io_uring with fixed buffers", link,
+				      "use another driver or aio= for the disks", e);
 	return 0;
 }
 
-static int check_file(void *arg, const char *number, const char *link, struct err *e)
+static int devices_check_direct_fd(void *arg, const char *number, const char *link, struct err *e)
 {
 	const char *proc = arg;
 	struct proc_fdinfo info;
@@ -176,8 +184,9 @@ static int check_file(void *arg, const char *number, const char *link, struct er
 		return r;
 	snprintf(path, sizeof(path), "%s/fd/%s", proc, number);
 	r = direct_io_hides(path, &io, e);
-	snprintf(way_out, sizeof(way_out), "give that disk another cache mode (cache=writeback)%s", io.or_move);
-	return r <= 0 ? r : refuse(io.what, link, way_out, e);
+	snprintf(way_out, sizeof(way_out),
+		 "give that disk another cache mode (cache=writeback)%s", io.or_move);
+	return r <= 0 ? r : devices_refuse(io.what, link, way_out, e);
 }
 
 int devices_check_tracer(const char *proc, const char *whom, struct err *e)
@@ -190,18 +199,31 @@ int devices_check_tracer(const char *proc, const char *whom, struct err *e)
 		return r;
 	snprintf(path, sizeof(path), "%s/../%d", proc, (int)tracer);
 	proc_name(path, name, sizeof(name));
-	return err_set(e, GW_PINNED, EBUSY, "process %d (%s) traces %s, and may write guest RAM where nobody can see it: detach it (end the debugger)",
+	return err_set(e, GW_PINNED, EBUSY,
+		       "process %d (%s) traces %s, and may write guest RAM unseen by godwit: detach that process (end the debugger)",
 		       (int)tracer, name, whom);
 }
 
 int devices_check_pins(const char *proc, struct err *e)
 {
-	return proc_each_fd(proc, check_pin, (void *)proc, e);
+	return proc_each_fd(proc, devices_check_pin, (void *)proc, e);
 }
 
 int devices_check_direct(const char *proc, struct err *e)
 {
-	return proc_each_fd(proc, check_file, (void *)proc, e);
+	return proc_each_fd(proc, devices_check_direct_fd, (void *)proc, e);
+}
+
+int vm_check_devices(struct qmp *q, pid_t pid, struct err *e)
+{
+	char proc[32];
+	int r;
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+	r = devices_check_pins(proc, e);
+	if (!r)
+		r = devices_check_tracer(proc, "QEMU", e);
+	return r ? r : devices_check_balloon(q, e);
 }
 
 int vm_check_direct_io(pid_t pid, struct err *e)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The VMM's KVM descriptor, copied. A number may change its meaning between the look into /proc and the
- * copying, so the copy is looked at again; all comparing is done on copies.
+ * Copies the VMM's KVM descriptor. The VMM may close a descriptor and reuse its number between the
+ * read of /proc and the copy, so godwit checks the copy again, and compares only copies.
  */
 #include <errno.h>
 #include <linux/kcmp.h>
@@ -11,12 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "proc/proc_io.h"
 #include "vmm/kvm.h"
-#include "vmm/proc_io.h"
 
 #define KVM_VM "anon_inode:kvm-vm"
 
-static bool is_kvm_vm(int fd)
+static bool kvm_is_vm_fd(int fd)
 {
 	char path[64], link[sizeof(KVM_VM)];
 	ssize_t n;
@@ -26,30 +26,30 @@ static bool is_kvm_vm(int fd)
 	return n == sizeof(KVM_VM) - 1 && !memcmp(link, KVM_VM, (size_t)n);
 }
 
-/* Duplicates share the open file. A kernel without kcmp says that all differ, which is the safe answer. */
-static bool same_file(int a, int b)
+/* Duplicates share the open file. A kernel without kcmp: all differ, which is the safe answer. */
+static bool kvm_same_file(int a, int b)
 {
 	return syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, a, b) == 0;
 }
 
 /* Takes fd over. */
-static int keep_if_vm(struct vm *vm, int fd, struct err *e)
+static int kvm_keep_if_vm(struct vm *vm, int fd, struct err *e)
 {
 	int r = 0;
 
-	if (is_kvm_vm(fd) && vm->vm_fd < 0) {
+	if (kvm_is_vm_fd(fd) && vm->vm_fd < 0) {
 		vm->vm_fd = fd;
 		return 0;
 	}
-	if (is_kvm_vm(fd) && !same_file(fd, vm->vm_fd))
+	if (kvm_is_vm_fd(fd) && !kvm_same_file(fd, vm->vm_fd))
 		r = err_set(e, GW_NOT_QEMU, ENOTUNIQ,
-			    "process %d runs more than one KVM VM, and which is meant cannot be told: godwit migrates VMMs with one VM",
+			    "process %d runs more than one KVM VM: godwit migrates a VMM with one VM only",
 			    (int)vm->pid);
 	close(fd);
 	return r;
 }
 
-static int take_fd(void *arg, const char *number, const char *link, struct err *e)
+static int kvm_take_fd(void *arg, const char *number, const char *link, struct err *e)
 {
 	struct vm *vm = arg;
 	char path[64];
@@ -59,7 +59,7 @@ static int take_fd(void *arg, const char *number, const char *link, struct err *
 		return 0;
 	fd = (int)syscall(SYS_pidfd_getfd, vm->pidfd, atoi(number), 0);
 	if (fd >= 0)
-		return keep_if_vm(vm, fd, e);
+		return kvm_keep_if_vm(vm, fd, e);
 	if (errno == EBADF)
 		return 0;	/* closed meanwhile */
 	snprintf(path, sizeof(path), "pidfd_getfd of /proc/%d/fd/%.9s", (int)vm->pid, number);
@@ -68,11 +68,11 @@ static int take_fd(void *arg, const char *number, const char *link, struct err *
 
 int kvm_find(struct vm *vm, const char *proc, struct err *e)
 {
-	int r = proc_each_fd(proc, take_fd, vm, e);
+	int r = proc_each_fd(proc, kvm_take_fd, vm, e);
 
 	if (!r && vm->vm_fd < 0)
 		r = err_set(e, GW_NOT_QEMU, ENOENT,
-			    "process %d runs no KVM VM (no descriptor of " KVM_VM "): is it the VMM, and was QEMU started with -accel kvm?",
+			    "process %d runs no KVM VM (no descriptor of " KVM_VM "): name the VMM's process with --pid, or start QEMU with -accel kvm",
 			    (int)vm->pid);
 	return r;
 }

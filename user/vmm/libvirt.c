@@ -7,38 +7,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "base/text.h"
 #include "vmm/libvirt.h"
-#include "vmm/text.h"
 
 #define QEMU_NS		"http://libvirt.org/schemas/domain/qemu/1.0"
-#define QEMU_MARK	QEMU_NS " "	/* what expat puts before the names of that namespace */
+#define QEMU_MARK	QEMU_NS " "	/* expat puts it before the names of that namespace */
 #define XML_MAX		(16l << 20)	/* bytes; a domain with many devices has some 100 KiB */
 
 /**
- * struct status - what a status file says, as far as it matters here
+ * struct status - the part of a status file that matters here
  * @path: of the element that is open: "/domstatus/domain/qemu:commandline"
- * @deep: elements in it that are too far down to matter
- * @is_file: the memory is in files
- * @is_shared: which are shared
- * @after_qmp: the last argument for QEMU was -qmp
- * @qmp_path: what followed it
+ * @deep: open elements that are too far down to be in @path
+ * @pid: as the file says
+ * @is_domain: the file has a domain
+ * @after_qmp: the argument for QEMU that was read last is -qmp
+ * @qmp_path: of the first argument after -qmp that is a Unix socket
  */
 struct status {
 	char path[256];
 	unsigned int deep;
 	long pid;
-	bool is_domain, is_file, is_shared, after_qmp;
+	bool is_domain, after_qmp;
 	char qmp_path[sizeof(((struct domain *)0)->qmp_path)];
 };
 
-static int odd(const char *path, const char *what, struct err *e)
+static int libvirt_odd(const char *path, const char *what, struct err *e)
 {
-	return err_set(e, GW_INTERNAL, EPROTO, "%s: %s: is it libvirt's? Name the socket with --qmp and the process with --pid", path,
-		       what);
+	return err_set(e, GW_INTERNAL, EPROTO,
+		       "%s: %s: is the file libvirt's? Name the socket with --qmp and the process with --pid",
+		       path, what);
 }
 
-/* "unix:PATH,server=on,wait=off", where a comma in the path is doubled. */
-static bool unix_path(const char *value, char *path, size_t size)
+/* Takes PATH from "unix:PATH,server=on,wait=off", where a comma in the path is doubled. */
+static bool libvirt_unix_path(const char *value, char *path, size_t size)
 {
 	size_t n = 0;
 
@@ -54,7 +56,7 @@ static bool unix_path(const char *value, char *path, size_t size)
 	return n > 0;
 }
 
-static const char *attribute(const char **attributes, const char *name)
+static const char *libvirt_attribute(const char **attributes, const char *name)
 {
 	for (; *attributes; attributes += 2)
 		if (!strcmp(attributes[0], name))
@@ -62,53 +64,50 @@ static const char *attribute(const char **attributes, const char *name)
 	return "";
 }
 
-static void take_argument(struct status *s, const char *value)
+static void libvirt_take_argument(struct status *s, const char *value)
 {
 	char path[sizeof(s->qmp_path)];
 
-	if (s->after_qmp && !*s->qmp_path && unix_path(value, path, sizeof(path)))
+	if (s->after_qmp && !*s->qmp_path && libvirt_unix_path(value, path, sizeof(path)))
 		strcpy(s->qmp_path, path);
-	s->after_qmp = !strcmp(value, "-qmp") || !strcmp(value, "--qmp") || !strcmp(value, "-qmp-pretty");
+	s->after_qmp = !strcmp(value, "-qmp") || !strcmp(value, "--qmp") ||
+		       !strcmp(value, "-qmp-pretty");
 }
 
-static void take_element(struct status *s, const char **attributes)
+static void libvirt_take_element(struct status *s, const char **attributes)
 {
 	static const char domain[] = "/domstatus/domain";
 	const char *below = s->path + sizeof(domain) - 1;
 
 	if (!strcmp(s->path, "/domstatus"))
-		s->pid = strtol(attribute(attributes, "pid"), NULL, 10);
+		s->pid = strtol(libvirt_attribute(attributes, "pid"), NULL, 10);
 	if (strncmp(s->path, domain, sizeof(domain) - 1))
 		return;
 	s->is_domain |= !*below;
-	if (!strcmp(below, "/memoryBacking/source"))
-		s->is_file |= !strcmp(attribute(attributes, "type"), "file") || !strcmp(attribute(attributes, "type"), "memfd");
-	else if (!strcmp(below, "/memoryBacking/hugepages"))
-		s->is_file = true;
-	else if (!strcmp(below, "/memoryBacking/access"))
-		s->is_shared |= !strcmp(attribute(attributes, "mode"), "shared");
-	else if (!strcmp(below, "/cpu/numa/cell"))
-		s->is_shared |= !strcmp(attribute(attributes, "memAccess"), "shared");
-	else if (!strcmp(below, "/qemu:commandline/qemu:arg"))
-		take_argument(s, attribute(attributes, "value"));
+	if (!strcmp(below, "/qemu:commandline/qemu:arg"))
+		libvirt_take_argument(s, libvirt_attribute(attributes, "value"));
 }
 
-static void on_start(void *status, const char *name, const char **attributes)
+static void libvirt_on_start(void *status, const char *name, const char **attributes)
 {
 	struct status *s = status;
 	bool qemu = !strncmp(name, QEMU_MARK, sizeof(QEMU_MARK) - 1);
-	const char *local = qemu ? name + sizeof(QEMU_MARK) - 1 : strchr(name, ' ') ? "other" : name;
+	const char *element = name;
 	size_t len = strlen(s->path);
 
-	if (s->deep || len + strlen(local) + sizeof("/qemu:") > sizeof(s->path)) {
+	if (qemu)
+		element = name + sizeof(QEMU_MARK) - 1;
+	else if (strchr(name, ' '))
+		element = "other";	/* of another namespace */
+	if (s->deep || len + strlen(element) + sizeof("/qemu:") > sizeof(s->path)) {
 		s->deep++;
 		return;
 	}
-	snprintf(s->path + len, sizeof(s->path) - len, "/%s%s", qemu ? "qemu:" : "", local);
-	take_element(s, attributes);
+	snprintf(s->path + len, sizeof(s->path) - len, "/%s%s", qemu ? "qemu:" : "", element);
+	libvirt_take_element(s, attributes);
 }
 
-static void on_end(void *status, const char *name)
+static void libvirt_on_end(void *status, const char *name)
 {
 	struct status *s = status;
 
@@ -119,7 +118,7 @@ static void on_end(void *status, const char *name)
 		*strrchr(s->path, '/') = '\0';
 }
 
-static int parse(const char *path, FILE *f, struct status *s, struct err *e)
+static int libvirt_parse(const char *path, FILE *f, struct status *s, struct err *e)
 {
 	XML_Parser parser = XML_ParserCreateNS(NULL, ' ');
 	enum XML_Status status = XML_STATUS_OK;
@@ -130,28 +129,26 @@ static int parse(const char *path, FILE *f, struct status *s, struct err *e)
 	if (!parser)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	XML_SetUserData(parser, s);
-	XML_SetElementHandler(parser, on_start, on_end);
+	XML_SetElementHandler(parser, libvirt_on_start, libvirt_on_end);
 	do {
 		n = fread(buf, 1, sizeof(buf), f);
 		total += (long)n;
 		status = XML_Parse(parser, buf, (int)n, !n);
 	} while (n && status == XML_STATUS_OK && total <= XML_MAX);
-	snprintf(why, sizeof(why), "no XML that can be read (line %lu: %s)", XML_GetCurrentLineNumber(parser),
-		 total > XML_MAX ? "it does not end" : XML_ErrorString(XML_GetErrorCode(parser)));
+	snprintf(why, sizeof(why), "cannot read the XML (line %lu: %s)",
+		 XML_GetCurrentLineNumber(parser),
+		 total > XML_MAX ? "too long" : XML_ErrorString(XML_GetErrorCode(parser)));
 	XML_ParserFree(parser);
-	return status != XML_STATUS_OK || total > XML_MAX ? odd(path, why, e) : 0;
+	return status != XML_STATUS_OK || total > XML_MAX ? libvirt_odd(path, why, e) : 0;
 }
 
-static int check(const char *path, const char *name, const struct status *s, const struct domain *d, struct err *e)
+static int libvirt_check(const char *path, const char *name, const struct status *s,
+			 const struct domain *d, struct err *e)
 {
 	if (!s->is_domain)
-		return odd(path, "no <domstatus> with a <domain> in it", e);
+		return libvirt_odd(path, "no <domstatus> with a <domain> in it", e);
 	if (s->pid != d->pid)
-		return odd(path, "another process id than in the .pid file", e);
-	if (!s->is_file || !s->is_shared)
-		return err_set(e, GW_RAM_PRIVATE, EINVAL,
-			       "the libvirt domain \"%s\" does not have its memory in shared files: virsh edit %s, put into <domain>: <memoryBacking><source type='file'/><access mode='shared'/></memoryBacking> (or <hugepages/> in place of <source>), and into /etc/libvirt/qemu.conf: memory_backing_dir = \"/dev/shm\"; then shut it down and start it again",
-			       name, name);
+		return libvirt_odd(path, "another process id than in the .pid file", e);
 	if (!*s->qmp_path)
 		return err_set(e, GW_NO_SOCKET, ENOENT,
 			       "the libvirt domain \"%s\" has no second QMP socket, and libvirt holds the first: virsh edit %s, make it <domain ... xmlns:qemu='" QEMU_NS "'>, and put before </domain>: <qemu:commandline><qemu:arg value='-qmp'/><qemu:arg value='unix:/var/lib/libvirt/qemu/%s.qmp,server=on,wait=off'/></qemu:commandline>; then shut it down and start it again",
@@ -159,50 +156,49 @@ static int check(const char *path, const char *name, const struct status *s, con
 	return 0;
 }
 
-/* A file of libvirt's, "RUN/NAME.SUFFIX". */
-static FILE *open_file(const char *run, const char *name, const char *suffix, char *path, size_t size, struct err *e)
+/* Opens libvirt's file "RUN/NAME.SUFFIX". */
+static FILE *libvirt_open(const char *run, const char *name, const char *suffix, char *path,
+			  size_t size, struct err *e)
 {
 	FILE *f;
 
 	snprintf(path, size, "%s/%s.%s", run, name, suffix);
 	f = fopen(path, "re");
 	if (!f && (errno == ENOENT || errno == ENAMETOOLONG))
-		err_set(e, GW_NO_SOCKET, ENOENT, "the libvirt domain \"%s\" does not run here (there is no %s): virsh start %s", name, path,
-			name);
+		err_set(e, GW_NO_SOCKET, ENOENT,
+			"the libvirt domain \"%s\" does not run here (there is no %s): virsh start %s",
+			name, path, name);
 	else if (!f)
 		err_set(e, GW_INTERNAL, errno, "%s: %s: run godwit as root", path, strerror(errno));
 	return f;
 }
 
-static int read_pid(const char *run, const char *name, struct domain *out, struct err *e)
+static int libvirt_read_pid(const char *run, const char *name, struct domain *out, struct err *e)
 {
 	char path[PATH_MAX];
-	FILE *f = open_file(run, name, "pid", path, sizeof(path), e);
-	int pid, n;
+	CLEANUP_FCLOSE FILE *f = libvirt_open(run, name, "pid", path, sizeof(path), e);
+	int pid;
 
 	if (!f)
 		return -ENOENT;
-	n = fscanf(f, "%d", &pid);
-	fclose(f);
-	if (n != 1 || pid <= 0)
-		return odd(path, "no process id in it", e);
+	if (fscanf(f, "%d", &pid) != 1 || pid <= 0)
+		return libvirt_odd(path, "no process id in it", e);
 	out->pid = pid;
 	return 0;
 }
 
-static int read_status(const char *run, const char *name, struct domain *out, struct err *e)
+static int libvirt_read_status(const char *run, const char *name, struct domain *out, struct err *e)
 {
 	struct status s = { .path = "" };
 	char path[PATH_MAX];
-	FILE *f = open_file(run, name, "xml", path, sizeof(path), e);
+	CLEANUP_FCLOSE FILE *f = libvirt_open(run, name, "xml", path, sizeof(path), e);
 	int r;
 
 	if (!f)
 		return -ENOENT;
-	r = parse(path, f, &s, e);
-	fclose(f);
+	r = libvirt_parse(path, f, &s, e);
 	if (!r)
-		r = check(path, name, &s, out, e);
+		r = libvirt_check(path, name, &s, out, e);
 	strcpy(out->qmp_path, s.qmp_path);
 	return r;
 }
@@ -215,7 +211,9 @@ int libvirt_find(const char *run, const char *name, struct domain *out, struct e
 	*out = (struct domain) { 0 };
 	one_line(shown, sizeof(shown), name);
 	if (!*name || strchr(name, '/') || strcmp(shown, name))
-		return err_set(e, GW_USAGE, EINVAL, "--domain takes the name of a libvirt domain (virsh list), not \"%s\"", shown);
-	r = read_pid(run, name, out, e);
-	return r ? r : read_status(run, name, out, e);
+		return err_set(e, GW_USAGE, EINVAL,
+			       "--domain takes the name of a libvirt domain (virsh list), not \"%s\"",
+			       shown);
+	r = libvirt_read_pid(run, name, out, e);
+	return r ? r : libvirt_read_status(run, name, out, e);
 }

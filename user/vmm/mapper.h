@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A process beside the VMM that maps guest RAM, as a vhost-user backend does: what may write it by that process, unseen? */
+/*
+ * A process beside the VMM that maps guest RAM, as a vhost-user backend does: which devices may
+ * write guest RAM through this process, unseen by godwit.ko?
+ */
 #ifndef GODWIT_MAPPER_H
 #define GODWIT_MAPPER_H
 
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /**
- * struct mapper
+ * struct mapper - one such process
  * @name: "process 12 (spdk_tgt)"
- * @device: what it has open that writes RAM which it has pinned; empty: nothing
+ * @device: a device that it has open and that writes the RAM it pins; empty: none
  */
 struct mapper {
 	char name[96];
@@ -18,11 +21,11 @@ struct mapper {
 };
 
 /*
- * proc: "/proc/PID", or what a test puts in its place. Refuses what writes guest RAM and pins none, and a tracer: GW_PINNED.
- * A process that exits meanwhile is no error.
+ * proc: "/proc/PID", or a test's directory. GW_PINNED: the process has a device that writes guest
+ * RAM without pinning it, or a tracer. A process that exits meanwhile is no error.
  */
-int mapper_look(const char *proc, struct mapper *m, struct err *e);
-/* It has m->device, and this page of guest RAM stays pinned. */
+int mapper_check(const char *proc, struct mapper *m, struct err *e);
+/* GW_PINNED: the process has m->device open, and this page of guest RAM stays pinned. */
 int mapper_refuse(const struct mapper *m, const char *ram, uint64_t page, struct err *e);
 
 #endif

@@ -1,29 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * No command for programs tells it for more than DIMMs. "info mtree" has a line for each backend:
+ * QMP has these addresses for DIMMs only. The human monitor's "info mtree" has a line for each
+ * backend:
  *
  *	    0000000008000000-000000000fffffff (prio 0, ram): ram1
  *
- * Parts of one that are mapped to several places are aliases, which are lines of another form. A backend that is part of such a
- * whole (NUMA nodes) has its address in it, as in QEMU's own comparison.
+ * Where parts of a backend are mapped to several places, the parts are aliases, which are lines of
+ * another form. A backend that is one part of such a whole (NUMA nodes) has its address within the
+ * whole, as in QEMU's own comparison.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
 
-/* The name at the end of a line for RAM, or NULL. */
-static const char *ram_line(const char *line, uint64_t *address)
+/* The name at the end of a line for RAM; NULL: another line. */
+static const char *mtree_ram_line(const char *line, uint64_t *address)
 {
 	uint64_t last;
 	int prio, name = 0;
 
-	/* Indented by what it is part of. */
-	if (sscanf(line, "%16" SCNx64 "-%16" SCNx64 " (prio %d, ram): %n", address, &last, &prio, &name) != 3 || !name)
+	/* QEMU indents a line below what the region is part of. */
+	if (sscanf(line, "%16" SCNx64 "-%16" SCNx64 " (prio %d, ram): %n", address, &last, &prio,
+		   &name) != 3 || !name)
 		return NULL;
 	return line + name;
 }
@@ -39,7 +44,7 @@ bool mtree_address(const char *text, const char *name, uint64_t *address)
 		if (n < sizeof(line)) {
 			memcpy(line, at, n);
 			line[n] = '\0';
-			found = ram_line(line, address);
+			found = mtree_ram_line(line, address);
 		}
 		if (found && ramblocks_is(found, name))
 			return true;
@@ -50,14 +55,67 @@ bool mtree_address(const char *text, const char *name, uint64_t *address)
 
 int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 {
-	char *text;
+	CLEANUP_FREE char *text = NULL;
 	int r = qmp_monitor(q, "info mtree", &text, e);
 
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
 		if (!text || !mtree_address(text, vm->blocks[i].name, &vm->blocks[i].address))
 			vm->blocks[i].address = WIRE_NO_ADDRESS;
-	free(text);
 	return r;
+}
+
+/*
+ *	FlatView #2
+ *	 AS "memory", root: system
+ *	 AS "cpu-memory-0", root: system
+ *	 Root memory region: system
+ *	  0000000000000000-000000000009ffff (prio 0, ram): pc.ram KVM
+ *	  00000000000c0000-00000000000c9fff (prio 0, rom): pc.ram @00000000000c0000 KVM
+ */
+const char *mtree_memory(const char *text)
+{
+	static const char title[] = " AS \"memory\", root: system";
+	const char *at = strstr(text, title);
+
+	return at ? at + strlen(title) : NULL;
+}
+
+static bool mtree_parse_range(const char *line, struct mtree_range *range)
+{
+	int name = 0, offset = 0;
+	const char *rest;
+
+	static_assert(WIRE_NAME_MAX == 255, "the width below");
+	range->offset = 0;
+	if (sscanf(line, " %16" SCNx64 "-%16" SCNx64 " (prio %*d, %*[^)]): %255s%n", &range->first,
+		   &range->last, range->name, &name) != 3 || !name || range->last < range->first)
+		return false;
+	rest = line + name;
+	if (sscanf(rest, " @%16" SCNx64 "%n", &range->offset, &offset) == 1)
+		rest += offset;
+	return !*rest || !strcmp(rest, " KVM");
+}
+
+bool mtree_next(const char **at, struct mtree_range *range)
+{
+	char line[WIRE_NAME_MAX + 256];
+	size_t n;
+
+	for (; **at; *at += n) {
+		*at += strspn(*at, "\r\n");
+		n = strcspn(*at, "\r\n");
+		if (!strncmp(*at, "FlatView", strlen("FlatView")))
+			return false;
+		if (n >= sizeof(line))
+			continue;
+		memcpy(line, *at, n);
+		line[n] = '\0';
+		if (mtree_parse_range(line, range)) {
+			*at += n;
+			return true;
+		}
+	}
+	return false;
 }
 
 int mtree_check(const struct vm *vm, struct err *e)
@@ -68,7 +126,7 @@ int mtree_check(const struct vm *vm, struct err *e)
 		for (unsigned int j = 0; j < vm->nblocks; j++)
 			if (i != j && b[i].pages == b[j].pages && b[i].address == WIRE_NO_ADDRESS)
 				return err_set(e, GW_QMP, EOPNOTSUPP,
-					       "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another block has its size: use memory-backend-file and --device-state migrate",
+					       "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another RAM block has the same size: use memory-backend-file and --device-state migrate",
 					       b[i].name);
 	return 0;
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The files behind the backends, through /proc/PID/map_files: mount namespaces and unlinked files do not matter. */
+/*
+ * Opens the files behind the backends through /proc/PID/map_files, so mount namespaces and unlinked
+ * files do not matter.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,63 +11,108 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "vmm/proc_io.h"
+#include "proc/proc_io.h"
 #include "vmm/ram.h"
 
-static int check_file(const struct backend *b, const struct proc_map *m, struct ram_block *out, struct err *e)
+static int ram_identify(const struct proc_map *m, struct ram_block *b, struct stat *st,
+			struct err *e)
 {
-	struct stat st;
 	struct statfs fs;
 
-	if (fstat(out->fd, &st) < 0 || fstatfs(out->fd, &fs) < 0)
-		return err_set(e, GW_INTERNAL, errno, "RAM \"%s\": fstat: %s", b->id, strerror(errno));
-	if (st.st_dev != m->dev || st.st_ino != m->ino)
-		return err_set(e, GW_INTERNAL, EAGAIN, "RAM \"%s\": the VMM changed its mappings meanwhile: try again", b->id);
-	out->dev = st.st_dev;
-	out->ino = st.st_ino;
-	out->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
-	if (!S_ISREG(st.st_mode) || (fs.f_type != TMPFS_MAGIC && !out->hugetlb))
-		return ram_refuse(b->id, b->bytes, e, "is %.128s, which is not on tmpfs or hugetlbfs", m->path);
-	if ((uint64_t)st.st_size < b->bytes)
-		return ram_refuse(b->id, b->bytes, e, "has a file that is too short, %lld bytes", (long long)st.st_size);
-	out->page_size = out->hugetlb ? (uint32_t)fs.f_bsize : WIRE_PAGE;
-	out->pages = b->bytes / WIRE_PAGE;
-	out->address = WIRE_NO_ADDRESS;
-	return 0;
+	if (fstat(b->fd, st) < 0 || fstatfs(b->fd, &fs) < 0)
+		return err_set(e, GW_INTERNAL, errno, "RAM \"%s\": fstat: %s", b->name, strerror(errno));
+	if (st->st_dev != m->dev || st->st_ino != m->ino)
+		return err_set(e, GW_INTERNAL, EAGAIN,
+			       "RAM \"%s\": the VMM changed its mappings meanwhile: try again", b->name);
+	b->dev = st->st_dev;
+	b->ino = st->st_ino;
+	b->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
+	b->page_size = b->hugetlb ? (uint32_t)fs.f_bsize : PAGE_BYTES;
+	return S_ISREG(st->st_mode) && (fs.f_type == TMPFS_MAGIC || b->hugetlb);
 }
 
-int ram_open(const struct backend *b, const struct proc_map *m, const char *proc, bool write, struct ram_block *out,
-	     struct err *e)
+int ram_open_mapped(const struct proc_map *m, const char *proc, bool write, struct ram_block *b,
+		    struct stat *st, struct err *e)
 {
 	char path[256];
 	int r;
 
-	memcpy(out->name, b->id, sizeof(out->name));
-	out->memfd = !b->mem_path;
 	snprintf(path, sizeof(path), "%s/map_files/%" PRIx64 "-%" PRIx64, proc, m->start, m->end);
-	out->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-	if (out->fd < 0)
+	b->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (b->fd < 0)
 		return proc_failed(path, errno, e);
-	r = check_file(b, m, out, e);
-	if (r)
-		close(out->fd);
+	r = ram_identify(m, b, st, e);
+	if (r < 0) {
+		close(b->fd);
+		b->fd = -1;
+	}
 	return r;
 }
 
-static int find_one(const struct backend *b, const struct proc_maps *maps, const char *proc, bool write, struct vm *vm,
-		    struct err *e)
+int ram_open(const struct backend *b, const struct proc_map *m, const char *proc, bool write,
+	     struct ram_block *out, struct err *e)
 {
-	const struct proc_map *m;
-	unsigned int n = vm->nblocks;
-	int r = ram_find_mapping(b, maps, proc, &m, e);
+	struct stat st;
+	int r;
 
+	*out = (struct ram_block) {
+		.pages = b->bytes / PAGE_BYTES, .address = WIRE_NO_ADDRESS,
+		.memfd = b->kind != BACKEND_FILE,
+	};
+	memcpy(out->name, b->id, sizeof(out->name));
+	r = ram_open_mapped(m, proc, write, out, &st, e);
+	if (!r)
+		r = ram_refuse(b->id, b->bytes, e, "is %.128s, which is not on tmpfs or hugetlbfs",
+			       m->path);
+	else if (r > 0 && (uint64_t)st.st_size < b->bytes)
+		r = ram_refuse(b->id, b->bytes, e, "has a file that is too short, %lld bytes",
+			       (long long)st.st_size);
+	if (r > 0)
+		return 0;
+	ram_block_close(out);
+	return r;
+}
+
+/*
+ * Two blocks of one file: both would be written through one of them, or, where one is a private
+ * mapping, the other's writes would show through its untouched pages, unseen. Two private ones are
+ * fine.
+ */
+static int ram_check_alone(const struct vm *vm, const struct backend *b, const char *path,
+			   const struct ram_block *new, struct err *e)
+{
+	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		const struct ram_block *other = &vm->blocks[i];
+
+		if (new->ino && other->dev == new->dev && other->ino == new->ino &&
+		    !(other->hva && new->hva))
+			return ram_refuse(b->id, b->bytes, e,
+					  "has the same file as \"%.100s\", %.100s", other->name,
+					  path);
+	}
+	return 0;
+}
+
+static int ram_find_one(const struct backend *b, const struct proc_maps *maps, const char *proc,
+			bool write, struct vm *vm, struct err *e)
+{
+	struct ram_block *new = &vm->blocks[vm->nblocks];
+	const struct proc_map *m;
+	int r;
+
+	if (b->kind == BACKEND_PRIVATE) {
+		r = ram_open_private(b, proc, vm, new, e);
+	} else {
+		r = ram_find_mapping(b, maps, proc, &m, e);
+		if (!r)
+			r = ram_open(b, m, proc, write, new, e);
+	}
 	if (r)
 		return r;
-	for (unsigned int i = 0; i < n; i++)
-		if (vm->blocks[i].dev == m->dev && vm->blocks[i].ino == m->ino)
-			return ram_refuse(b->id, b->bytes, e, "has the same file as \"%.100s\", %.100s", vm->blocks[i].name, m->path);
-	r = ram_open(b, m, proc, write, &vm->blocks[n], e);
-	if (!r)
+	r = ram_check_alone(vm, b, b->kind == BACKEND_PRIVATE ? "mapped privately" : m->path, new, e);
+	if (r)
+		ram_block_close(new);
+	else
 		vm->nblocks++;
 	return r;
 }
@@ -73,11 +121,11 @@ int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct 
 {
 	__attribute__((cleanup(proc_free_maps))) struct proc_maps maps = { 0 };
 	__attribute__((cleanup(backends_free))) struct backends all = { .n = 0 };
-	int r = backends_query(q, &all, e);
+	int r = backends_query(q, vm->pid, &all, e);
 
 	if (!r)
 		r = proc_load_maps(proc, &maps, e);
 	for (unsigned int i = 0; !r && i < all.n; i++)
-		r = find_one(&all.b[i], &maps, proc, write, vm, e);
+		r = ram_find_one(&all.b[i], &maps, proc, write, vm, e);
 	return r;
 }

@@ -4,25 +4,32 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "proc/proc_io.h"
 #include "vmm/kvm.h"
-#include "vmm/proc_io.h"
 #include "vmm/ram.h"
 
-static int open_process(struct vm *vm, struct err *e)
+static int vm_open_process(struct vm *vm, struct err *e)
 {
 	if (vm->pid <= 0)
 		return err_set(e, GW_USAGE, ESRCH,
-			       "the QMP socket does not tell which process serves it (another pid namespace?): name it with --pid");
+			       "the pid of the process that serves the QMP socket is unknown (another pid namespace?): name it with --pid");
 	vm->pidfd = (int)syscall(SYS_pidfd_open, vm->pid, 0);
 	if (vm->pidfd >= 0)
 		return 0;
 	if (errno == ESRCH)
-		return err_set(e, GW_VM_GONE, ESRCH, "there is no process %d: the VMM has exited, or the number is wrong", (int)vm->pid);
-	return err_set(e, GW_INTERNAL, errno, "pidfd_open of %d: %s (Linux 5.6 or newer is needed)", (int)vm->pid, strerror(errno));
+		return err_set(e, GW_VM_GONE, ESRCH,
+			       "there is no process %d: the VMM has exited, or the number is wrong",
+			       (int)vm->pid);
+	return err_set(e, GW_INTERNAL, errno,
+		       "pidfd_open of %d: %s (Linux 5.6 or newer is needed)", (int)vm->pid,
+		       strerror(errno));
 }
 
-/* While it lives its pid is not given to another, so what we read in /proc/PID was its own. */
-static int still_there(const struct vm *vm, struct err *e)
+/*
+ * While the VMM lives, no other process gets its pid: if it lives still, what we have read in
+ * /proc/PID was its own.
+ */
+static int vm_still_there(const struct vm *vm, struct err *e)
 {
 	if (!proc_ended(vm->pidfd))
 		return 0;
@@ -36,7 +43,7 @@ int vm_find_kvm(struct vm *vm, struct err *e)
 
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
 	r = kvm_find(vm, proc, e);
-	return r ? r : still_there(vm, e);
+	return r ? r : vm_still_there(vm, e);
 }
 
 int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e)
@@ -48,11 +55,11 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 	vm->pid = pid || !q ? pid : qmp_peer_pid(q);
 	vm->pidfd = vm->vm_fd = -1;
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
-	r = open_process(vm, e);
+	r = vm_open_process(vm, e);
 	if (!r)
 		r = q ? ram_find(q, proc, flags & VM_WRITE, vm, e) : ram_find_mapped(proc, vm, e);
 	if (!r)
-		r = flags & VM_KVM ? vm_find_kvm(vm, e) : still_there(vm, e);
+		r = flags & VM_KVM ? vm_find_kvm(vm, e) : vm_still_there(vm, e);
 	if (r)
 		vm_close(vm);
 	return r;
@@ -62,16 +69,8 @@ uint64_t vm_allocated_pages(const struct vm *vm)
 {
 	uint64_t sum = 0;
 
-	for (unsigned int i = 0; i < vm->nblocks; i++) {
-		const struct ram_block *b = &vm->blocks[i];
-		uint64_t pages = 0;
-		struct stat st;
-
-		if (!fstat(b->fd, &st))
-			pages = (uint64_t)st.st_blocks * 512 / WIRE_PAGE;
-		/* The file may be longer than the backend. */
-		sum += pages < b->pages ? pages : b->pages;
-	}
+	for (unsigned int i = 0; i < vm->nblocks; i++)
+		sum += ram_ops(&vm->blocks[i])->allocated(&vm->blocks[i]);
 	return sum;
 }
 
@@ -80,7 +79,7 @@ void vm_close(struct vm *vm)
 	if (!vm->pid)
 		return;
 	for (unsigned int i = 0; i < vm->nblocks; i++)
-		close(vm->blocks[i].fd);
+		ram_block_close(&vm->blocks[i]);
 	if (vm->vm_fd >= 0)
 		close(vm->vm_fd);
 	if (vm->pidfd >= 0)

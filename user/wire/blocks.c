@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The BLOCKS frame: which RAM blocks there are, by QEMU's names. Also the bare 64-bit bodies. */
+/* The body of a BLOCKS frame: the RAM blocks by QEMU's names. Also bodies of 64 bits. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/types.h>
 
-#include "wire.h"
+#include "wire/wire.h"
 
 struct block_le {
 	uint64_t pages;
@@ -17,10 +17,10 @@ struct block_le {
 } __attribute__((packed));
 static_assert(sizeof(struct block_le) == 24, "the block record's layout is the protocol");
 
-/* More could not be mapped, and an off_t could not hold it. */
-#define BLOCK_PAGES_MAX	((uint64_t)INT64_MAX / WIRE_PAGE)
+/* A larger block could not be mapped, and an off_t could not hold its size. */
+#define BLOCK_PAGES_MAX	((uint64_t)INT64_MAX / PAGE_BYTES)
 
-static size_t name_len(const struct wire_block *b)
+static size_t block_name_len(const struct wire_block *b)
 {
 	return strnlen(b->name, WIRE_NAME_MAX);
 }
@@ -30,7 +30,7 @@ size_t wire_blocks_size(const struct wire_block *b, unsigned int n)
 	size_t size = 0;
 
 	while (n--)
-		size += sizeof(struct block_le) + name_len(b++);
+		size += sizeof(struct block_le) + block_name_len(b++);
 	return size;
 }
 
@@ -41,17 +41,17 @@ void wire_put_blocks(uint8_t *p, const struct wire_block *b, unsigned int n)
 			.pages = htole64(b->pages),
 			.address = htole64(b->address),
 			.page_size = htole32(b->page_size),
-			.name_len = htole16(name_len(b)),
+			.name_len = htole16(block_name_len(b)),
 		};
 
 		memcpy(p, &le, sizeof(le));
-		memcpy(p + sizeof(le), b->name, name_len(b));
-		p += sizeof(le) + name_len(b);
+		memcpy(p + sizeof(le), b->name, block_name_len(b));
+		p += sizeof(le) + block_name_len(b);
 	}
 }
 
-/* Whatever the locale: the name ends up in a log and in QMP commands. */
-static bool printable(const uint8_t *p, size_t len)
+/* ASCII in any locale: the name ends up in a log and in QMP commands. */
+static bool block_name_printable(const uint8_t *p, size_t len)
 {
 	while (len--) {
 		if (*p < 0x20 || *p > 0x7e)
@@ -61,7 +61,7 @@ static bool printable(const uint8_t *p, size_t len)
 	return true;
 }
 
-static bool name_taken(const struct wire_block *b, unsigned int n, const char *name)
+static bool block_name_taken(const struct wire_block *b, unsigned int n, const char *name)
 {
 	while (n--) {
 		if (!strcmp(b++->name, name))
@@ -70,8 +70,8 @@ static bool name_taken(const struct wire_block *b, unsigned int n, const char *n
 	return false;
 }
 
-/* One record from at most len bytes: how many it took, or -errno. */
-static ssize_t get_block(const uint8_t *p, size_t len, struct wire_block *b)
+/* Decodes one record from at most len bytes. Returns how many bytes the record has, or -errno. */
+static ssize_t block_get(const uint8_t *p, size_t len, struct wire_block *b)
 {
 	struct block_le le;
 	size_t name;
@@ -85,7 +85,7 @@ static ssize_t get_block(const uint8_t *p, size_t len, struct wire_block *b)
 	name = le16toh(le.name_len);
 	if (name > WIRE_NAME_MAX)
 		return -EMSGSIZE;
-	if (le.reserved || name == 0 || name > len || !printable(p, name))
+	if (le.reserved || name == 0 || name > len || !block_name_printable(p, name))
 		return -EPROTO;
 	memset(b, 0, sizeof(*b));
 	memcpy(b->name, p, name);
@@ -107,10 +107,10 @@ int wire_get_blocks(const uint8_t *p, size_t len, struct wire_block *b, unsigned
 	if (n > WIRE_BLOCKS_MAX)
 		return -EMSGSIZE;
 	for (i = 0; i < n; i++) {
-		took = get_block(p, len, &b[i]);
+		took = block_get(p, len, &b[i]);
 		if (took < 0)
 			return took;
-		if (name_taken(b, i, b[i].name))
+		if (block_name_taken(b, i, b[i].name))
 			return -EPROTO;
 		p += took;
 		len -= took;

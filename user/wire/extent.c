@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "wire.h"
+#include "wire/wire.h"
 
 struct extent_le {
 	uint16_t block;
@@ -48,14 +48,14 @@ int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, 
 {
 	if (x->block >= blocks)
 		return -ERANGE;
-	/* Not first + pages: this holds for an extent that never was decoded, too. */
+	/* Not first + pages, which could wrap: the extent may not come from wire_get_extent(). */
 	if (x->pages > block_pages[x->block] || x->first > block_pages[x->block] - x->pages)
 		return -ERANGE;
 	return 0;
 }
 
-int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, const uint64_t *block_pages,
-		 unsigned int blocks, struct wire_extent *x)
+int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len,
+		 const uint64_t *block_pages, unsigned int blocks, struct wire_extent *x)
 {
 	uint64_t data_bytes = 0;	/* at most 2^9 extents of 2^32 pages of 2^12 bytes */
 	uint64_t pages = 0, all = 0;
@@ -75,7 +75,7 @@ int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len, cons
 			return ret;
 		pages += x[i].pages;
 		if (x[i].kind == WIRE_DATA)
-			data_bytes += (uint64_t)x[i].pages * WIRE_PAGE;
+			data_bytes += (uint64_t)x[i].pages * PAGE_BYTES;
 	}
 	for (i = 0; i < blocks; i++)
 		all += block_pages[i];

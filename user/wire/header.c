@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The frame header: its layout, and as data what each type of frame may hold. */
+/* The frame header: its layout, and a table of what each type of frame may hold. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 
-#include "wire.h"
+#include "wire/wire.h"
 
 struct header_le {
 	uint32_t magic;
@@ -18,11 +18,11 @@ struct header_le {
 static_assert(sizeof(struct header_le) == WIRE_HEADER, "the header's layout is the protocol");
 
 /**
- * struct frame_limits - what a frame of one type may say in its header
+ * struct frame_limits - what the header of a frame of one type may hold
  * @flags: allowed flags
- * @arg_min: @arg_max: range of arg
- * @body_min: @body_max: range of the body without what arg counts, in bytes
- * @item_min: @item_max: range of one of the things that arg counts, in bytes
+ * @arg_min, @arg_max: range of arg
+ * @body_min, @body_max: range of the body without the items that arg counts, in bytes
+ * @item_min, @item_max: range of one item that arg counts, in bytes
  */
 struct frame_limits {
 	uint16_t flags;
@@ -33,50 +33,85 @@ struct frame_limits {
 
 #define BLOCK_FIXED	24	/* a block record without its name, see struct wire_block */
 #define CLOCK_BYTES	8
-#define COUNT_BYTES	8
 #define VERSION_BYTES	8
 
-static const struct frame_limits limits[] = {
-	[WIRE_HELLO] = { .arg_min = WIRE_VERSION, .arg_max = WIRE_VERSION, .body_min = WIRE_HELLO_BODY, .body_max = WIRE_HELLO_BODY },
-	[WIRE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
-			  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_READY] = { .flags = WIRE_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
+static const struct frame_limits frame_limits[] = {
+	[WIRE_HELLO] = { .arg_min = WIRE_VERSION,
+			 .arg_max = WIRE_VERSION,
+			 .body_min = WIRE_HELLO_BODY,
+			 .body_max = WIRE_HELLO_BODY },
+	[WIRE_BLOCKS] = { .arg_min = 1,
+			  .arg_max = WIRE_BLOCKS_MAX,
+			  .item_min = BLOCK_FIXED + 1,
+			  .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
+	[WIRE_READY] = { .flags = WIRE_SAVE_MODE,
+			 .arg_min = 1,
+			 .arg_max = WIRE_STREAMS_MAX,
+			 .body_min = WIRE_SECRET,
+			 .body_max = WIRE_SECRET },
 	[WIRE_PING] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_PONG] = { .arg_max = UINT32_MAX, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
-	[WIRE_RAM] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_RAM_MAX,
-		       .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
+	[WIRE_RAM] = { .arg_min = 1,
+		       .arg_max = WIRE_EXTENTS_MAX,
+		       .body_max = WIRE_RAM_MAX,
+		       .item_min = WIRE_EXTENT,
+		       .item_max = WIRE_EXTENT },
 	[WIRE_ROUND] = { .flags = WIRE_ROUND_LAST, .arg_max = UINT32_MAX },
 	[WIRE_ACK] = { .arg_max = UINT32_MAX },
-	[WIRE_VERIFY] = { .arg_max = WIRE_HASHES_MAX, .body_min = WIRE_EXTENT, .body_max = WIRE_EXTENT,
-			  .item_min = WIRE_HASH, .item_max = WIRE_HASH },
-	[WIRE_VERIFY_END] = { 0 },
-	[WIRE_VERIFIED] = { .arg_max = WIRE_BAD_MAX, .body_min = COUNT_BYTES, .body_max = COUNT_BYTES,
-			    .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
+	[WIRE_VERIFY] = { .arg_max = WIRE_HASHES_MAX,
+			  .body_min = WIRE_EXTENT,
+			  .body_max = WIRE_EXTENT,
+			  .item_min = WIRE_HASH,
+			  .item_max = WIRE_HASH },
+	[WIRE_SWITCHOVER] = { 0 },
 	[WIRE_COMMIT] = { 0 },
-	[WIRE_DEVICE] = { .body_min = 1, .body_max = WIRE_DEVICE_MAX },
-	[WIRE_DEVICE_END] = { .flags = WIRE_RUNS },
+	[WIRE_DEVICE] = { .flags = WIRE_HELD,
+			  .body_min = WIRE_PLACE + 1,
+			  .body_max = WIRE_PLACE + WIRE_DEVICE_MAX },
+	[WIRE_DEVICE_END] = { .flags = WIRE_RUNS,
+			      .arg_max = UINT32_MAX,
+			      .body_min = WIRE_PLACE,
+			      .body_max = WIRE_PLACE },
 	[WIRE_RESUMED] = { .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
-	/* Any exit status but 0: a newer peer may know more of them, and its text must not be lost. */
+	/* Any exit status but 0: a newer peer may have more, and its text must not be lost. */
 	[WIRE_ABORT] = { .arg_min = 1, .arg_max = 255, .body_max = WIRE_TEXT_MAX },
 	[WIRE_STREAMS] = { .arg_min = 1, .arg_max = WIRE_STREAMS_MAX },
-	[WIRE_JOIN] = { .arg_max = WIRE_STREAMS_MAX - 1, .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
-	[WIRE_CHECK] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
-			 .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_CHECKED] = { .flags = WIRE_SAVED, .arg_min = 1, .arg_max = WIRE_STREAMS_MAX, .body_min = VERSION_BYTES, .body_max = VERSION_BYTES },
+	[WIRE_JOIN] = { .arg_max = WIRE_STREAMS_MAX - 1,
+			.body_min = WIRE_SECRET,
+			.body_max = WIRE_SECRET },
+	[WIRE_CHECK] = { .arg_min = 1,
+			 .arg_max = WIRE_BLOCKS_MAX,
+			 .item_min = BLOCK_FIXED + 1,
+			 .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
+	[WIRE_CHECKED] = { .flags = WIRE_SAVE_MODE,
+			   .arg_min = 1,
+			   .arg_max = WIRE_STREAMS_MAX,
+			   .body_min = VERSION_BYTES,
+			   .body_max = VERSION_BYTES },
 	[WIRE_PROBE] = { .body_min = 1, .body_max = WIRE_PROBE_MAX },
-	[WIRE_PRIVATE_BLOCKS] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX,
-				  .item_min = BLOCK_FIXED + 1, .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
-	[WIRE_PRIVATE] = { .arg_min = 1, .arg_max = WIRE_EXTENTS_MAX, .body_max = WIRE_PRIVATE_MAX,
-			   .item_min = WIRE_EXTENT, .item_max = WIRE_EXTENT },
+	[WIRE_PRIVATE_BLOCKS] = { .arg_min = 1,
+				  .arg_max = WIRE_BLOCKS_MAX,
+				  .item_min = BLOCK_FIXED + 1,
+				  .item_max = BLOCK_FIXED + WIRE_NAME_MAX },
+	[WIRE_PRIVATE] = { .arg_min = 1,
+			   .arg_max = WIRE_EXTENTS_MAX,
+			   .body_max = WIRE_PRIVATE_MAX,
+			   .item_min = WIRE_EXTENT,
+			   .item_max = WIRE_EXTENT },
 	[WIRE_DONE] = { 0 },
 	[WIRE_ASK] = { .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
 	[WIRE_VERDICT] = { .arg_max = 255, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
-	[WIRE_RAM_FILES] = { .arg_min = 1, .arg_max = WIRE_BLOCKS_MAX, .body_min = WIRE_BOOT_ID, .body_max = WIRE_BOOT_ID,
-			     .item_min = WIRE_FILE, .item_max = WIRE_FILE },
+	[WIRE_RAM_FILES] = { .arg_min = 1,
+			     .arg_max = WIRE_BLOCKS_MAX,
+			     .body_min = WIRE_BOOT_ID,
+			     .body_max = WIRE_BOOT_ID,
+			     .item_min = WIRE_FILE,
+			     .item_max = WIRE_FILE },
 	[WIRE_ASK_VIEW] = { .flags = WIRE_BRIEF | WIRE_GLANCE },
 	[WIRE_VIEW] = { .flags = WIRE_MORE, .body_min = 1, .body_max = WIRE_VIEW_MAX },
 };
-static_assert(sizeof(limits) / sizeof(limits[0]) == WIRE_TYPES, "a frame type has no limits");
+static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
+	      "a frame type has no limits");
 
 static const char *const type_names[] = {
 	[0] = "?",
@@ -89,8 +124,7 @@ static const char *const type_names[] = {
 	[WIRE_ROUND] = "ROUND",
 	[WIRE_ACK] = "ACK",
 	[WIRE_VERIFY] = "VERIFY",
-	[WIRE_VERIFY_END] = "VERIFY_END",
-	[WIRE_VERIFIED] = "VERIFIED",
+	[WIRE_SWITCHOVER] = "SWITCHOVER",
 	[WIRE_COMMIT] = "COMMIT",
 	[WIRE_DEVICE] = "DEVICE",
 	[WIRE_DEVICE_END] = "DEVICE_END",
@@ -112,8 +146,8 @@ static const char *const type_names[] = {
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 
-/* Above a range is a limit exceeded; where only one value is right, any other is malformed. */
-static int in_range(uint64_t v, uint64_t min, uint64_t max)
+/* A value above its range exceeds a limit; if only one value is right, any other is malformed. */
+static int header_in_range(uint64_t v, uint64_t min, uint64_t max)
 {
 	if (v < min)
 		return -EPROTO;
@@ -122,20 +156,20 @@ static int in_range(uint64_t v, uint64_t min, uint64_t max)
 	return 0;
 }
 
-static int check_limits(const struct wire_header *h)
+static int header_check_limits(const struct wire_header *h)
 {
 	const struct frame_limits *l;
 	int ret;
 
-	if (h->type == 0 || h->type >= WIRE_TYPES)
+	if (h->type == 0 || h->type >= WIRE_TYPES || !type_names[h->type])
 		return -EPROTO;
-	l = &limits[h->type];
+	l = &frame_limits[h->type];
 	if (h->flags & ~l->flags)
 		return -EPROTO;
-	ret = in_range(h->arg, l->arg_min, l->arg_max);
+	ret = header_in_range(h->arg, l->arg_min, l->arg_max);
 	if (ret)
 		return ret;
-	return in_range(h->length, l->body_min + (uint64_t)h->arg * l->item_min,
+	return header_in_range(h->length, l->body_min + (uint64_t)h->arg * l->item_min,
 			l->body_max + (uint64_t)h->arg * l->item_max);
 }
 
@@ -164,12 +198,12 @@ int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h)
 	got.arg = le32toh(le.arg);
 	got.length = le32toh(le.length);
 
-	/* First, as all else in another version's HELLO may differ. */
+	/* The version first, as all else in another version's HELLO may differ. */
 	if (le32toh(le.magic) != WIRE_MAGIC || (got.type == WIRE_HELLO && got.arg != WIRE_VERSION))
 		return -EPROTONOSUPPORT;
 	if (le.reserved)
 		return -EPROTO;
-	ret = check_limits(&got);
+	ret = header_check_limits(&got);
 	if (ret)
 		return ret;
 	*h = got;
@@ -178,5 +212,5 @@ int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h)
 
 const char *wire_type_name(unsigned int type)
 {
-	return type_names[type < WIRE_TYPES ? type : 0];
+	return type < WIRE_TYPES && type_names[type] ? type_names[type] : type_names[0];
 }

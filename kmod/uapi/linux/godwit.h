@@ -5,16 +5,17 @@
  * One open file of /dev/godwit is one session, and a session watches one KVM VM:
  *
  *	ATTACH   name the VM by its file descriptor
- *	ADD_RAM  name each RAM file (tmpfs or hugetlbfs) to be watched
+ *	ADD_RAM  name each RAM file (tmpfs or hugetlbfs), or range of the VMM's private memory,
+ *		 to be watched
  *	START    dirty logging goes on, the writer ledger goes on
  *	HARVEST  "what was written?", ORed into the dirty bitmap
  *	CLEAR    "I am about to read what is marked in this range: tell me of writes from now on"
  *	MAPPERS	 "who else can write it?", to look at what the ledger does not see
  *	close()  dirty logging goes off again, in the background
  *
- * The dirty bitmap of every RAM file is mapped from the session's own file descriptor,
- * read and write, shared: one bit per 4 KiB page of the *file* (not of guest physical
- * memory), in little-endian 64-bit words; bit n of word w is page 64 * w + n.
+ * The dirty bitmap of every RAM is mapped from the session's own file descriptor,
+ * read and write, shared: one bit per 4 KiB page of the *file*, or of the range (not of guest
+ * physical memory), in little-endian 64-bit words; bit n of word w is page 64 * w + n.
  * HARVEST only sets bits; the caller clears a bit when it takes the page over. Both must
  * not run at the same time.
  *
@@ -23,11 +24,15 @@
  * written page is never left out. HARVEST costs a vCPU nothing. CLEAR write-protects its pages, so the later
  * it comes, the fewer writes it stops: what is written between HARVEST and CLEAR is read with the rest.
  *
- * A hole that is punched into the file is no write: its pages may be reported before they read as zeros,
- * and not again. Who keeps a copy takes the file's holes for zeros at the end.
+ * A hole that is punched into the file is no write: its pages may be reported before they read as
+ * zeros, and not again. Who keeps a copy takes the file's holes for zeros at the end. So it is with
+ * private memory that is given back (MADV_DONTNEED, MADV_FREE).
+ *
+ * Where "RAM file" stands below, private RAM is meant too, if nothing else is said.
  *
  * Who may: opening needs CAP_SYS_ADMIN; ATTACH needs a descriptor of the VM, which only
- * the VMM has or who may ptrace it (pidfd_getfd).
+ * the VMM has or who may ptrace it (pidfd_getfd). Private RAM is the VMM's of that VM, and the
+ * module tells what was written, not what: to read it is between the caller and ptrace's rules.
  *
  * Errors common to all calls: EBADF (not a file descriptor), EFAULT, EINVAL (an unknown
  * flag, a reserved field that is not 0, a range outside of the file), ENOTTY, EPERM,
@@ -75,7 +80,8 @@ enum godwit_phase {
 /**
  * struct godwit_attach - GODWIT_ATTACH
  * @vm_fd:	in: the VM's file descriptor (anon_inode:kvm-vm)
- * @flags:	in: 0
+ * @flags:	in: 0; out: GODWIT_CAN_*, what this module can do beyond the first one of this ABI
+ *		version, which leaves it 0
  * @abi:	out: GODWIT_ABI_VERSION of the module
  * @manual_protect: out: the VM's KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 setting (0, 1 or 3).
  *		With 0, a KVM_GET_DIRTY_LOG of the VMM itself would steal from this
@@ -99,22 +105,39 @@ struct godwit_attach {
 	__u32 logged;
 };
 
+#define GODWIT_CAN_PRIVATE	1U	/* ADD_RAM takes GODWIT_RAM_PRIVATE, NEXT_* take such RAM */
+
 /**
  * struct godwit_add_ram - GODWIT_ADD_RAM
- * @fd:		in: the RAM file, open for reading at least
- * @flags:	in: 0
+ * @fd:		in: the RAM file, open for reading at least; -1 with GODWIT_RAM_PRIVATE
+ * @flags:	in: 0, or GODWIT_RAM_PRIVATE
  * @index:	out: the RAM file's number in this session, from 0
- * @page_shift:	out: log2 of the file's native page size (12, 21, 30)
+ * @page_shift:	out: log2 of the file's native page size (12, 21, 30); of private RAM the smallest
+ *		one, and 12 also where it has transparent huge pages
  * @npages:	in: how many 4 KiB pages of the file, from its start, are to be watched: as many as
  *		the RAM has that the caller knows of, however long the VMM has made the file
  *		meanwhile
- * @map_offset:	out: where to mmap() this file's bitmap from the session's descriptor
+ * @map_offset:	in, with GODWIT_RAM_PRIVATE: the address where the range begins in the VMM, a
+ *		multiple of 4096; else ignored. out: where to mmap() this file's bitmap from the
+ *		session's descriptor
  * @map_bytes:	out: how much to mmap(): a multiple of the host's page size
  *
  * Two bits a page are kept, and charged to the caller's memory cgroup.
- * Errors: EBUSY (the session has started), EEXIST (the file is here already), ENOSPC
- * (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ERANGE (the file
- * has fewer than @npages pages), ENOMEM.
+ * Errors: EBUSY (the session has started), EEXIST (the file is here already, or some of the range),
+ * ENOSPC (more than GODWIT_RAM_MAX files), EMEDIUMTYPE (not a tmpfs or hugetlbfs file), ERANGE (the
+ * file has fewer than @npages pages), ENOMEM.
+ *
+ * GODWIT_RAM_PRIVATE: no file, but @npages pages of the memory of the process that created the VM,
+ * the one whose addresses KVM's memslots have. Private memory of each kind: anonymous, of 4 KiB and
+ * of transparent huge pages; private hugetlbfs pages, with a file or without; private mappings of
+ * files on tmpfs or hugetlbfs, whose pages count when they have been copied (what somebody writes
+ * to the file itself is not seen). The range is one of addresses: what the VMM maps anew in it
+ * counts as written throughout, and so does what it unmaps or moves away.
+ * Errors, of what is mapped in the range: EADDRNOTAVAIL (nothing, in some of it), ENODEV (device
+ * memory, PFN maps), ENOTUNIQ (a shared mapping: name its file), EMEDIUMTYPE (a private mapping of
+ * another file), EOPNOTSUPP (a memslot there has its memory, or some of it, in a guest_memfd).
+ * START and HARVEST answer the last four if the VMM has such things there later. Else ENOTCONN (not
+ * attached yet), EEXIST, EINVAL (also @fd is not -1, or the range is no range of user addresses).
  */
 struct godwit_add_ram {
 	__s32 fd;
@@ -125,6 +148,8 @@ struct godwit_add_ram {
 	__u64 map_offset;
 	__u64 map_bytes;
 };
+
+#define GODWIT_RAM_PRIVATE	1U
 
 #define GODWIT_RAM_MAX	64
 
@@ -137,7 +162,8 @@ struct godwit_add_ram {
  * Errors: EBUSY (started already, or another session has one of the RAM files, as where two VMs
  * share it: nothing has been changed then), ENOENT (no memslot uses any of the RAM files),
  * EINPROGRESS (somebody has been punching holes into a RAM file, or writing to it, for a second),
- * EAGAIN, ENOSPC and EFBIG (see HARVEST), and what KVM_SET_USER_MEMORY_REGION answers.
+ * EAGAIN, ENOSPC and EFBIG (see HARVEST), what ADD_RAM says of private RAM, and what
+ * KVM_SET_USER_MEMORY_REGION answers.
  */
 struct godwit_start {
 	__u32 flags;
@@ -158,9 +184,10 @@ struct godwit_start {
  * are cleared. The other rows forget a write as soon as it is reported.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots, or a
  * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings
- * of the RAM files than can be watched, or behind the memslots than can be compared); EFBIG (a
- * memslot shows pages of a RAM file behind those that ADD_RAM named). After any error the bits
- * found so far are set and nothing is lost: calling again reports the rest.
+ * of the RAM files than can be watched, or behind the memslots than can be compared, or in private
+ * RAM than 1024); EFBIG (a memslot shows pages of a RAM file behind those that ADD_RAM named); what
+ * ADD_RAM says of private RAM. After any error the bits found so far are set and nothing is lost:
+ * calling again reports the rest.
  */
 struct godwit_harvest {
 	__u32 flags;
@@ -184,6 +211,9 @@ struct godwit_harvest {
  * GODWIT_NEXT_DATA finds the first run of allocated pages in the range, without touching
  * them, on hugetlbfs, where lseek(SEEK_DATA) knows no holes. Errors: ENXIO (there is none),
  * EOPNOTSUPP (tmpfs: lseek does it).
+ * Of private RAM it finds what the VMM has there: pages, also swapped out ones, and what the file
+ * below a private mapping has; zero pages, which reading makes of what was never written, are
+ * holes. A run may come in several pieces.
  *
  * GODWIT_NEXT_PINNED finds the first run of pages in the range that are pinned for DMA now: a device may
  * write them, and no row of the ledger sees that. Pins stay for as long as a device has the memory (VFIO,

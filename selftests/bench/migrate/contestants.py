@@ -3,6 +3,7 @@
 import dataclasses
 
 import emulators
+import godwit
 import timed
 
 CHANNELS = 2	# of multifd, for the lab's two CPUs
@@ -10,23 +11,27 @@ CHANNELS = 2	# of multifd, for the lab's two CPUs
 
 @dataclasses.dataclass
 class Contestant:
-    """qemu: the path of the emulator that both sides run; channels: of its multifd, or None for godwit."""
+    """qemu: the path of the emulator that both sides run; channels: of its multifd, or None for a godwit, which is tool."""
     emulator: str
     qemu: str
     channels: int | None
+    tool: str = godwit.GODWIT
 
     def move(self, src, dst, limit_ms, patience=300):
         if self.channels is None:
-            return timed.by_godwit(src, dst, limit_ms, '--max-rounds', '1000', patience=patience)
+            return timed.by_godwit(src, dst, limit_ms, '--max-rounds', '1000', patience=patience, tool=self.tool)
         return timed.by_qemu(src, dst, limit_ms, channels=self.channels, patience=patience)
 
 
-def contestants():
-    """name -> Contestant"""
+def contestants(channels=CHANNELS, *, old_multifd=False, beside=None):
+    """name -> Contestant. old_multifd: of the older QEMU, too. beside: another godwit, which takes turns with this one."""
     found = {}
     for qemu in (emulators.DEBIAN, emulators.NEWEST):
         version = emulators.version(qemu)
         found[f'godwit, {version}'] = Contestant(version, qemu, None)
+        if beside:
+            found[f'godwit beside, {version}'] = Contestant(version, qemu, None, beside)
         found[version] = Contestant(version, qemu, 0)
-    found[f'{version} multifd {CHANNELS}'] = Contestant(version, qemu, CHANNELS)
+        if old_multifd or qemu == emulators.NEWEST:
+            found[f'{version} multifd {channels}'] = Contestant(version, qemu, channels)
     return found

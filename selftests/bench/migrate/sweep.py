@@ -54,17 +54,10 @@ def estimate(rate, args):
 def sample(contestant, rate, args):
     src = guest(rate, args, contestant.qemu)
     dst = godwit.destination(src, qemu=contestant.qemu)
-    try:
-        moved = contestant.move(src, dst, DOWNTIME_MS, args.patience)
-    except timed.NotMoved:
-        moved = None
-    if moved:
-        dst.wait_ticks(2).check()
-    for vm in (src, dst):
-        vm.kill()
-    if not moved:
+    done = timed.sample(contestant, src, dst, DOWNTIME_MS, args.patience)
+    if not done:
         return None
-    took = {'total': moved.total, 'downtime': moved.downtime, 'transferred': moved.sent}
+    moved, took = done
     if moved.report:
         took.update({'expected': moved.report['expected-downtime'], 'blackout': moved.report['blackout'],
                      'own-total': moved.report['total-time'], 'own-downtime': moved.report['downtime']})

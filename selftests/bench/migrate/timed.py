@@ -80,22 +80,22 @@ def by_qemu(src, dst, limit_ms, *, channels=0, patience=300):
     return moved
 
 
-def by_godwit(src, dst, limit_ms, *options, patience=300, terminal=False):
+def by_godwit(src, dst, limit_ms, *options, patience=300, terminal=False, tool=godwit.GODWIT):
     """terminal: `godwit send` says how far it is where this program says what it has to say."""
-    address = f'{lab.ADDRESS["dst"]}:{godwit.PORT}'
     path = f'{src.directory}/report.json'
     if os.path.exists(path):
         os.unlink(path)
-    receive = ['receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure']
-    send = ['send', '--qmp', src.main_qmp, '--json', path, '--downtime-limit', str(limit_ms), *options, address]
+    receive = ['receive', '--qmp', dst.main_qmp, '--listen', godwit.AT, '--insecure']
+    send = ['send', '--qmp', src.main_qmp, '--json', path, '--downtime-limit', str(limit_ms), *options,
+            godwit.AT]
     if terminal:
         print(f'   dst$ godwit {" ".join(receive)}\n   src$ godwit {" ".join(send)}', flush=True)
-    receiver = godwit.Process('dst', *receive).wait_for('listening')
+    receiver = godwit.Process('dst', *receive, tool=tool).wait_for('listening')
     sender = None
 
     def give():
         nonlocal sender
-        sender = lab.popen('src', [godwit.GODWIT, *send]) if terminal else godwit.Process('src', *send)
+        sender = lab.popen('src', [godwit.GODWIT, *send]) if terminal else godwit.Process('src', *send, tool=tool)
 
     def check():
         if sender.poll() == godwit.EXIT['not-converged']:
@@ -120,3 +120,19 @@ def by_godwit(src, dst, limit_ms, *options, patience=300, terminal=False):
         moved.report = json.load(f)
     moved.sent = moved.report['ram']['transferred']
     return moved
+
+
+def sample(contestant, src, dst, limit_ms, patience):
+    """
+    Moves the guest, which has to find its data unharmed, and ends both QEMUs. (Moved, the figures that every sample has), or None:
+    it took longer than the patience.
+    """
+    try:
+        moved = contestant.move(src, dst, limit_ms, patience)
+    except NotMoved:
+        moved = None
+    if moved:
+        dst.wait_ticks(2).check()
+    for vm in (src, dst):
+        vm.kill()
+    return moved and (moved, {'total': moved.total, 'downtime': moved.downtime, 'transferred': moved.sent})

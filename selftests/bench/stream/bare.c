@@ -15,11 +15,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/channel.h"
-#include "io/sock.h"
-#include "migrate/fresh.h"
+#include "net/channel.h"
+#include "base/clock.h"
+#include "net/sock.h"
+#include "receive/uffd_copy.h"
 #include "page/page.h"
-#include "vmm/huge.h"
+#include "ram/thp.h"
 
 #define CONNECTIONS	2u
 #define STEP		FRAME_BYTES
@@ -32,7 +33,7 @@ struct share {
 };
 
 static struct ram_block ram;
-static struct fresh fresh;
+static struct uffd_copy fresh;
 static uint8_t *mapped;	/* where there are huge pages */
 
 static void check(int ok, const char *what)
@@ -65,7 +66,7 @@ static void *receive_share(void *arg)
 		check(recv(s->socket, mapped ? (char *)mapped + at : s->buf, STEP, MSG_WAITALL) == STEP, "recv");
 		if (mapped)
 			continue;
-		done = fresh_put(&fresh, at / PAGE_BYTES, (uint8_t *)s->buf, STEP / PAGE_BYTES) * PAGE_BYTES;
+		done = uffd_copy_put(&fresh, at / PAGE_BYTES, (uint8_t *)s->buf, STEP / PAGE_BYTES) * PAGE_BYTES;
 		check(pwrite(ram.fd, s->buf + done, STEP - done, (off_t)(at + done)) == (ssize_t)(STEP - done), "pwrite");
 	}
 	return NULL;
@@ -118,9 +119,9 @@ int main(int argc, char **argv)
 	ram.fd = open(argv[2], sends ? O_RDONLY : O_RDWR);
 	ram.pages = bytes / PAGE_BYTES;
 	check(ram.fd >= 0, argv[2]);
-	mapped = huge_map(&ram, sends ? PROT_READ : PROT_READ | PROT_WRITE);
+	mapped = thp_map(&ram, sends ? PROT_READ : PROT_READ | PROT_WRITE);
 	if (!sends && !mapped)
-		fresh_open(&fresh, &ram);
+		uffd_copy_open(&fresh, &ram);
 	for (unsigned int i = 0; i < CONNECTIONS; i++) {
 		share[i].bytes = bytes / CONNECTIONS;
 		check(!posix_memalign((void **)&share[i].buf, PAGE_BYTES, STEP), "buffer");

@@ -11,6 +11,7 @@ QEMU has loaded all, which the same event of it says for both. (QEMU's total-tim
 destination may be busy for several times as long.)
 """
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
@@ -80,25 +81,56 @@ class Net:
         return ['ip', 'netns', 'exec', self.namespace, *words] if self.namespace else list(words)
 
 
-class Pair:
-    """Source and destination. The RAM files are the caller's; preallocated: the destination's QEMU fills its own."""
+# What holds the RAM of both, if it is not a file that the caller has made: memory of QEMU's own, with QEMU's options for it.
+PRIVATE = {'anonymous': 'memory-backend-ram', 'anonymous, 4 KiB pages': 'memory-backend-ram',
+           'hugetlbfs': 'memory-backend-memfd,share=off,hugetlb=on,hugetlbsize=2M'}
+PR_SET_THP_DISABLE = 41
 
-    def __init__(self, net, directory, mib, source, destination, qemu, preallocated=False):
+
+def no_huge_pages():
+    """For this process and those that it becomes: QEMU asks for huge pages, and has no option that does not."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), 'PR_SET_THP_DISABLE')
+
+
+class Pair:
+    """
+    Source and destination. The RAM files are the caller's; preallocated: the destination's QEMU fills its own. private: a
+    kind of PRIVATE; the source's file is then what its RAM is filled with.
+    """
+
+    def __init__(self, net, directory, mib, source, destination, qemu, preallocated=False, private=None):
         self.net, self.directory, self.mib = net, directory, mib
         self.processes, self.qmp = {}, {}
         for side, ram in (('src', source), ('dst', destination)):
             filled = ',prealloc=on' if preallocated and side == 'dst' else ''
+            kind = PRIVATE[private] if private else f'memory-backend-file,mem-path={ram},share=on,align=2M{filled}'
             words = [qemu, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
-                     'q35,accel=tcg,memory-backend=ram0', '-object',
-                     f'memory-backend-file,id=ram0,size={mib}M,mem-path={ram},share=on,align=2M{filled}', '-qmp',
+                     'q35,accel=tcg,memory-backend=ram0', '-object', f'{kind},id=ram0,size={mib}M', '-qmp',
                      f'unix:{self.socket(side)},server=on,wait=off', '-qmp',
                      f'unix:{self.socket(side)}.bench,server=on,wait=off']
             if side == 'dst':
                 words = net.there(*words, '-incoming', 'defer')
-            self.processes[side] = subprocess.Popen(words)
+            self.processes[side] = subprocess.Popen(words, preexec_fn=no_huge_pages if private == 'anonymous, 4 KiB pages' else None)
         for side in self.processes:
             self.qmp[side] = Qmp(f'{self.socket(side)}.bench')
             self.qmp[side]('migrate-set-capabilities', capabilities=[{'capability': 'events', 'state': True}])
+        if private:
+            self._fill(source)
+
+    def _fill(self, image):
+        """The source's memory with what the file has; its holes stay untouched."""
+        with open(f'/proc/{self.pid("src")}/maps', encoding='ascii') as f:
+            ranges = ([int(address, 16) for address in line.split()[0].split('-')] for line in f if ' rw-p ' in line)
+            start, = (start for start, end in ranges if end - start == self.mib * MIB)
+        with open(image, 'rb', buffering=0) as f, open(f'/proc/{self.pid("src")}/mem', 'r+b', buffering=0) as mem:
+            end = 0
+            with contextlib.suppress(OSError):	# ENXIO: no more data
+                while True:
+                    at = os.lseek(f.fileno(), end, os.SEEK_DATA)
+                    end = os.lseek(f.fileno(), at, os.SEEK_HOLE)
+                    while at < end:
+                        at += os.pwrite(mem.fileno(), os.pread(f.fileno(), min(MIB, end - at), at), start + at)
 
     def socket(self, side):
         return f'{self.directory}/{side}.qmp'

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/godwit.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -15,101 +11,90 @@
 #include "netlink.h"
 
 /* The one session's number. */
-static char session_id[16];
+static long session_id;
 
-static void look_up(struct rig *r)
+static void look_up(struct trial *t)
 {
-	struct dirent *entry;
-	DIR *dir = opendir(SYSFS "sessions");
-
-	(void)r;
-	require(dir, SYSFS "sessions");
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			snprintf(session_id, sizeof(session_id), "%.15s", entry->d_name);
-	closedir(dir);
+	(void)t;
+	require(sessions_count(&session_id), "a session");
 }
 
-static void write_news(struct rig *r)
+static void write_news(struct trial *t)
 {
-	rig_settle(r);
-	rig_write(r);
+	trial_settle(t);
+	trial_write(t);
 }
 
-static void write_and_change(struct rig *r)
+static void write_and_change(struct trial *t)
 {
-	write_news(r);
-	rig_change(r);
+	write_news(t);
+	trial_change(t);
 }
 
-static int add_and_start(struct rig *r)
+static int add_and_start(struct trial *t)
 {
-	return rig_add_ram(r) ?: rig_start(r);
+	return trial_add_ram(t) ?: trial_start(t);
 }
 
 /* munmap() allocates too, and is not the call that is meant. */
-static void unmap(struct rig *r)
+static void unmap(struct trial *t)
 {
-	unsigned int i;
-
-	for (i = 0; i < r->s.nr_rams; i++) {
-		require(!munmap(r->s.ram[i].words, r->s.ram[i].bytes), "munmap of a bitmap");
-		r->s.ram[i].words = NULL;
-	}
+	session_unmap(&t->s);
 }
 
-static int harvest(struct rig *r)
+static int harvest(struct trial *t)
 {
-	return session_harvest(&r->s, NULL);
+	return session_harvest(&t->s, NULL);
 }
 
-static int clear(struct rig *r)
+static int clear(struct trial *t)
 {
-	return session_clear(&r->s, 0, 0, r->s.ram[0].npages);
+	return session_clear(&t->s, 0, 0, t->s.ram[0].npages);
 }
 
 /* The RAM files are tmpfs, whose holes lseek() knows. */
-static int next_data(struct rig *r)
+static int next_data(struct trial *t)
 {
-	struct godwit_range a = { .npages = 1 };
+	uint64_t at, len;
+	int r = session_next_data(&t->s, 0, 0, 1, &at, &len);
 
-	return ioctl(r->s.fd, GODWIT_NEXT_DATA, &a) && errno != EOPNOTSUPP ? -errno : 0;
+	return r == -EOPNOTSUPP ? 0 : r;
 }
 
-static int mappers(struct rig *r)
+static int mappers(struct trial *t)
 {
 	uint32_t pids[4];
 	struct godwit_mappers a = { .pids = (uintptr_t)pids, .room = 4 };
 
-	return ioctl(r->s.fd, GODWIT_MAPPERS, &a) ? -errno : 0;
+	return ioctl(t->s.fd, GODWIT_MAPPERS, &a) ? -errno : 0;
 }
 
-static int next_pinned(struct rig *r)
+static int next_pinned(struct trial *t)
 {
-	struct godwit_range a = { .npages = r->s.ram[0].npages };
+	struct godwit_range a = { .npages = t->s.ram[0].npages };
 
-	return ioctl(r->s.fd, GODWIT_NEXT_PINNED, &a) && errno != ENXIO ? -errno : 0;
+	return ioctl(t->s.fd, GODWIT_NEXT_PINNED, &a) && errno != ENXIO ? -errno : 0;
 }
 
-static int get_session(struct rig *r)
+static int get_session(struct trial *t)
 {
-	(void)r;
-	return netlink_get(strtoul(session_id, NULL, 10));
+	(void)t;
+	return netlink_get(session_id);
 }
 
-static int dump_sessions(struct rig *r)
+static int dump_sessions(struct trial *t)
 {
-	(void)r;
+	(void)t;
 	return netlink_dump();
 }
 
-static int read_counter(struct rig *r)
+static int read_counter(struct trial *t)
 {
 	char path[96], text[32];
 	int fd, err = 0;
 
-	(void)r;
-	snprintf(path, sizeof(path), SYSFS "sessions/%s/harvests", session_id);
+	(void)t;
+	snprintf(path, sizeof(path), SYSFS "sessions/%ld/harvests", session_id);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -120,17 +105,21 @@ static int read_counter(struct rig *r)
 }
 
 const struct call calls[] = {
-	{ "open", IN_CALLER, NOTHING, OPENED, .run = rig_open, .allocates = true },
-	{ "ATTACH", IN_CALLER, OPENED, ATTACHED, .run = rig_attach, .allocates = true },
-	{ "ATTACH", IN_WORKER, OPENED, ATTACHED, .run = rig_attach, .allocates = true },
-	{ "ADD_RAM", IN_CALLER, ATTACHED, ADDED, .run = rig_add_ram, .allocates = true },
-	{ "mmap", IN_CALLER, STARTED, STARTED, unmap, rig_map, .allocates = true },
-	{ "START", IN_CALLER, ADDED, STARTED, .run = rig_start, .again = add_and_start, .allocates = true },
-	{ "START", IN_WORKER, ADDED, STARTED, .run = rig_start, .again = add_and_start, .allocates = true },
-	{ "HARVEST", IN_CALLER, STARTED, STARTED, write_news, harvest, .allocates = true, .reports = true },
-	{ "HARVEST", IN_WORKER, STARTED, STARTED, write_news, harvest, .allocates = true, .reports = true },
-	{ "HARVEST after a change", IN_WORKER, STARTED, STARTED, write_and_change, harvest, .allocates = true,
+	{ "open", IN_CALLER, NOTHING, OPENED, .run = trial_open, .allocates = true },
+	{ "ATTACH", IN_CALLER, OPENED, ATTACHED, .run = trial_attach, .allocates = true },
+	{ "ATTACH", IN_WORKER, OPENED, ATTACHED, .run = trial_attach, .allocates = true },
+	{ "ADD_RAM", IN_CALLER, ATTACHED, ADDED, .run = trial_add_ram, .allocates = true },
+	{ "mmap", IN_CALLER, STARTED, STARTED, unmap, trial_map, .allocates = true },
+	{ "START", IN_CALLER, ADDED, STARTED, .run = trial_start, .again = add_and_start,
+	  .allocates = true },
+	{ "START", IN_WORKER, ADDED, STARTED, .run = trial_start, .again = add_and_start,
+	  .allocates = true },
+	{ "HARVEST", IN_CALLER, STARTED, STARTED, write_news, harvest, .allocates = true,
 	  .reports = true },
+	{ "HARVEST", IN_WORKER, STARTED, STARTED, write_news, harvest, .allocates = true,
+	  .reports = true },
+	{ "HARVEST after a change", IN_WORKER, STARTED, STARTED, write_and_change, harvest,
+	  .allocates = true, .reports = true },
 	{ "CLEAR", IN_CALLER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "CLEAR", IN_WORKER, STARTED, STARTED, .run = clear, .allocates = true },
 	{ "NEXT_DATA", IN_CALLER, STARTED, STARTED, .run = next_data },
@@ -139,8 +128,8 @@ const struct call calls[] = {
 	{ "netlink get", IN_CALLER, STARTED, STARTED, look_up, get_session, .allocates = true },
 	{ "netlink dump", IN_CALLER, STARTED, STARTED, .run = dump_sessions, .allocates = true },
 	{ "sysfs", IN_CALLER, STARTED, STARTED, look_up, read_counter, .allocates = true },
-	{ "close", IN_CALLER, STARTED, NOTHING, unmap, .run = rig_close },
-	{ "close", IN_WORKER, STARTED, NOTHING, unmap, .run = rig_close, .allocates = true },
+	{ "close", IN_CALLER, STARTED, NOTHING, unmap, .run = trial_close },
+	{ "close", IN_WORKER, STARTED, NOTHING, unmap, .run = trial_close, .allocates = true },
 };
 
 const unsigned int nr_calls = sizeof(calls) / sizeof(calls[0]);

@@ -4,7 +4,7 @@
 #define INJECT_CALLS_H
 
 #include "fault.h"
-#include "rig.h"
+#include "trial.h"
 
 /**
  * struct call
@@ -22,9 +22,9 @@ struct call {
 	enum where where;
 	enum stage before;
 	enum stage after;
-	void (*prepare)(struct rig *r);
-	int (*run)(struct rig *r);
-	int (*again)(struct rig *r);
+	void (*prepare)(struct trial *t);
+	int (*run)(struct trial *t);
+	int (*again)(struct trial *t);
 	bool allocates;
 	bool reports;
 };

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The n-th allocation of a thread fails: by /proc/PID/fail-nth, of this thread or of the kernel's workers.
+ * The n-th allocation of a thread fails: by /proc/PID/fail-nth, of this thread or of the kernel's
+ * workers.
  *
- * godwit's jobs run in an unbound, high-priority workqueue. Nobody can say which worker will take the next job, so
- * all of them are armed; each counts its own allocations, so what other work is done elsewhere does not disturb. The
- * kernel counts down to 0, where it fails, and what is left tells what happened.
+ * godwit's jobs run in an unbound, high-priority workqueue. No call says which worker will take the
+ * next job, so all of them are armed; each counts its own allocations, so what other work is
+ * done elsewhere does not disturb. The kernel counts down to 0, where it fails, and what is left
+ * tells what happened.
  */
 #ifndef INJECT_FAULT_H
 #define INJECT_FAULT_H

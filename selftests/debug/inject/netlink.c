@@ -54,7 +54,8 @@ static int ask(struct request *request)
 	if (fd < 0)
 		return -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) ||
-	    sendto(fd, request, request->head.nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0)
+	    sendto(fd, request, request->head.nlmsg_len, 0, (struct sockaddr *)&kernel,
+		   sizeof(kernel)) < 0)
 		r = -errno;
 	if (!r) {
 		n = recv(fd, answer, sizeof(answer), 0);
@@ -67,7 +68,8 @@ static int ask(struct request *request)
 int netlink_get(uint32_t id)
 {
 	struct request request = {
-		.head = { .nlmsg_len = sizeof(request), .nlmsg_type = family, .nlmsg_flags = NLM_F_REQUEST },
+		.head = { .nlmsg_len = sizeof(request), .nlmsg_type = family,
+			  .nlmsg_flags = NLM_F_REQUEST },
 		.command = { .cmd = GODWIT_CMD_GET_SESSION, .version = GODWIT_GENL_VERSION },
 		.attr = { .nla_len = NLA_HDRLEN + sizeof(id), .nla_type = GODWIT_A_ID },
 		.id = id,

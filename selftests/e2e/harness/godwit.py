@@ -16,14 +16,17 @@ from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_un
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, page_of, proof, same_ram, settings, settings_kept, unharmed
 
-__all__ = ['EXIT', 'GODWIT', 'PORT', 'Process', 'Run', 'check_moved', 'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'load', 'loaded',
-           'never_ran', 'none_crashed', 'note', 'page_of', 'proof', 'row_off', 'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool',
-           'unharmed', 'unload', 'wait_unlogged']
+__all__ = ['AT', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', 'address', 'check_moved',
+           'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'listen', 'load',
+           'loaded', 'never_ran', 'none_crashed', 'note', 'page_of', 'proof', 'receive', 'row_off',
+           'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool', 'unharmed',
+           'unload', 'wait_unlogged']
 
 GODWIT = f'{lab.B}/godwit'
 PORT = 4433
+TO = (lab.ADDRESS['dst'], PORT)
 DOWNTIME = '2000'	# ms
-# Exit statuses, as user/err.h names them.
+# Exit statuses, as user/base/err.h names them.
 EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7,
         'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
         'bad-peer': 15, 'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
@@ -31,6 +34,12 @@ EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp'
         'ram-in-use': 28, 'misfit': 29, 'no-room': 30}
 
 
+def address(number=0):
+    """Where receiver number so many of the destination listens."""
+    return f'{TO[0]}:{PORT + number}'
+
+
+AT = address()
 commands = []	# of the test that runs
 
 
@@ -63,15 +72,15 @@ def none_crashed():
 class Process:
     """
     A godwit command, its output (into a terminal of so many columns, or a pipe), and its peak of private memory.
-    enter: a command that runs it somewhere else.
+    enter: a command that runs it somewhere else. tool: another godwit than the one of this tree.
     """
 
-    def __init__(self, side, *words, columns=0, cgroup=None, enter=()):
+    def __init__(self, side, *words, columns=0, cgroup=None, enter=(), tool=GODWIT):
         self.output, to = pty.openpty() if columns else os.pipe()
         if columns:
             termios.tcsetwinsize(to, (24, columns))
         self.signals = set()	# that were sent to it
-        self.process = lab.popen(side, [*enter, lab.near(GODWIT), *words], cgroup, stdout=to, stderr=to)
+        self.process = lab.popen(side, [*enter, lab.near(tool), *words], cgroup, stdout=to, stderr=to)
         os.close(to)
         commands.append(self)
         if 'send' in words:
@@ -121,8 +130,15 @@ class Process:
         """The last one that it has told of: not each of them is told."""
         return max(map(int, re.findall(r', round (\d+): ', self.said)), default=0)
 
+    def asked_round(self):
+        """The one under way, as the control socket says; 0 if there is none."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return control(self.pid, execute='query')['round']
+        return 0
+
     def wait_round(self, number, timeout=60):
-        return self._wait(lambda: self.round() >= number, f'round {number}', timeout)
+        """Later rounds may pass between two lines of progress."""
+        return self._wait(lambda: self.round() >= number or number > 1 and self.asked_round() >= number, f'round {number}', timeout)
 
     def wait(self, timeout=180):
         end = time.monotonic() + timeout
@@ -137,6 +153,21 @@ class Process:
         self.signals.add(how)
         self.process.send_signal(how)
         return self
+
+
+def receive(vm, *options, at=AT, side='dst', **more):
+    """
+    A receiver as it begins: for this VM, unless the options name a monitor. On side None (where the
+    tests run themselves) it listens where no --insecure is needed.
+    """
+    monitor = [] if '--qmp' in options else ['--qmp', vm.main_qmp]
+    strangers = ['--insecure'] if side else []
+    return Process(side, 'receive', *monitor, '--listen', at, *strangers, *options, **more)
+
+
+def listen(vm, *options, **more):
+    """A receiver that listens."""
+    return receive(vm, *options, **more).wait_for('listening')
 
 
 def control(pid, **command):
@@ -156,7 +187,6 @@ class Run:
 
     def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0, side='src',
                  to=None, cgroup=None):
-        address = f'{lab.ADDRESS["dst"]}:{PORT}'
         self.src, self.dst = src, dst
         if dst not in src.destinations:
             src.destinations.append(dst)	# one that the test has made itself
@@ -165,13 +195,11 @@ class Run:
         self.json = f'{src.directory}/report.json'
         if os.path.exists(self.json):
             os.unlink(self.json)
-        self.receive = None
-        if receiver:
-            self.receive = Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', address, '--insecure',
-                                   *receive_options).wait_for('listening')
+        self.receive = listen(dst, *receive_options) if receiver else None
         # On an emulated host the device state alone may take longer than the default limit allows.
         self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
-                            *(['--verify'] if verify else []), *options, to or address, columns=columns, cgroup=cgroup)
+                            *(['--verify'] if verify else []), *options, to or AT,
+                            columns=columns, cgroup=cgroup)
 
     def wait(self, expect='ok'):
         """Both end; returns the report."""
@@ -208,6 +236,12 @@ class Run:
                 raise TimeoutError(f'{status}, not {wanted}: {self.send.said}')
             time.sleep(0.02)
 
+    def wait_stopped(self, timeout=60):
+        end = time.monotonic() + timeout
+        while self.src.query_status() != 'paused':
+            assert self.send.poll() is None and time.monotonic() < end, self.send.said
+            time.sleep(0.02)
+
     def kill(self):
         for p in (self.send, self.receive):
             if p and p.process.poll() is None:
@@ -221,12 +255,15 @@ def start_in(phase, pair, *options, **more):
       later      the same, in a round after the first
       stream     QEMU's private RAM (a large flash) to send, while the guest runs
       paused     much RAM left for the last round, by a downtime limit that allows it
+      blackout   the same in save mode, of which QEMU has no state
     """
     src, dst = pair
-    lab.link('rate', {'round': 20, 'later': 60, 'stream': 40, 'paused': 40}[phase])
-    run = Run(src, dst, '--downtime-limit', '60000' if phase in ('stream', 'paused') else '300', *options, **more)
+    lab.link('rate', {'round': 20, 'later': 60, 'stream': 40, 'paused': 40, 'blackout': 40}[phase])
+    run = Run(src, dst, '--downtime-limit', '300' if phase in ('round', 'later') else '60000', *options, **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
+    elif phase == 'blackout':
+        run.wait_stopped()
     else:
         run.wait_status({'stream': 'active', 'paused': 'pre-switchover'}[phase])
     return run

@@ -16,6 +16,7 @@ IN_LAB = os.environ.get('LAB') == '1'
 ADDRESS = {'src': '10.77.0.1', 'dst': '10.77.0.2'} if IN_LAB else {'src': '127.0.0.1', 'dst': '127.0.0.1'}
 CLONE_NEWNET = 0x40000000
 _shape = {}	# of the link, as tc has it
+_segments = {}	# of a packet at most, by side, where it was set
 _loaded = set()	# by modules(): nobody unloads these
 
 
@@ -42,7 +43,10 @@ def net():
 
 
 def link(what, value=None):
-    """rate MBIT, delay MS (one way), down, up, clear: what happens to both directions of the link."""
+    """
+    rate MBIT, delay MS (one way), loss PERCENT, down, up, clear: what happens to both directions of the link. Packets that get
+    lost are of one segment each; otherwise up to 64 KiB pass as one.
+    """
     net()
     if what in ('down', 'up'):
         call('ip', '-n', 'src', 'link', 'set', 'link0', what)
@@ -53,16 +57,21 @@ def link(what, value=None):
             link('up')
         _shape.clear()
     else:
-        modules({'rate': 'sch_tbf', 'delay': 'sch_netem'}[what])
+        modules({'rate': 'sch_tbf', 'delay': 'sch_netem', 'loss': 'sch_netem'}[what])
         _shape[what] = value
-    # One process a side, as each costs here: tbf for the rate, netem below it for the delay.
+    # One process a side, as each costs here: tbf for the rate, netem below it for the delay and the loss.
     lines, at = ['qdisc del dev link0 root'], 'root'
     if 'rate' in _shape:
         lines.append(f'qdisc add dev link0 root handle 1: tbf rate {_shape["rate"]}mbit burst 256kb latency 50ms')
         at = 'parent 1:1'
-    if 'delay' in _shape:
-        lines.append(f'qdisc add dev link0 {at} handle 10: netem delay {_shape["delay"]}ms limit 100000')
+    if _shape.get('delay') or _shape.get('loss'):
+        lines.append(f'qdisc add dev link0 {at} handle 10: netem delay {_shape.get("delay", 0)}ms loss {_shape.get("loss", 0)}% '
+                     'limit 100000')
+    segments = 1 if _shape.get('loss') else 65535
     for side in 'src', 'dst':
+        if segments != _segments.get(side, 65535):
+            call('ip', '-n', side, 'link', 'set', 'link0', 'gso_max_segs', str(segments))
+            _segments[side] = segments
         done = subprocess.run(['tc', '-n', side, '-force', '-batch', '-'], input='\n'.join(lines), text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         # The first line fails where there is nothing yet.

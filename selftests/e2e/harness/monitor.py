@@ -10,9 +10,9 @@ import time
 class Monitor:
     """
     hook('to' or 'from', bytes): is called with what goes to QEMU, or comes from it, before it is passed on; DROP: godwit loses
-    its monitor, and QEMU does not notice.
+    its monitor, and QEMU does not notice; END: the bytes go nowhere, and both lose the other.
     """
-    DROP = object()
+    DROP, END = object(), object()
 
     def __init__(self, vm, hook):
         self.path, self.vm, self.hook = f'{vm.run}/between', vm, hook
@@ -40,7 +40,10 @@ class Monitor:
                 data, fds, _, _ = socket.recv_fds(a, 65536, 4)
                 if not data:
                     break
-                if self.hook(direction, data) is self.DROP:
+                verdict = self.hook(direction, data)
+                if verdict is self.END:
+                    break
+                if verdict is self.DROP:
                     near.shutdown(socket.SHUT_RDWR)
                     while True:
                         time.sleep(1)
@@ -64,3 +67,13 @@ class Monitor:
 
     def options(self):
         return ['--qmp', self.path, '--pid', str(self.vm.pid)]
+
+
+def in_the_blackout(vm, act):
+    """A Monitor: act() is called when the guest has been stopped for good, and QEMU is to yield its device state; it never does."""
+    def hook(direction, data):
+        if direction == 'to' and (b'"migrate-continue"' in data or b'"xen-save-devices-state"' in data):
+            act()
+            return Monitor.END
+        return None
+    return Monitor(vm, hook)

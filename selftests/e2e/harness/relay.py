@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Between a sender and a receiver: passes all connections on, until behind COMMIT a certain frame comes on the first one."""
+"""Between a sender and a receiver: passes all connections on, until a certain frame comes on one of them."""
 import contextlib
 import select
 import socket
@@ -7,23 +7,21 @@ import struct
 import threading
 
 import lab
-from wire import COMMIT, HEADER, HELLO, MAGIC, VIEWS
+from wire import COMMIT, DEVICE, HEADER, HELD, HELLO, MAGIC, VIEWS
 
 
 class Relay:
     """
-    cut: the type of the frame that goes nowhere: with it all connections end, whatever is under way on the others. at_cut: is
-    called first. lasting: those that come afterwards are passed on. blind: neither end hears that the other can tell what machine
+    cut: the type of the frame that goes nowhere (of DEVICE: one that is kept, not QEMU's private RAM): with it all connections
+    end, whatever is under way on the others. at_cut: is called first. lasting: those that come afterwards are passed on. blind: neither end hears that the other can tell what machine
     it has, as before there was that: what does not fit is QEMU's to refuse.
     """
 
     def __init__(self, to, cut, lasting=False, at_cut=lambda: None, blind=False):
         self.to, self.cut, self.lasting, self.at_cut, self.blind = to, cut, lasting, at_cut, blind
         self.sockets = []
-        self.committed = False
         self.stopped = threading.Event()
         self.address = f'{lab.ADDRESS["src"]}:4434'
-        self.control = True	# the next connection is the first
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -50,11 +48,10 @@ class Relay:
         except ConnectionRefusedError:
             near.close()
             return
-        control, self.control = self.control, False
         self.sockets += [near, far]
         near.setblocking(True)
         for a, b in ((near, far), (far, near)):
-            threading.Thread(target=self._frames if control else self._bytes, args=(a, b), daemon=True).start()
+            threading.Thread(target=self._frames, args=(a, b), daemon=True).start()
 
     def _receive(self, a, n):
         """Exactly so many bytes, or none."""
@@ -71,10 +68,8 @@ class Relay:
     def _frames(self, a, b):
         with contextlib.suppress(OSError, ValueError):
             while head := self._receive(a, HEADER.size):
-                _, kind, _, _, length, _ = HEADER.unpack(head)
-                # Before it QEMU's private RAM comes in DEVICE frames, with the guest running.
-                self.committed |= kind == COMMIT
-                if self.committed and kind == self.cut:
+                _, kind, flags, _, length, _ = HEADER.unpack(head)
+                if kind == self.cut and (kind != DEVICE or flags & HELD):
                     self.at_cut()
                     if self.lasting:
                         self._hang_up()
@@ -88,15 +83,6 @@ class Relay:
         if not self.lasting:
             self.stopped.set()
 
-    def _bytes(self, a, b):
-        with contextlib.suppress(OSError, ValueError):
-            while not self.stopped.is_set():
-                if select.select([a], [], [], 0.1)[0]:
-                    data = a.recv(65536)
-                    if not data:
-                        break
-                    b.sendall(data)
-
     def stop(self):
         self.stopped.set()
         self.thread.join()
@@ -104,26 +90,26 @@ class Relay:
 
 class Silent(Relay):
     """
-    A link that goes silent as COMMIT comes by: nothing more passes on the first connection, in either direction, not even its
-    end. What the sender writes fits into buffers. Connections that come afterwards are passed on.
+    A link that goes silent as COMMIT comes by: nothing more passes on any connection, in either direction, not even its end.
+    What the sender writes fits into buffers. Connections that come afterwards are passed on.
     """
 
     def __init__(self, to):
-        self.silent = threading.Event()
+        self.silent = set()
         super().__init__(to, None, lasting=True)
 
     def _receive(self, a, n):
-        data = b'' if self.silent.is_set() else super()._receive(a, n)
+        data = b'' if a in self.silent else super()._receive(a, n)
         if len(data) == HEADER.size and HEADER.unpack(data)[:2] == (MAGIC, COMMIT):
-            self.silent.set()
-        if self.silent.is_set():
+            self.silent = set(self.sockets)
+        if a in self.silent:
             self.stopped.wait()
             return b''
         return data
 
 
 class Watching(Relay):
-    """Cuts nothing. seen(type): is called when a frame of the control connection comes by, before it is passed on."""
+    """Cuts nothing. seen(type): is called when a frame comes by, on any connection, before it is passed on."""
 
     def __init__(self, to, seen=lambda kind: None, blind=False):
         self.seen = seen

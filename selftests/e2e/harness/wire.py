@@ -3,10 +3,11 @@
 import struct
 
 MAGIC, VERSION = 0x54575447, 6
-HELLO, BLOCKS, READY, PING, PONG, RAM, ROUND, ACK = 1, 2, 3, 4, 5, 6, 7, 8
-COMMIT, DEVICE, DEVICE_END, RESUMED, ABORT, STREAMS, JOIN = 12, 13, 14, 15, 16, 17, 18
+HELLO, BLOCKS, READY, PING, PONG, RAM, ROUND, ACK, VERIFY = 1, 2, 3, 4, 5, 6, 7, 8, 9
+SWITCHOVER, COMMIT, DEVICE, DEVICE_END, RESUMED, ABORT, STREAMS, JOIN = 10, 12, 13, 14, 15, 16, 17, 18
 DONE, ASK, VERDICT = 24, 25, 26
-VERDICTS, VIEWS = 1, 4	# features
+VERDICTS, VIEWS, ONE_WAY = 1, 4, 8	# features
+HELD = 64	# flag of DEVICE
 HEADER = struct.Struct('<IHHIIQ')	# magic, type, flags, arg, length, reserved
 
 
@@ -14,5 +15,5 @@ def frame(kind, arg=0, body=b'', magic=MAGIC, flags=0):
     return HEADER.pack(magic, kind, flags, arg, len(body), 0) + body
 
 
-def hello(version=VERSION, offers=VERDICTS, needs=0):
+def hello(version=VERSION, offers=VERDICTS | ONE_WAY, needs=ONE_WAY):
     return frame(HELLO, version, struct.pack('<QQ', offers, needs))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,31 +13,80 @@
 #include "host.h"
 
 #define QUIET		" >/dev/null 2>&1"
-#define RETRY(command)	"for i in 1 2 3 4 5 6 7 8 9; do " command " && break; sleep 0.2; done"
+#define SOON_MS		5000
 
 #define BRD		"modprobe brd rd_nr=1 rd_size=8192" QUIET
-#define BRD_DROP	"modprobe -r brd" QUIET
-
-/* Without udev the node of a mapped device may not be there; devtmpfs has one by number. */
-#define DM_CREATE	"dmsetup --noudevsync --noudevrules create kst --table "
-#define DM_NODE		"echo /dev/dm-$(dmsetup info -c --noheadings -o minor kst)"
-#define DM(table)	BRD " && modprobe dm-mod" QUIET " && " DM_CREATE "'" table "'" QUIET " && " DM_NODE
-#define DM_DROP		"dmsetup --noudevsync remove --retry kst" QUIET "; " BRD_DROP
+#define DM(name, table)	BRD " && modprobe dm-mod" QUIET " && dmsetup --noudevsync --noudevrules create " name \
+			" --table '" table "'" QUIET
+#define DM_DROP(name)	"dmsetup --noudevsync remove --retry " name QUIET
 #define KEY		"5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5aa5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5"
+#define DM_SHOWN	"/sys/block/dm-*"
 
-#define NULL_BLK	"modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512" QUIET
-/* The disk of the driver's only host; it appears a little later. */
-#define SCSI_DIR	"/sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/sd*"
-#define SCSI_NODE	RETRY("ls -d " SCSI_DIR " 2>/dev/null | sed 's,.*/,/dev/,' | grep .")
-#define SCSI		"modprobe sd_mod" QUIET "; modprobe scsi_debug dev_size_mb=8 delay=0" QUIET " && " SCSI_NODE
+#define SCSI		"modprobe sd_mod" QUIET "; modprobe scsi_debug dev_size_mb=8 delay=0" QUIET
+/* The disk of the driver's only host. */
+#define SCSI_SHOWN	"/sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/sd*"
 
 const struct blockdev blockdevs[] = {
-	[DEV_NULL_BLK] = { "null_blk", NULL_BLK " && echo /dev/nullb0", "modprobe -r null_blk" QUIET },
-	[DEV_SCSI_DEBUG] = { "scsi_debug", SCSI, RETRY("modprobe -r scsi_debug" QUIET) },
-	[DEV_BRD] = { "brd", BRD " && echo /dev/ram0", BRD_DROP },
-	[DEV_DM_LINEAR] = { "dm-linear", DM("0 16384 linear /dev/ram0 0"), DM_DROP },
-	[DEV_DM_CRYPT] = { "dm-crypt", DM("0 16384 crypt aes-xts-plain64 " KEY " 0 /dev/ram0 0"), DM_DROP },
+	[DEV_NULL_BLK] = { "null_blk", "modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512" QUIET,
+			   "modprobe -r null_blk" QUIET, "/sys/block/nullb0", NULL },
+	[DEV_SCSI_DEBUG] = { "scsi_debug", SCSI, "modprobe -r scsi_debug" QUIET, SCSI_SHOWN, NULL },
+	[DEV_BRD] = { "brd", BRD, "modprobe -r brd" QUIET, "/sys/block/ram0", NULL },
+	[DEV_DM_LINEAR] = { "dm-linear", DM("kst-linear", "0 16384 linear /dev/ram0 0"),
+			    DM_DROP("kst-linear"), DM_SHOWN, "kst-linear" },
+	[DEV_DM_CRYPT] = { "dm-crypt", DM("kst-crypt", "0 16384 crypt aes-xts-plain64 " KEY " 0 /dev/ram0 0"),
+			   DM_DROP("kst-crypt"), DM_SHOWN, "kst-crypt" },
+	[DEV_ZRAM] = { "zram", "modprobe zram num_devices=1" QUIET, "modprobe -r zram" QUIET, "/sys/block/zram0", NULL },
 };
+
+static bool is_mapped(const char *shown, const char *name)
+{
+	char path[256], text[64] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/dm/name", shown);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	require(read(fd, text, sizeof(text) - 1) > 0, path);
+	close(fd);
+	text[strcspn(text, "\n")] = '\0';
+	return !strcmp(text, name);
+}
+
+/* devtmpfs has its node by the name that sysfs has, mapped devices too. */
+static bool find(const struct blockdev *dev, char *node)
+{
+	bool found = false;
+	glob_t all;
+	size_t i;
+
+	if (glob(dev->shown, 0, NULL, &all))
+		return false;
+	for (i = 0; i < all.gl_pathc && !found; i++) {
+		found = !dev->mapped || is_mapped(all.gl_pathv[i], dev->mapped);
+		snprintf(node, BLOCKDEV_NODE, "/dev/%s", strrchr(all.gl_pathv[i], '/') + 1);
+	}
+	globfree(&all);
+	return found;
+}
+
+/* Under emulation modprobe and dmsetup take longer than most tests. */
+int blockdev_make(const struct blockdev *dev, char *node)
+{
+	uint64_t end = now_ms() + SOON_MS;
+
+	if (find(dev, node))
+		return 0;
+	if (system(dev->make))
+		return -ENODEV;
+	/* A disk appears a little later than its driver. */
+	while (!find(dev, node) || access(node, F_OK)) {
+		if (now_ms() > end)
+			return -ENODEV;
+		sleep_ms(5);
+	}
+	return 0;
+}
 
 static void fill(int fd)
 {
@@ -51,24 +101,48 @@ static void fill(int fd)
 
 int blockdev_open(const struct blockdev *dev)
 {
-	char path[256] = "";
-	FILE *p = popen(dev->make, "re");
-	int fd;
+	char node[BLOCKDEV_NODE];
+	int r = blockdev_make(dev, node), fd;
 
-	require(p, "popen");
-	if (!fgets(path, sizeof(path), p) || pclose(p))
-		return -ENODEV;
-	path[strcspn(path, "\n")] = '\0';
-	fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+	if (r)
+		return r;
+	fd = open(node, O_RDWR | O_DIRECT | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	fill(fd);
 	return fd;
 }
 
-void blockdev_close(const struct blockdev *dev, int fd)
+/* Mapped devices lie on others, which come before them. Whoever looks at a new disk may still have it open. */
+static bool drop(const struct blockdev *dev)
 {
-	if (fd >= 0)
-		close(fd);
-	require(!system(dev->drop), dev->name);
+	uint64_t end = now_ms() + SOON_MS;
+	char node[BLOCKDEV_NODE];
+
+	while (find(dev, node) && system(dev->drop)) {
+		if (now_ms() > end)
+			return false;
+		sleep_ms(100);
+	}
+	return true;
+}
+
+unsigned int blockdevs_there(void)
+{
+	unsigned int i, there = 0;
+	char node[BLOCKDEV_NODE];
+
+	for (i = 0; i < ARRAY_LEN(blockdevs); i++)
+		there |= (unsigned int)find(&blockdevs[i], node) << i;
+	return there;
+}
+
+bool blockdevs_drop_but(unsigned int these)
+{
+	bool gone = true;
+	unsigned int i;
+
+	for (i = ARRAY_LEN(blockdevs); i--; )
+		gone = (these >> i & 1 || drop(&blockdevs[i])) && gone;
+	return gone;
 }

@@ -7,6 +7,7 @@
 #include <kselftest_harness.h>
 
 #include "host.h"
+#include "main.h"
 #include "ram.h"
 #include "session.h"
 #include "vm.h"
@@ -19,6 +20,16 @@
 #define PROOF(...)							\
 	__VA_ARGS__							\
 	for (bool proof_ = proof_failed(#__VA_ARGS__, __FILE__, __LINE__); proof_; proof_ = false)
+
+/*
+ * SHOWN(lost): what a control, a test without the safeguard, is to show. Where that depends on what
+ * the emulated CPU keeps it is no failure by itself, but verdict says and counts it.
+ */
+#define SHOWN(what)							\
+	do {								\
+		if (!(what))						\
+			TH_LOG("not shown: " #what);			\
+	} while (0)
 
 #define KST_MAIN							\
 int main(int argc, char **argv)						\

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* host_main(): what surrounds the tests of a program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "blockdev.h"
 #include "host.h"
 
 #define SKIP_STATUS	4	/* kselftest's */
 
 static const char * const bad[] = {
-	"WARNING: ", "BUG: ", "kernel BUG", "Oops", "Call Trace", "KASAN", "UBSAN", "KCSAN", "general protection fault",
-	"INFO: task", "INFO: rcu", "possible circular", "possible recursive", "irq lock inversion",
-	"inconsistent lock state", "suspicious RCU", "soft lockup", "unreferenced object", "refcount_t:",
-	"Unable to handle", "dirty logging stays on",
+#include "complaints.h"
 };
 
 static int open_klog(void)
@@ -69,6 +66,7 @@ static int skip(const char *why)
 int host_main(int argc, char **argv, int (*tests)(int argc, char **argv))
 {
 	bool ours = !module_loaded();
+	unsigned int found;
 	int status, klog, r;
 	pid_t pid;
 
@@ -86,10 +84,15 @@ int host_main(int argc, char **argv, int (*tests)(int argc, char **argv))
 	if (access(ROWS_OFF, F_OK))
 		return skip("this godwit.ko was built without GODWIT_TESTS=y");
 
+	found = blockdevs_there();
 	pid = fork_child();
 	if (!pid)
 		_exit(tests(argc, argv));
 	status = wait_process(pid);
+	if (!blockdevs_drop_but(found)) {
+		printf("# a block device of the tests stays\n");
+		status = 1;
+	}
 	r = ours && module_loaded() ? module_unload_within(10000) : 0;
 	if (r) {
 		printf("# the module does not unload: %s\n", strerror(-r));

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Ledger row "block": block devices that read straight into the RAM file's pages (O_DIRECT of the VMM).
+ *
+ * No page table entry is used, so no dirty bit is set; but the block layer has a tracepoint for every
+ * read that is finished, before the reader is told:
+ *
+ *	block_rq_complete	request-based drivers (NVMe, SCSI, virtio, null_blk); never block_bio_complete
+ *	block_bio_complete	bio-based ones (dm, md, brd); dm-crypt decrypts in place after the lower
+ *				device's request has ended, so the bio's own end is what counts
+ *
+ * Both are needed. The probes are attached only while a session lives. A page belongs to us when its folio
+ * lies in a tracked page cache; the read holds a reference on it, so the folio cannot go away meanwhile.
+ *
+ * A private page belongs to us when the root of its anon_vma and its index fit an area that the
+ * last sweep has published; a child that has forked from the VMM may have such pages too, which
+ * then count for nothing worse than a page too much. An anon_vma is what it is as long as RCU keeps
+ * it (SLAB_TYPESAFE_BY_RCU), and the page's is one as long as the page is mapped. One that is
+ * mapped nowhere any more, which the read alone keeps, needs no note: whoever takes a copy of it
+ * maps it first, so it was unmapped after the last copy, and the row "unmap" has it. KSM's pages
+ * are not written, but copied first.
+ */
+#include <linux/bio.h>
+#include <linux/blk-mq.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/rculist.h>
+#include <linux/rmap.h>
+#include <linux/tracepoint.h>
+#include <trace/events/block.h>
+
+#include "compat.h"
+#include "internal.h"
+
+static DEFINE_MUTEX(block_lock);	/* tracked (writers), probes */
+static LIST_HEAD(tracked);		/* struct godwit_ram; readers under RCU */
+static unsigned int sessions;		/* how many need the probes */
+static struct tracepoint *rq_complete, *bio_complete;
+
+static void note_area(struct godwit_ram *ram, const struct anon_vma *root, pgoff_t index)
+{
+	const struct godwit_areas *areas = rcu_dereference(ram->areas);
+	unsigned int i;
+
+	for (i = 0; areas && i < areas->nr; i++) {
+		const struct godwit_area *a = &areas->area[i];
+		u64 addr = a->start + ((index - a->pgoff) << PAGE_SHIFT);
+
+		if (a->root == root && index >= a->pgoff && addr < a->end && addr >= ram->addr)
+			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, (addr - ram->addr) >> PAGE_SHIFT,
+					   1);
+	}
+}
+
+static void note_private(struct folio *folio, struct page *page, unsigned long mapping)
+{
+	const struct anon_vma *anon_vma = (void *)(mapping - FOLIO_MAPPING_ANON), *root;
+	struct godwit_ram *ram;
+
+	if (!folio_mapped(folio))
+		return;
+	root = READ_ONCE(anon_vma->root);
+	list_for_each_entry_rcu(ram, &tracked, node)
+		if (ram->addr)
+			note_area(ram, root, godwit_page_pgoff(folio, page));
+}
+
+static void note_page(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+	struct address_space *mapping = READ_ONCE(folio->mapping);
+	struct godwit_ram *ram;
+
+	if (((unsigned long)mapping & FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON)
+		note_private(folio, page, (unsigned long)mapping);
+	/* Other tags in the low bits of the pointer match nobody. */
+	if (!mapping)
+		return;
+	list_for_each_entry_rcu(ram, &tracked, node)
+		if (ram->mapping == mapping)
+			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, godwit_page_pgoff(folio, page), 1);
+}
+
+/* A segment may span many pages, which lie next to each other in memory but perhaps not in one folio. */
+static void note_bvec(const struct bio_vec *bv)
+{
+	struct page *page = bv->bv_page + (bv->bv_offset >> PAGE_SHIFT);	/* vmemmap: x86 has no other model */
+	unsigned int nr = DIV_ROUND_UP(offset_in_page(bv->bv_offset) + bv->bv_len, PAGE_SIZE);
+
+	while (nr--)
+		note_page(page++);
+}
+
+static void on_rq_complete(void *data, struct request *rq, blk_status_t error, unsigned int nr_bytes)
+{
+	struct req_iterator iter;
+	struct bio_vec bv;
+
+	if (op_is_write(req_op(rq)) || !rq->bio || !godwit_row_on(GODWIT_ROW_BLOCK))
+		return;
+	rcu_read_lock();
+	/* By iterator: split and cloned bios have no vector of their own. What has not arrived yet comes again. */
+	rq_for_each_segment(bv, rq, iter)
+		note_bvec(&bv);
+	rcu_read_unlock();
+}
+
+static void on_bio_complete(void *data, struct request_queue *q, struct bio *bio)
+{
+	unsigned int i;
+
+	if (op_is_write(bio_op(bio)) || !godwit_row_on(GODWIT_ROW_BLOCK))
+		return;
+	rcu_read_lock();
+	/*
+	 * The whole vector: the iterator is spent by now. A bio over a vector of somebody else's
+	 * (ITER_BVEC) may count none. That is registered buffers, which godwit refuses, or a loop
+	 * device or a target below: there a request or bio of the reader's own ends after it, and
+	 * counts.
+	 */
+	for (i = 0; i < bio->bi_vcnt; i++)
+		note_bvec(&bio->bi_io_vec[i]);
+	rcu_read_unlock();
+}
+
+static void find_tracepoint(struct tracepoint *tp, void *unused)
+{
+	if (!strcmp(tp->name, "block_rq_complete"))
+		rq_complete = tp;
+	if (!strcmp(tp->name, "block_bio_complete"))
+		bio_complete = tp;
+}
+
+static int probes_on(void)
+{
+	int r;
+
+	/* Registering takes any pointer: a kernel whose tracepoints have other arguments must not compile. */
+	check_trace_callback_type_block_rq_complete(on_rq_complete);
+	check_trace_callback_type_block_bio_complete(on_bio_complete);
+	for_each_kernel_tracepoint(find_tracepoint, NULL);
+	if (!rq_complete || !bio_complete)
+		return -EOPNOTSUPP;	/* a kernel without tracepoints cannot tell us: do not pretend */
+	r = tracepoint_probe_register(rq_complete, on_rq_complete, NULL);
+	if (r)
+		return r;
+	r = tracepoint_probe_register(bio_complete, on_bio_complete, NULL);
+	if (r)
+		tracepoint_probe_unregister(rq_complete, on_rq_complete, NULL);
+	return r;
+}
+
+static void probes_off(void)
+{
+	tracepoint_probe_unregister(rq_complete, on_rq_complete, NULL);
+	tracepoint_probe_unregister(bio_complete, on_bio_complete, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+/* The session that tracks some of the RAM of s; 0: none does. */
+static u32 tracker_of(const struct godwit_session *s)
+{
+	const struct godwit_ram *ram;
+	unsigned int i;
+
+	lockdep_assert_held(&block_lock);
+	list_for_each_entry(ram, &tracked, node)
+		for (i = 0; i < s->nr_rams; i++)
+			if (godwit_ram_overlaps(ram, s->rams[i],
+						max_t(unsigned int, ram->page_shift, PMD_SHIFT)))
+				return ram->session_id;
+	return 0;
+}
+
+/**
+ * godwit_block_track() - note reads into the session's RAM from now on
+ * @owner: on -EBUSY: which session has some of it
+ *
+ * A file, or a range, has one session: dirty bits are taken by the first sweep that finds them, so
+ * of two sessions each would miss what the other one has taken. Ranges that share a huge page share
+ * its bit.
+ */
+int godwit_block_track(struct godwit_session *s, u32 *owner)
+{
+	unsigned int i;
+	int r;
+
+	mutex_lock(&block_lock);
+	*owner = tracker_of(s);
+	r = *owner ? -EBUSY : 0;
+	if (!r && !sessions)
+		r = probes_on();
+	if (!r) {
+		sessions++;
+		for (i = 0; i < s->nr_rams; i++)
+			list_add_rcu(&s->rams[i]->node, &tracked);
+		s->tracked = true;
+	}
+	mutex_unlock(&block_lock);
+	return r;
+}
+
+void godwit_block_untrack(struct godwit_session *s)
+{
+	unsigned int i;
+
+	mutex_lock(&block_lock);
+	if (s->tracked) {
+		for (i = 0; i < s->nr_rams; i++)
+			list_del_rcu(&s->rams[i]->node);
+		if (!--sessions)
+			probes_off();
+		s->tracked = false;
+		synchronize_rcu();	/* the RAM files are freed later, without a grace period of their own */
+	}
+	mutex_unlock(&block_lock);
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Ledger row "unmap": page table entries that go away and take their dirty bit along.
+ *
+ * Reclaim, page migration, hole punching, munmap and exit all call the MMU notifiers of the mm before
+ * and after. A watch is our notifier on one mm, with the spans of it that map RAM files:
+ *
+ *	   invalidate start            entry gone             invalidate end
+ *	---------|-------------------------|-----------------------|----------->
+ *	      in flight: a harvest counts the range           noted for good
+ *
+ * To note at the start only would lose a write between the start (collected by a harvest) and the moment
+ * when the entry is gone; to note at the end only would lose it for the very last harvest.
+ *
+ * Changes of protection keep the dirty bit and are not counted: automatic NUMA balancing would otherwise
+ * report the whole guest again and again.
+ *
+ * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
+ * reported from then on. So release counts all its spans, whose entries are dropped right after.
+ */
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+
+#define SPANS_MAX	4096	/* of all watches of a session; 64 bytes each */
+#define REGISTER_WAIT_MS	200
+
+/**
+ * struct watch - our notifier on one mm
+ * @in_flight: invalidations that began and have not ended
+ * @began: how many ever began, and one
+ * @start: lowest address of those in flight, widened only, until none is left
+ * @end: highest address
+ */
+struct watch {
+	struct mmu_notifier mn;
+	struct list_head node;
+	struct godwit_session *s;
+	struct mm_struct *mm;
+	spinlock_t lock;	/* protects what follows; taken in notifier callbacks */
+	struct list_head spans;
+	unsigned int in_flight;
+	u64 began;
+	unsigned long start;
+	unsigned long end;
+};
+
+static void note_range(struct watch *w, unsigned long start, unsigned long end)
+{
+	struct godwit_span *span;
+
+	lockdep_assert_held(&w->lock);
+	if (!godwit_row_on(GODWIT_ROW_UNMAP))
+		return;
+	list_for_each_entry(span, &w->spans, node) {
+		unsigned long lo = max(start, span->start), hi = min(end, span->end);
+
+		if (lo < hi)
+			godwit_ledger_note(span->ram, GODWIT_ROW_UNMAP,
+					   span->pgoff + ((lo - span->start) >> PAGE_SHIFT),
+					   (PAGE_ALIGN(hi) - (lo & PAGE_MASK)) >> PAGE_SHIFT);
+	}
+}
+
+/* Addresses that have lost their mapping, not just entries: see private.c. */
+static void note_gone(struct watch *w, unsigned long start, unsigned long end)
+{
+	struct godwit_span *span;
+
+	lockdep_assert_held(&w->lock);
+	list_for_each_entry(span, &w->spans, node) {
+		unsigned long lo = max(start, span->start), hi = min(end, span->end);
+
+		if (!span->ram->addr || lo >= hi)
+			continue;
+		span->gone_start = span->gone_end ? min(span->gone_start, lo) : lo;
+		span->gone_end = max(span->gone_end, hi);
+	}
+}
+
+static bool keeps_dirty_bits(const struct mmu_notifier_range *range)
+{
+	return range->event == MMU_NOTIFY_PROTECTION_VMA || range->event == MMU_NOTIFY_SOFT_DIRTY;
+}
+
+static int watch_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
+{
+	struct watch *w = container_of(mn, struct watch, mn);
+
+	if (keeps_dirty_bits(range))
+		return 0;
+	spin_lock(&w->lock);
+	w->began++;
+	if (!w->in_flight++) {
+		w->start = range->start;
+		w->end = range->end;
+	} else {
+		w->start = min(w->start, range->start);
+		w->end = max(w->end, range->end);
+	}
+	spin_unlock(&w->lock);
+	return 0;
+}
+
+static void watch_end(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
+{
+	struct watch *w = container_of(mn, struct watch, mn);
+
+	if (keeps_dirty_bits(range))
+		return;
+	spin_lock(&w->lock);
+	note_range(w, range->start, range->end);
+	if (range->event == MMU_NOTIFY_UNMAP)
+		note_gone(w, range->start, range->end);
+	/*
+	 * An end may come without its start: the watch was registered in between. The harvest that
+	 * registered it counts the whole span, so a count that is one too low until then loses nothing.
+	 */
+	if (w->in_flight)
+		w->in_flight--;
+	spin_unlock(&w->lock);
+}
+
+static void watch_release(struct mmu_notifier *mn, struct mm_struct *mm)
+{
+	struct watch *w = container_of(mn, struct watch, mn);
+
+	spin_lock(&w->lock);
+	note_range(w, 0, ULONG_MAX & PAGE_MASK);
+	spin_unlock(&w->lock);
+	if (mm == w->s->mm) {
+		WRITE_ONCE(w->s->vm_gone, true);
+		godwit_session_retire(w->s, 0);
+	}
+}
+
+static const struct mmu_notifier_ops watch_ops = {
+	.invalidate_range_start = watch_start,
+	.invalidate_range_end = watch_end,
+	.release = watch_release,
+};
+
+static struct watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
+{
+	struct watch *w;
+
+	list_for_each_entry(w, &s->watches, node)
+		if (w->mm == mm)
+			return w;
+	return NULL;
+}
+
+/*
+ * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is
+ * waited for. A harvest, which may be the last one, with the guest stopped, looks REGISTER_WAIT_MS
+ * for a moment when the lock is free, and then fails with -EAGAIN: the guest runs on, and the next
+ * harvest tries again. Registering takes the lock for itself, and waits if it was taken again in
+ * that moment.
+ */
+static int register_watch(struct watch *w)
+{
+	bool wait = w->s->state != GODWIT_STATE_STARTED;
+	unsigned int ms;
+
+	for (ms = 0; !wait && rwsem_is_locked(&w->mm->mmap_lock); ms++) {
+		if (ms == REGISTER_WAIT_MS)
+			return -EAGAIN;
+		usleep_range(1000, 2000);
+	}
+	return mmu_notifier_register(&w->mn, w->mm);
+}
+
+/* ERR_PTR: -ESRCH: the mm is exiting; what register_watch() says. */
+static struct watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
+{
+	struct watch *w = kzalloc(sizeof(*w), GFP_KERNEL);
+	int r;
+
+	if (!w)
+		return ERR_PTR(-ENOMEM);
+	spin_lock_init(&w->lock);
+	INIT_LIST_HEAD(&w->spans);
+	w->s = s;
+	w->mm = mm;
+	w->began = 1;
+	w->mn.ops = &watch_ops;
+	if (!mmget_not_zero(mm)) {
+		kfree(w);
+		return ERR_PTR(-ESRCH);
+	}
+	r = register_watch(w);	/* holds mm_count until unregistered */
+	mmput(mm);
+	if (r) {
+		kfree(w);
+		return ERR_PTR(r);
+	}
+	list_add_tail(&w->node, &s->watches);
+	return w;
+}
+
+/* The VM's own mm is watched from ATTACH on: its release ends the session. */
+int godwit_watch_vm(struct godwit_session *s)
+{
+	struct watch *w = new_watch(s, s->mm);
+
+	if (IS_ERR(w))
+		return PTR_ERR(w) == -ESRCH ? -EOWNERDEAD : PTR_ERR(w);
+	return 0;
+}
+
+/* Is all of the span watched as it is? Then this sweep has seen it. Under session->lock; takes no lock that sleeps. */
+bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
+{
+	struct watch *w = find_watch(s, mm);
+	struct godwit_span *known;
+	bool found = false;
+
+	if (!w)
+		return false;
+	spin_lock(&w->lock);
+	list_for_each_entry(known, &w->spans, node)
+		if (known->ram == span->ram && known->start <= span->start && known->end >= span->end &&
+		    known->pgoff + ((span->start - known->start) >> PAGE_SHIFT) == span->pgoff) {
+			known->seen = span->seen;
+			found = true;
+		}
+	spin_unlock(&w->lock);
+	return found;
+}
+
+/*
+ * How many invalidations of the VM's mm ever began; 0: one is under way. Two calls with the same
+ * answer, which is not 0: none was under way in between.
+ */
+u64 godwit_watch_events(struct godwit_session *s)
+{
+	struct watch *w = find_watch(s, s->mm);
+	u64 events = 0;
+
+	if (!w)
+		return 0;
+	spin_lock(&w->lock);
+	if (!w->in_flight)
+		events = w->began;
+	spin_unlock(&w->lock);
+	return events;
+}
+
+/* What note_gone() has noted of private RAM since it was taken last; false: nothing. */
+bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *ram,
+			    unsigned long *start, unsigned long *end)
+{
+	struct watch *w = find_watch(s, s->mm);
+	struct godwit_span *span;
+	bool any = false;
+
+	if (!w)
+		return false;
+	spin_lock(&w->lock);
+	list_for_each_entry(span, &w->spans, node) {
+		if (span->ram != ram || !span->gone_end)
+			continue;
+		*start = span->gone_start;
+		*end = span->gone_end;
+		span->gone_end = 0;
+		any = true;
+	}
+	spin_unlock(&w->lock);
+	return any;
+}
+
+/*
+ * Watches one more span. 0 also for an mm that is exiting: nobody stores through it any more, and the
+ * caller counts the span as written.
+ */
+int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
+{
+	struct godwit_span *copy;
+	struct watch *w;
+
+	if (s->nr_spans == SPANS_MAX)
+		return -ENOSPC;
+	copy = kmemdup(span, sizeof(*span), GFP_KERNEL);
+	if (!copy)
+		return -ENOMEM;
+	w = find_watch(s, mm);
+	if (!w)
+		w = new_watch(s, mm);
+	if (IS_ERR(w)) {
+		kfree(copy);
+		return PTR_ERR(w) == -ESRCH ? 0 : PTR_ERR(w);
+	}
+	spin_lock(&w->lock);
+	list_add_tail(&copy->node, &w->spans);
+	spin_unlock(&w->lock);
+	s->nr_spans++;
+	return 0;
+}
+
+/* Counts what is being invalidated right now; it is noted once more when it ends. */
+void godwit_watch_in_flight(struct godwit_session *s)
+{
+	struct watch *w;
+
+	list_for_each_entry(w, &s->watches, node) {
+		spin_lock(&w->lock);
+		if (w->in_flight)
+			note_range(w, w->start, w->end);
+		spin_unlock(&w->lock);
+	}
+}
+
+/* Takes the spans that the last sweep has not seen out of the watch. Returns whether any is left. */
+static bool drop_spans(struct godwit_session *s, struct watch *w, struct list_head *dropped)
+{
+	struct godwit_span *span, *next;
+	bool left;
+
+	spin_lock(&w->lock);
+	list_for_each_entry_safe(span, next, &w->spans, node) {
+		if (w->in_flight || span->seen == s->sweeps)
+			continue;
+		list_move(&span->node, dropped);
+		s->nr_spans--;
+	}
+	left = !list_empty(&w->spans);
+	spin_unlock(&w->lock);
+	return left;
+}
+
+/**
+ * godwit_watch_prune() - forget mappings that are gone, and processes that have none left
+ *
+ * Else mappings that come and go would fill the table in time. After a sweep that found a span's VMA gone, its
+ * entries are gone too, and the invalidation that took them has been noted if it has ended; while one is in flight,
+ * the watch keeps all of its spans. Context: under session->lock, after godwit_watch_in_flight().
+ */
+void godwit_watch_prune(struct godwit_session *s)
+{
+	struct godwit_span *span, *next_span;
+	struct watch *w, *next;
+	LIST_HEAD(dropped);
+
+	list_for_each_entry_safe(w, next, &s->watches, node) {
+		if (drop_spans(s, w, &dropped) || w->mm == s->mm)
+			continue;
+		mmu_notifier_unregister(&w->mn, w->mm);
+		list_del(&w->node);
+		kfree(w);
+	}
+	list_for_each_entry_safe(span, next_span, &dropped, node)
+		kfree(span);
+}
+
+/* Whose mm is on its way out stores nothing any more, and is left out. Returns how many there are; max are stored. */
+unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers, unsigned int max)
+{
+	unsigned int n = 0;
+	struct watch *w;
+
+	list_for_each_entry(w, &s->watches, node) {
+		bool maps;
+
+		spin_lock(&w->lock);
+		maps = !list_empty(&w->spans);
+		spin_unlock(&w->lock);
+		if (!maps || !atomic_read(&w->mm->mm_users))
+			continue;
+		if (n < max)
+			mappers[n] = (struct godwit_mapper) { .mm = w->mm };
+		n++;
+	}
+	return n;
+}
+
+void godwit_watch_free(struct godwit_session *s)
+{
+	struct godwit_span *span, *next_span;
+	struct watch *w, *next;
+
+	list_for_each_entry_safe(w, next, &s->watches, node) {
+		/* Waits for callbacks under way; may call release a first time. */
+		mmu_notifier_unregister(&w->mn, w->mm);
+		list_for_each_entry_safe(span, next_span, &w->spans, node)
+			kfree(span);
+		list_del(&w->node);
+		kfree(w);
+	}
+	s->nr_spans = 0;
+}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Private RAM, and the devices and settings that guests have with it."""
+import os
+import time
+
+import godwit
+import lab
+import linux
+import pytest
+from guestram import allocated, dump, fill_holes, write
+from kinds import KINDS
+from ours import proved
+
+PLUGGED_AT, PLUGGED_MIB = 4 << 30, 64	# where the guest finds what virtio-mem has plugged
+
+
+# What is plugged goes to programs and balloons before all else, and no bounce buffers make the rest scarce.
+GUEST = 'mitigations=off memhp_default_state=online_movable swiotlb=noforce'
+
+
+def virtio_mem(ram):
+    """128 MiB, as Linux takes no less."""
+    return ['-m', 'maxmem=1G', '-object', ram.object(1),
+            '-device', f'virtio-mem-pci,id=vmem0,memdev=ram1,requested-size={PLUGGED_MIB}M,'
+            'unplugged-inaccessible=on']	# "auto" goes by the kind of RAM
+
+
+def pages_with_data(path):
+    with open(path, 'rb') as f:
+        return sum(any(page) for page in iter(lambda: f.read(4096), b''))
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('here, there, own', [('anonymous', 'memfd', ''), ('memfd', 'anonymous', 'own')])
+def test_virtio_mem(directory, qemu, here, there, own):
+    """QEMU puts the device's address before the name of its RAM; what is plugged the destination learns from the device state."""
+    more = {'qemu': lab.QEMU if own else qemu}
+    src = linux.start(directory, f'{GUEST} size=8 rate=500',
+                      ram=[KINDS[here]('src', 128)], extra=virtio_mem(KINDS[here]('src.more', 128)), **more)
+    dst = godwit.destination(src, ram=[KINDS[there]('dst', 128)], extra=virtio_mem(KINDS[there]('dst.more', 128)))
+    report = godwit.Run(src, dst, '--pause').wait()
+    assert report['verified'] and report['device-state-saved']
+    assert pages_with_data(dump(src, PLUGGED_MIB, PLUGGED_AT)) > 200, 'the guest does not use what was plugged'
+    linux.proof(src, dst, stopped='paused')
+    plugged = dst.qmp('query-memory-devices')[0]['data']
+    proved(plugged['size'] == PLUGGED_MIB << 20, plugged)
+
+
+REPORTING = ['-device', 'virtio-balloon-pci,id=balloon0,free-page-reporting=on']
+
+
+@pytest.mark.usefixtures('module')
+def test_free_pages(directory, qemu):
+    """
+    What a guest reports as free after it was sent is lost at the destination as well, where it reads as zeros: nobody can take
+    pages away from another process. Some of its memory virtio-mem has plugged; some it gave to a balloon, and took again.
+    """
+    src = linux.start(directory, f'{GUEST} size=8 rate=200', qemu=qemu,
+                      ram=[KINDS['anonymous']('src', 192)], extra=virtio_mem(lab.Ram(128)), devices=REPORTING)
+    fill_holes(src)
+    linux.give_back(src, 192 - 120)
+    fill_holes(src, 32)	# of what the balloon has: there are no others
+    dst = godwit.destination(src, devices=REPORTING)
+    run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '10000')
+    run.send.wait_round(2)
+    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 1})
+    before = allocated(src)
+    src.qmp('balloon', value=192 << 20)
+    end = time.monotonic() + 120
+    while allocated(src) > before - (4 << 20):
+        assert time.monotonic() < end, ('the guest reports too little', before, allocated(src))
+        time.sleep(0.2)
+    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0, 'downtime-limit': 10000})
+    report = run.wait()
+    assert report['verified'] and report['device-state-saved']
+    assert pages_with_data(dump(src, PLUGGED_MIB, PLUGGED_AT)) > 200, 'the guest does not use what was plugged'
+    linux.proof(src, dst, stopped='paused')
+
+
+ROOM = ['-m', 'slots=2,maxmem=1G', '-overcommit', 'mem-lock=on']
+PLUGGED = ['-object', lab.Ram(16).object(2), '-device', 'pc-dimm,id=dimm0,memdev=ram2']
+DIMM_AT, DIMM_MIB = 4 << 30, 16
+
+
+def plug(vm):
+    vm.qmp('object-add', qom_type='memory-backend-ram', id='ram2', size=DIMM_MIB << 20)
+    vm.qmp('device_add', driver='pc-dimm', id='dimm0', memdev='ram2')
+    vm.ram.append(lab.Ram(DIMM_MIB))
+    write(vm, 0, os.urandom(DIMM_MIB << 20), number=2)
+
+
+@pytest.mark.usefixtures('module')
+def test_locked_nodes(directory, qemu):
+    """
+    Two NUMA nodes of two kinds and a DIMM that was plugged, all of it locked in memory. vhost-net writes to it, which only row
+    "mapping" sees, and then also a disk behind the page cache.
+    """
+    path = lab.fill_disk('/dev/shm/disk', 8)
+    kinds = KINDS['anonymous'], KINDS['huge']
+
+    def more(side):
+        return {'qemu': qemu, 'devices': [*lab.tap(side, 'tap0', vhost=True), *lab.disk(path, direct=False)]}
+
+    with godwit.guests():
+        src = lab.Qemu('src', directory=directory, ram=[kind('src') for kind in kinds], extra=ROOM, **more('src'),
+                       append='start=48 size=32 touch=32 rate=50 net=1').wait_ticks(2)
+        plug(src)
+        lab.link('rate', 100)
+        with lab.send_frames('src', 'tap0', count=100000, rate=200) as frames:
+            while not src.counters['net']:
+                src.wait_ticks()
+            there = {'ram': [kind('dst') for kind in reversed(kinds)], 'extra': [*ROOM, *PLUGGED]}
+            with godwit.row_off('mapping'):
+                dst = godwit.destination(src, **there, **more('dst'))
+                godwit.Run(src, dst).wait('verify')
+                dst.kill()
+            src.wait_ticks(1).check()
+            src.command('disk=100')
+            dst = godwit.destination(src, 'dst2', **there, **more('dst'))
+            before = src.counters
+            report = godwit.Run(src, dst).wait()
+            assert report['verified'] and report['device-state-saved']
+            assert all(src.counters[what] > before[what] for what in ('net', 'disk'))
+            godwit.proof(src, dst, stopped='paused')
+            frames.kill()
+        assert dst.counters['disk'] > src.counters['disk']
+        differ = lab.differing_pages(dump(src, DIMM_MIB, DIMM_AT), dump(dst, DIMM_MIB, DIMM_AT))
+        proved(not differ, f'the plugged RAM differs in pages {differ}')
+        proved(allocated(src) == (64 + 64 + DIMM_MIB) << 20, 'what was locked is gone')
+    os.unlink(path)

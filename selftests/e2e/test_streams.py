@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One of several streams is late, silent, or breaks, when all the others have delivered and DEVICE_END is there."""
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from ours import proved
+
+pytestmark = pytest.mark.native
+
+TO = lab.ADDRESS['dst'], godwit.PORT
+LAST = 1	# flag of ROUND
+
+
+class OneStream(relay.Relay):
+    """
+    From its last ROUND on stream 1 is held back: for so many seconds behind DEVICE_END, or for ever (None); 'reset': it breaks then.
+    at_end: is called when DEVICE_END has been passed on; cut: and then the control connection ends.
+    """
+
+    def __init__(self, late, at_end=lambda: None, cut=False):
+        self.late, self.at_end, self.cut_control = late, at_end, cut
+        self.end, self.held = threading.Event(), threading.Event()
+        super().__init__(TO, None, lasting=True)
+
+    def _frames(self, a, b):
+        stream = None
+        with contextlib.suppress(OSError, ValueError):
+            while head := self._receive(a, wire.HEADER.size):
+                _, kind, flags, arg, length, _ = wire.HEADER.unpack(head)
+                body = self._receive(a, length)
+                if kind == wire.JOIN:
+                    stream = arg
+                if stream == 1 and kind == wire.ROUND and flags & LAST:
+                    self._hold(b)
+                b.sendall(head + body)
+                if kind == wire.DEVICE_END:
+                    self.held.wait(10)
+                    self.end.set()
+                    self.at_end()
+                    if self.cut_control:
+                        for s in a, b:
+                            s.shutdown(socket.SHUT_RDWR)
+
+    def _hold(self, b):
+        self.held.set()
+        self.end.wait(60)
+        if self.late == 'reset':
+            b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+            b.close()
+            raise OSError('as the test has it')
+        self.stopped.wait(self.late)
+
+
+def migrate(pair, between, *options, seconds='2'):
+    return godwit.Run(*pair, '--pause', '--streams', '4', '--peer-timeout', seconds, '--resolve-timeout', '20', *options,
+                      to=between.address, receive_options=['--peer-timeout', seconds, '--resolve-timeout', '20'])
+
+
+@contextlib.contextmanager
+def one_stream(*args, **more):
+    between = OneStream(*args, **more)
+    try:
+        yield between
+    finally:
+        between.stop()
+
+
+def refused(run, pair, *statuses):
+    status = run.send.wait()
+    assert status in [godwit.EXIT[s] for s in statuses], run.send.said
+    assert run.receive.wait() != 0
+    godwit.unharmed(pair[0])
+    proved(not pair[1].has_run(), 'the destination ran')
+
+
+def test_late(pair):
+    """It is waited for."""
+    with one_stream(1) as between:
+        migrate(pair, between).wait()
+    godwit.proof(*pair)
+
+
+@pytest.mark.parametrize('seconds', [None, 5], ids=['silent', 'delayed'])
+def test_too_late(pair, seconds):
+    """With the same patience at both ends: whoever gives up first, the guest goes on at the source, and nobody has to ask."""
+    with one_stream(seconds) as between:
+        refused(migrate(pair, between), pair, 'timeout', 'peer-failed')
+
+
+def test_breaks(pair):
+    with one_stream('reset') as between:
+        refused(migrate(pair, between), pair, 'link-lost', 'peer-failed')
+
+
+def test_sender_killed(pair):
+    """All has left: the guest runs at the destination, and only there."""
+    run = None
+    with one_stream(1, at_end=lambda: run.send.kill().wait()) as between:
+        run = migrate(pair, between)
+        assert run.receive.wait() == 0, run.receive.said
+    godwit.proof(*pair)
+
+
+def test_control_cut(pair):
+    """It is not needed any more, and the sender asks by another."""
+    with one_stream(1, cut=True) as between:
+        run = migrate(pair, between)
+        run.wait()
+    assert 'in doubt' in run.send.said
+    godwit.proof(*pair)
+
+
+def test_receiver_killed(pair):
+    """Before it passed anything to QEMU: the guest runs on at the source."""
+    run = None
+    with one_stream(None, at_end=lambda: run.receive.kill().wait()) as between:
+        run = migrate(pair, between)
+        run.receive.wait()
+        dst = godwit.destination(pair[0], 'dst2')
+        there = godwit.listen(dst)
+        assert run.send.wait() == godwit.EXIT['timeout'], run.send.said	# the relay passes no end on
+    there.kill().wait()
+    godwit.unharmed(pair[0])
+
+
+def test_cancelled(pair):
+    """Behind the commit point it is too late for that: the sender says so, and the guest arrives."""
+    run = None
+    with one_stream(1, at_end=lambda: run.send.kill(signal.SIGINT)) as between:
+        run = migrate(pair, between)
+        run.wait()
+    godwit.proof(*pair)
+
+
+SLOW = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <time.h>
+
+uint64_t XXH3_64bits(const void *p, size_t n)
+{
+	static uint64_t (*real)(const void *, size_t);
+
+	if (!real)
+		real = dlsym(RTLD_NEXT, "XXH3_64bits");
+	nanosleep(&(struct timespec) { .tv_nsec = 1000000 }, 0);
+	return real(p, n);
+}
+"""
+
+
+@pytest.mark.parametrize('how', ['arrives', 'cancelled'])
+def test_hashing_takes_long(pair, directory, how):
+    """Longer than either end waits for a silent peer: the sender is not silent, and does not turn a deaf ear."""
+    slow = f'{directory}/slow'
+    with open(f'{slow}.c', 'w', encoding='ascii') as f:
+        f.write(SLOW)
+    subprocess.run(['cc', '-shared', '-fPIC', '-o', f'{slow}.so', f'{slow}.c', '-ldl'], check=True)
+    there = godwit.listen(pair[1], '--peer-timeout', '2', '--resolve-timeout', '1')
+    os.environ['LD_PRELOAD'] = f'{slow}.so'
+    try:
+        here = godwit.Process('src', 'send', '--qmp', pair[0].main_qmp, '--pause', '--verify', '--peer-timeout', '2', godwit.AT)
+    finally:
+        del os.environ['LD_PRELOAD']
+    if how == 'arrives':
+        assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+        godwit.proof(*pair)
+        return
+    while pair[0].query_status() == 'running':
+        time.sleep(0.05)
+    time.sleep(1)	# in the hashes
+    begin = time.monotonic()
+    here.kill(signal.SIGINT)
+    assert here.wait() == godwit.EXIT['cancelled'] and time.monotonic() - begin < 2.5, here.said
+    there.wait()
+    godwit.unharmed(pair[0])
+
+
+def test_destination_does_not_read(directory, flash):
+    """QEMU's private RAM waits on several streams for a QEMU that hangs: one timeout ends them all, and the source runs on."""
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=4', extra=flash).wait_ticks(1)
+    dst = godwit.destination(src)
+    godwit.note(src)
+    between = relay.Watching(TO, lambda kind: kind == wire.SWITCHOVER and dst.process.send_signal(signal.SIGSTOP))
+    try:
+        run = godwit.Run(src, dst, '--pause', '--streams', '8', '--device-state', 'migrate', to=between.address,
+                         receive_options=['--peer-timeout', '2', '--resolve-timeout', '20'])
+        begin = time.monotonic()
+        assert run.send.wait() != 0, run.send.said
+        assert time.monotonic() - begin < 15
+    finally:
+        dst.process.send_signal(signal.SIGCONT)
+        between.stop()
+    godwit.unharmed(src)

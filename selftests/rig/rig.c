@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host.h"
+#include "rig.h"
+
+#define RIG_SLOT	1
+
+int rig_ram(struct rig *rig, enum ram_kind kind, uint64_t bytes)
+{
+	memset(rig, 0, sizeof(*rig));
+	return ram_create(&rig->ram, kind, bytes);
+}
+
+static void write_steps(struct rig *rig, void (*run)(struct rig *rig, unsigned int step))
+{
+	struct writer_steps *shared = rig->writer.shared;
+
+	for (;;) {
+		while (shared->taken == shared->step)
+			sched_yield();
+		run(rig, shared->taken + 1);
+		shared->taken++;
+	}
+}
+
+void rig_writer(struct rig *rig, void (*run)(struct rig *rig, unsigned int step))
+{
+	struct writer *w = &rig->writer;
+
+	w->shared = mmap(NULL, sizeof(*w->shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	require(w->shared != MAP_FAILED, "shared memory");
+	w->pid = fork_child();
+	if (!w->pid)
+		write_steps(rig, run);
+}
+
+void writer_step(struct writer *w)
+{
+	w->shared->step++;
+}
+
+void writer_step_wait(struct writer *w)
+{
+	writer_step(w);
+	while (w->shared->taken != w->shared->step)
+		sched_yield();
+}
+
+void rig_begin(struct rig *rig, unsigned int manual, uint64_t window)
+{
+	vm_create(&rig->vm, 1, manual);
+	require(!vm_slot(&rig->vm, RIG_SLOT, 0, RAM_GPA, rig->ram.bytes, rig->ram.map),
+		"the RAM's slot");
+	vm_table_add(&rig->vm, RAM_GPA, window / PAGE);
+	shadow_init(&rig->shadow, &rig->ram, window);
+	session_begin(&rig->s, rig->vm.fd, &rig->ram.fd, 1);
+	session_settle(&rig->s);
+}
+
+void rig_end(struct rig *rig)
+{
+	rows_on(ALL_ROWS);
+	if (rig->writer.pid)
+		kill_process(rig->writer.pid);
+	session_close(&rig->s);
+	shadow_free(&rig->shadow);
+	ram_destroy(&rig->ram);
+	vm_destroy(&rig->vm);
+}
+
+void rig_drop(struct rig *rig)
+{
+	require(!madvise(rig->ram.map, rig->ram.bytes, MADV_DONTNEED), "MADV_DONTNEED");
+}
+
+void rig_page_out(struct rig *rig)
+{
+	require(!madvise(rig->ram.map, rig->ram.bytes, MADV_PAGEOUT), "MADV_PAGEOUT");
+}
+
+void rig_round(struct rig *rig, bool clear)
+{
+	require(!(clear ? session_sync(&rig->s, NULL) : session_harvest(&rig->s, NULL)),
+		"a harvest");
+	shadow_take(&rig->shadow, &rig->s.ram[0]);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The two clocks. A deadline is absolute: nanoseconds of CLOCK_MONOTONIC. */
+#ifndef GODWIT_CLOCK_H
+#define GODWIT_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t now_ns(void);		/* CLOCK_MONOTONIC */
+uint64_t realtime_ns(void);	/* CLOCK_REALTIME */
+void nap_ms(unsigned int ms);	/* between two polls; a signal ends the sleep early */
+static inline uint64_t deadline_ms(uint64_t ms) { return now_ns() + ms * 1000000; }
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/stop.h"
+#include "control/server.h"
+
+int control_open(struct control *c, const char *path, struct err *e)
+{
+	char own[64];
+	int r;
+
+	snprintf(own, sizeof(own), CONTROL_DIR "/%d.sock", (int)getpid());
+	if (!path && mkdir(CONTROL_DIR, 0700) < 0 && errno != EEXIST)
+		r = -errno;
+	else
+		r = line_socket_listen(&c->socket, path ? path : own);
+	if (r && path)
+		return err_set(e, GW_USAGE, -r, "--control %s: %s: give the path of a new socket, of at most 107 bytes, in a directory that you can write to",
+			       path, strerror(-r));
+	if (r)
+		fprintf(stderr, "godwit: cannot make the control socket %s (%s): \"godwit cancel\" and \"godwit set\" will not find this migration; give --control PATH to put the socket elsewhere\n",
+			own, strerror(-r));
+	return 0;
+}
+
+/* what: stolen */
+static void server_answer(char *answer, const char *kind, json_t *what)
+{
+	json_auto_t *j = json_pack("{s:o}", kind, what);
+	size_t len = j ? json_dumpb(j, answer, LINE_SOCKET_LINE - 1, JSON_COMPACT) : 0;
+
+	if (!len || len > LINE_SOCKET_LINE - 1)
+		len = (size_t)snprintf(answer, LINE_SOCKET_LINE,
+				       "{\"error\":{\"exit\":%d,\"message\":\"the answer is too long\"}}",
+				       GW_INTERNAL);
+	answer[len] = '\0';
+}
+
+static void server_answer_error(char *answer, const struct err *e)
+{
+	server_answer(answer, "error",
+		      json_pack("{s:i, s:s}", "exit", (int)e->exit, "message", e->text));
+}
+
+static bool server_query(struct control *c, char *answer)
+{
+	server_answer(answer, "return",
+		      json_pack("{s:i, s:i, s:s, s:s, s:s, s:i, s:o}", "pid", (int)getpid(),
+				"vm", (int)c->vm_pid, "qmp", c->qmp_path, "to", c->addr,
+				"phase", c->report->phase, "round", (int)c->report->round,
+				"limits", limits_to_json(c->limits)));
+	return true;
+}
+
+static bool server_set(struct control *c, const json_t *args, char *answer)
+{
+	struct err e = { 0 };
+
+	if (limits_from_json(c->limits, args, &e)) {
+		server_answer_error(answer, &e);
+		return true;
+	}
+	pace_set(c->pace, (uint64_t)c->limits->bandwidth_mib << 20);
+	server_answer(answer, "return", limits_to_json(c->limits));
+	return true;
+}
+
+/* control_close() answers at the end, unless it is too late to cancel. */
+static bool server_cancel(char *answer)
+{
+	struct err e = { 0 };
+
+	if (stop_request(STOP_COMMAND))
+		return false;
+	err_set(&e, GW_NO_MIGRATION, EALREADY, "too late to cancel: the device state is on its way, and only the destination can run the guest");
+	server_answer_error(answer, &e);
+	return true;
+}
+
+bool control_answer(void *arg, const char *line, char answer[LINE_SOCKET_LINE])
+{
+	json_auto_t *j = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+	const char *what = json_string_value(json_object_get(j, "execute"));
+	struct control *c = arg;
+	struct err e = { 0 };
+
+	if (what && !strcmp(what, "query"))
+		return server_query(c, answer);
+	if (what && !strcmp(what, "set"))
+		return server_set(c, json_object_get(j, "arguments"), answer);
+	if (what && !strcmp(what, "cancel"))
+		return server_cancel(answer);
+	err_set(&e, GW_USAGE, EINVAL, "send one line of JSON: {\"execute\": \"query\"}, or \"set\" with \"arguments\", or \"cancel\"");
+	server_answer_error(answer, &e);
+	return true;
+}
+
+void control_serve(struct control *c)
+{
+	line_socket_step(&c->socket, control_answer, c);
+}
+
+void control_close(struct control *c, const struct err *outcome)
+{
+	char answer[LINE_SOCKET_LINE];
+
+	if (c->socket.lfd < 0)
+		return;
+	/* Clients that have asked just now get the outcome, too. */
+	control_serve(c);
+	server_answer(answer, "return",
+		      json_pack("{s:i, s:s, s:s}", "exit", (int)outcome->exit,
+				"status", gw_exit_name(outcome->exit), "message", outcome->text));
+	line_socket_answer_all(&c->socket, answer);
+	line_socket_close(&c->socket);
+}

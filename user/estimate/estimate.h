@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Predicts a migration: how many rounds it takes, how long, and whether it converges. Pure. */
+#ifndef GODWIT_ESTIMATE_H
+#define GODWIT_ESTIMATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "estimate/content.h"
+#include "estimate/curve.h"
+
+/**
+ * struct estimate_in - what is known of the guest, the link and QEMU
+ * @rate: bytes per second of the link, at least 1
+ * @rtt_ns: of the link
+ * @qmp_ns: the QMP latency (qmp_latency.h); 0: not known
+ * @save_mode: QEMU does not walk through all RAM with the guest stopped
+ * @limit_ns, @max_rounds: as in struct converge
+ */
+struct estimate_in {
+	const struct curve *curve;
+	struct content content;
+	uint64_t rate;
+	uint64_t rtt_ns;
+	uint64_t qmp_ns;
+	bool save_mode;
+	uint64_t limit_ns;
+	unsigned int max_rounds;
+};
+
+/**
+ * struct estimate - the predicted migration
+ * @converges: false: the sender gives up after max_rounds, and the other members are as of then
+ * @rounds: including the last one, with the guest stopped
+ * @bytes: of RAM, over the link
+ * @pending_pages: sent while the guest is stopped
+ * @total_ns: until the guest runs at the destination
+ * @downtime_ns: of that, the guest is stopped
+ */
+struct estimate {
+	bool converges;
+	unsigned int rounds;
+	uint64_t bytes;
+	uint64_t pending_pages;
+	uint64_t total_ns;
+	uint64_t downtime_ns;
+};
+
+void estimate(const struct estimate_in *in, struct estimate *out);
+
+#endif

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * At most one send and one receive under way. TCP needs its bytes in order, so the frames queue up
+ * here and the end of one starts the next; the queue keeps the socket busy while the caller reads
+ * the pages of a later frame. Receiving is in channel_recv.c.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "net/channel_internal.h"
+#include "net/sock.h"
+
+/* Page-aligned behind the head. Not of malloc(): see engine.h, close. */
+#define HEAD_MAPPED	((HEAD_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES)
+#define MAPPED_BYTES	(HEAD_MAPPED + FRAME_BYTES)
+
+int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms,
+		struct channel **out, struct err *e)
+{
+	struct channel *ch = calloc(1, sizeof(*ch));
+	int r;
+
+	if (!ch) {
+		close(fd);
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	r = engine->open(fd, &ch->engine);
+	if (r < 0) {
+		close(fd);
+		free(ch);
+		return err_set(e, GW_INTERNAL, -r, "%s cannot be set up for another connection: %s; use fewer --streams, or --io poll",
+			       engine->name, strerror(-r));
+	}
+	ch->fd = fd;
+	ch->timeout_ns = timeout_ms * 1000000ull;
+	*out = ch;
+	return 0;
+}
+
+void channel_set_timeout(struct channel *ch, unsigned int timeout_ms)
+{
+	ch->timeout_ns = timeout_ms * 1000000ull;
+}
+
+void channel_free(struct channel *ch)
+{
+	if (!ch)
+		return;
+	shutdown(ch->fd, SHUT_RDWR);
+	ch->engine->ops->close(ch->engine);
+	close(ch->fd);
+	for (unsigned int i = 0; i < CHANNEL_SLOTS; i++)
+		if (ch->slots[i].head)
+			munmap(ch->slots[i].head, MAPPED_BYTES);
+	free(ch);
+}
+
+int channel_fd(const struct channel *ch)
+{
+	return ch->fd;
+}
+
+uint64_t channel_sent(const struct channel *ch)
+{
+	return ch->sent;
+}
+
+void channel_zero_copy(struct channel *ch, enum engine_zero_copy how)
+{
+	ch->engine->zero_copy = how;
+}
+
+struct zero_copy_count channel_zero_copies(const struct channel *ch)
+{
+	return (struct zero_copy_count) { ch->engine->zero_copies, ch->engine->copied };
+}
+
+void channel_interrupt(struct channel *ch, const atomic_bool *flag)
+{
+	ch->interrupt = flag;
+}
+
+void channel_iov_advance(struct msghdr *msg, size_t len)
+{
+	while (msg->msg_iovlen && len >= msg->msg_iov->iov_len) {
+		len -= msg->msg_iov->iov_len;
+		msg->msg_iov++;
+		msg->msg_iovlen--;
+	}
+	if (msg->msg_iovlen) {
+		msg->msg_iov->iov_base = (char *)msg->msg_iov->iov_base + len;
+		msg->msg_iov->iov_len -= len;
+	}
+}
+
+static void channel_start_send(struct channel *ch)
+{
+	if (ch->sending || !ch->queued)
+		return;
+	ch->engine->ops->send(ch->engine, &ch->queue[0]->msg,
+			      (unsigned int)(ch->queue[0] - ch->slots));
+	ch->sending = true;
+}
+
+int channel_reap(struct channel *ch, struct err *e)
+{
+	struct slot *slot = ch->queue[0];
+	ssize_t n = ch->engine->sent;
+
+	if (!ch->sending || ch->engine->sending)
+		return 0;
+	ch->sending = false;
+	if (n == -EINTR || n == -EAGAIN)
+		n = 0;
+	else if (n <= 0)
+		return channel_lost(ch, n ? (int)-n : EPIPE, e);
+	ch->sent += (uint64_t)n;
+	channel_iov_advance(&slot->msg, (size_t)n);
+	if (!slot->msg.msg_iovlen) {
+		slot->busy = false;
+		ch->queued--;
+		memmove(&ch->queue[0], &ch->queue[1], ch->queued * sizeof(ch->queue[0]));
+	}
+	channel_start_send(ch);
+	return 0;
+}
+
+static int engine_wait(struct channel *ch, uint64_t ns, struct err *e)
+{
+	int r = ch->engine->ops->wait(ch->engine, ns);
+
+	return r ? err_set(e, GW_INTERNAL, -r, "waiting for the connection (%s): %s", ch->engine->ops->name, strerror(-r)) : 0;
+}
+
+int channel_given_up(struct channel *ch, struct err *e)
+{
+	if (ch->until_ns && now_ns() > ch->until_ns) {
+		ch->broken = true;
+		return -ETIMEDOUT;
+	}
+	if (ch->interrupt && atomic_load(ch->interrupt))
+		return -ECANCELED;
+	if (stop_requested())
+		return stop_err(e);
+	return 0;
+}
+
+int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
+{
+	const bool receiving = ch->engine->receiving;
+	const uint64_t released = ch->engine->released;
+	int r;
+
+	for (;;) {
+		r = engine_wait(ch, STOP_SLICE_NS, e);
+		if (r)
+			return r;
+		if ((ch->sending && !ch->engine->sending) || (receiving && !ch->engine->receiving))
+			return channel_reap(ch, e);
+		if (ch->engine->released != released)
+			return 0;
+		r = channel_given_up(ch, e);
+		if (r)
+			return r;
+		if (deadline && now_ns() > deadline) {
+			ch->broken = true;
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other host has stopped talking (nothing for %llu s)",
+				       (unsigned long long)(ch->timeout_ns / 1000000000ull));
+		}
+	}
+}
+
+uint64_t channel_patience(const struct channel *ch)
+{
+	return now_ns() + ch->timeout_ns;
+}
+
+int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e)
+{
+	uint64_t now;
+	int r = 0;
+
+	while (!r && (now = now_ns()) < until_ns) {
+		r = engine_wait(ch, until_ns - now < STOP_SLICE_NS ? until_ns - now : STOP_SLICE_NS,
+				e);
+		if (!r)
+			r = channel_reap(ch, e);
+		if (!r)
+			r = channel_given_up(ch, e);
+	}
+	return r;
+}
+
+static struct slot *free_slot(struct channel *ch)
+{
+	for (unsigned int i = 0; i < CHANNEL_SLOTS && ch->queued < CHANNEL_FRAMES; i++)
+		if (!ch->slots[i].busy && !ch->engine->held[i])
+			return &ch->slots[i];
+	return NULL;
+}
+
+/* Waits for one to become free. */
+static int get_slot(struct channel *ch, struct slot **out, struct err *e)
+{
+	uint64_t deadline = channel_patience(ch);
+	int r;
+
+	while (!(*out = free_slot(ch))) {
+		const uint64_t sent = ch->sent, released = ch->engine->released;
+
+		r = channel_wait(ch, deadline, e);
+		if (r)
+			return r;
+		if (ch->sent != sent || ch->engine->released != released)
+			deadline = channel_patience(ch);
+	}
+	(*out)->busy = true;
+	return 0;
+}
+
+/* The vector of the slot is filled in: it is the next to be sent. */
+static void enqueue(struct channel *ch, struct slot *slot, size_t nr_iov)
+{
+	slot->msg = (struct msghdr) { .msg_iov = slot->iov, .msg_iovlen = nr_iov };
+	ch->queue[ch->queued++] = slot;
+	channel_start_send(ch);
+}
+
+int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
+{
+	struct slot *slot;
+	int r = get_slot(ch, &slot, e);
+
+	if (r)
+		return r;
+	if (!slot->head) {
+		void *p = mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED) {
+			slot->busy = false;
+			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+		}
+		slot->head = p;
+		slot->frame.buf = slot->head + HEAD_MAPPED;
+	}
+	slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = slot->frame.used = 0;
+	*out = &slot->frame;
+	return 0;
+}
+
+int channel_go_on(struct channel *ch, struct err *e)
+{
+	uint64_t before;
+	int r;
+
+	if (!ch->queued)
+		return 0;
+	do {
+		before = ch->sent;
+		r = engine_wait(ch, 0, e);
+		if (!r)
+			r = channel_reap(ch, e);
+	} while (!r && ch->sent != before && ch->queued);
+	return r;
+}
+
+int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
+{
+	struct slot *slot = (struct slot *)f;	/* its first member */
+	struct wire_header h = {
+		.type = WIRE_RAM, .arg = f->nr, .length = f->nr * WIRE_EXTENT + f->bytes,
+	};
+
+	if (!f->nr) {
+		slot->busy = false;
+		return 0;
+	}
+	wire_put_header(slot->head, &h);
+	for (unsigned int i = 0; i < f->nr; i++)
+		wire_put_extent(slot->head + WIRE_HEADER + i * WIRE_EXTENT, &f->extents[i]);
+	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER + f->nr * WIRE_EXTENT };
+	memcpy(&slot->iov[1], f->iov, f->nr_iov * sizeof(f->iov[0]));
+	enqueue(ch, slot, f->nr_iov + 1);
+	return channel_go_on(ch, e);
+}
+
+int channel_flush(struct channel *ch, struct err *e)
+{
+	uint64_t deadline = channel_patience(ch);
+	uint64_t before = ch->sent;
+	int r;
+
+	while (ch->queued) {
+		r = channel_wait(ch, deadline, e);
+		if (r)
+			return r;
+		if (ch->sent != before)
+			deadline = channel_patience(ch);
+		before = ch->sent;
+	}
+	return 0;
+}
+
+int channel_send(struct channel *ch, const struct wire_header *h, const void *body, struct err *e)
+{
+	struct ram_frame *f;
+	struct slot *slot;
+	int r;
+
+	/* Where there is always room, no wait ever looks. */
+	r = channel_given_up(ch, e);
+	if (!r)
+		r = channel_flush(ch, e);
+	if (!r)
+		r = channel_frame(ch, &f, e);
+	if (r)
+		return r;
+	slot = (struct slot *)f;	/* its first member */
+	static_assert(WIRE_DEVICE_MAX <= FRAME_BYTES && WIRE_HASHES_MAX * WIRE_HASH < FRAME_BYTES &&
+		      WIRE_PRIVATE_MAX + WIRE_EXTENTS_MAX * WIRE_EXTENT <= FRAME_BYTES, "a frame's buffer holds every body");
+	wire_put_header(slot->head, h);
+	/* A copy: if this is given up in the middle, an ABORT must still follow the rest. */
+	if (h->length)
+		memcpy(f->buf, body, h->length);
+	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER };
+	slot->iov[1] = (struct iovec) { f->buf, h->length };
+	enqueue(ch, slot, h->length ? 2 : 1);
+	return channel_flush(ch, e);
+}
+
+/*
+ * Waits until the peer has closed its end, and drops what comes before that: closing with unread
+ * data resets the connection, and the peer would never read the text. True: the last that came was
+ * DONE.
+ */
+static bool channel_confirmed(struct channel *ch, uint64_t deadline)
+{
+	uint8_t buf[WIRE_HEADER + 4096];
+	struct wire_header h;
+	size_t kept = 0;	/* of a header, at the beginning of buf */
+
+	while (now_ns() < deadline) {
+		struct pollfd p = { .fd = ch->fd, .events = POLLIN };
+		ssize_t n;
+
+		if (poll(&p, 1, 100) <= 0)
+			continue;
+		n = recv(ch->fd, buf + kept, sizeof(buf) - kept, MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+		kept += (size_t)n;
+		if (kept > WIRE_HEADER) {
+			memmove(buf, buf + kept - WIRE_HEADER, WIRE_HEADER);
+			kept = WIRE_HEADER;
+		}
+	}
+	return kept == WIRE_HEADER && !wire_get_header(buf, &h) && h.type == WIRE_DONE;
+}
+
+bool channel_abort(struct channel *ch, const struct err *why)
+{
+	uint8_t buf[WIRE_HEADER + WIRE_TEXT_MAX];
+	size_t len = strnlen(why->text, WIRE_TEXT_MAX);
+	struct wire_header h = { .type = WIRE_ABORT, .arg = why->exit, .length = (uint32_t)len };
+	/*
+	 * Less than a second is all that a cancellation may take, and the source still stands; but
+	 * the text must get there, and the end of the connection come back.
+	 */
+	uint64_t deadline = deadline_ms(400) + 2 * sock_rtt_ns(ch->fd);
+	struct err ignored = { 0 };
+
+	/*
+	 * In the middle of a frame the text would be taken for its body: end it first, if the peer
+	 * still reads.
+	 */
+	while (!ch->broken && ch->queued && now_ns() < deadline)
+		if (engine_wait(ch, STOP_SLICE_NS, &ignored) || channel_reap(ch, &ignored))
+			break;
+	if (ch->broken || ch->queued)
+		return false;
+	wire_put_header(buf, &h);
+	memcpy(buf + WIRE_HEADER, why->text, len);
+	if (sock_send(ch->fd, buf, WIRE_HEADER + len, deadline))
+		return false;
+	shutdown(ch->fd, SHUT_WR);
+	return channel_confirmed(ch, deadline);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Frames over one TCP connection, by an engine (engine.h). A channel belongs to the thread that
+ * made it.
+ *
+ * Sending RAM is asynchronous: up to CHANNEL_FRAMES frames wait or are under way while the next is
+ * prepared; all other frames go out after them, in order. Every wait for a whole header or body
+ * ends at the channel's timeout (GW_TIMEOUT), when the peer closes (GW_LINK_LOST), on a signal
+ * (GW_CANCELLED), or when it is interrupted (-ECANCELED, and *e is left alone: the caller that
+ * interrupts knows why); after any error the channel only serves channel_last_words(),
+ * channel_abort() and channel_free().
+ */
+#ifndef GODWIT_CHANNEL_H
+#define GODWIT_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/err.h"
+#include "net/engine.h"
+#include "wire/wire.h"
+
+#define CHANNEL_FRAMES	4
+/*
+ * Page bytes of a frame, less than the protocol allows: what pread() has put there should still be
+ * in the CPU's cache when the socket takes it.
+ */
+#define FRAME_BYTES	(256u << 10)
+#define FRAME_PAGES	(FRAME_BYTES / PAGE_BYTES)
+
+struct channel;
+
+/**
+ * struct ram_frame - a RAM frame under construction
+ * @extents: described so far
+ * @iov: the page bytes of the WIRE_DATA extents, in @buf or where they stay as long
+ * @bytes: sum of iov
+ * @used: bytes of @buf that hold them, or could, and what lies between them
+ * @buf: FRAME_BYTES, until the frame has been pushed
+ */
+struct ram_frame {
+	unsigned int nr;
+	unsigned int nr_iov;
+	uint32_t bytes;
+	uint32_t used;
+	struct wire_extent extents[WIRE_EXTENTS_MAX];
+	struct iovec iov[FRAME_PAGES];
+	uint8_t *buf;
+};
+
+/*
+ * Takes fd over. timeout_ms: how long the peer may be silent when it should speak, or refuse to
+ * listen.
+ */
+int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms,
+		struct channel **out, struct err *e);
+/* From the next wait on. */
+void channel_set_timeout(struct channel *ch, unsigned int timeout_ms);
+void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
+int channel_fd(const struct channel *ch);	/* for poll */
+uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */
+/* Before the first frame; without it none is zero-copy. */
+void channel_zero_copy(struct channel *ch, enum engine_zero_copy how);
+/*
+ * Zero-copy sends that the peer has acknowledged; copied: those that the kernel copied after all.
+ */
+struct zero_copy_count {
+	uint64_t sends, copied;
+};
+struct zero_copy_count channel_zero_copies(const struct channel *ch);
+/* Waits end when *flag is true, within STOP_SLICE_NS. NULL: no more. */
+void channel_interrupt(struct channel *ch, const atomic_bool *flag);
+
+/* An empty frame; waits for one to become free. */
+int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
+/* Sends a frame that channel_frame() gave. An empty one is dropped. */
+int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);
+/* Waits until then, in CLOCK_MONOTONIC; what is under way goes on. */
+int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e);
+/* Sends what is queued as far as it goes without waiting: for a thread that computes for long. */
+int channel_go_on(struct channel *ch, struct err *e);
+/* Waits until all frames are with the kernel. */
+int channel_flush(struct channel *ch, struct err *e);
+/* One other frame; h->length bytes of body. */
+int channel_send(struct channel *ch, const struct wire_header *h, const void *body, struct err *e);
+
+/*
+ * The next header, checked; an ABORT is read whole and becomes the error. patient: the peer may
+ * take any time it likes, only the end of the connection or a signal ends the wait.
+ */
+int channel_recv(struct channel *ch, struct wire_header *h, bool patient, struct err *e);
+/*
+ * For frames that may come unasked, as PONG: take() serves one (1, or -errno), or leaves it (0).
+ */
+void channel_unasked(struct channel *ch,
+		     int (*take)(void *arg, const struct wire_header *h, struct err *e), void *arg);
+/*
+ * channel_recv() of the first frame that take() leaves; those that it takes prolong the wait, up to
+ * four timeouts.
+ */
+int channel_recv_asked(struct channel *ch, struct wire_header *h, struct err *e);
+/* The same, and it must be this type. */
+int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *h, struct err *e);
+int channel_body(struct channel *ch, void *buf, size_t len, struct err *e);
+/* Scatters; iov is used up. */
+int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e);
+/* Was an error the peer's ABORT? */
+bool channel_aborted(const struct channel *ch);
+/* Has the peer said something, or closed? Does not wait. */
+bool channel_readable(const struct channel *ch);
+
+/*
+ * Something else failed, and the peer may be saying why: waits so long for its ABORT, or for its
+ * end, and sets *e. Other frames are dropped.
+ */
+void channel_last_words(struct channel *ch, unsigned int ms, struct err *e);
+/*
+ * Tells the peer why we give up, if that is possible, and lets it read that before the connection
+ * goes. Return: the peer has confirmed (DONE) that it has read that.
+ */
+bool channel_abort(struct channel *ch, const struct err *why);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A channel's state, shared by channel.c (sending) and channel_recv.c. */
+#ifndef GODWIT_CHANNEL_INTERNAL_H
+#define GODWIT_CHANNEL_INTERNAL_H
+
+#include <sys/socket.h>
+
+#include "net/channel.h"
+
+/*
+ * How many frames have buffers: those that are sent, and those that zero-copy sends may still be
+ * read from.
+ */
+#define CHANNEL_SLOTS	ENGINE_BUFFERS
+#define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT)
+
+/**
+ * struct slot
+ * @head: header and extents; a mapping of its own, with the frame's buffer behind it
+ */
+struct slot {
+	struct ram_frame frame;
+	uint8_t *head;
+	struct iovec iov[FRAME_PAGES + 1];
+	struct msghdr msg;
+	bool busy;
+};
+
+/**
+ * struct channel
+ * @queue: frames to be sent; the first one is under way if @sending
+ * @slots: what is neither busy nor held by the engine is free
+ * @sending: the engine has been given one, and its result was not taken yet
+ * @broken: nothing more can be said to the peer
+ * @aborted: it has said ABORT
+ * @until_ns: no wait goes on longer, whatever comes; 0: no such limit
+ * @take: serves frames that come unasked; may be NULL
+ * @due: bytes of the last frame's body that have not been received
+ * @torn: a wait ended in the middle of a header: what comes next makes no sense
+ */
+struct channel {
+	int fd;
+	struct engine *engine;
+	uint64_t timeout_ns, until_ns;
+	const atomic_bool *interrupt;
+	int (*take)(void *arg, const struct wire_header *h, struct err *e);
+	void *take_arg;
+	struct slot slots[CHANNEL_SLOTS];
+	struct slot *queue[CHANNEL_FRAMES];
+	unsigned int queued;
+	struct msghdr recv_msg;
+	uint32_t due;
+	bool sending, broken, aborted, torn;
+	uint64_t sent;
+};
+
+/* Takes the result of a send that has ended, and starts the next. */
+int channel_reap(struct channel *ch, struct err *e);
+/*
+ * Waits until a send or a receive has ended, or buffers are free again; takes a send's result.
+ * deadline 0: none.
+ */
+int channel_wait(struct channel *ch, uint64_t deadline, struct err *e);
+/* Is there a reason to wait no more? -ECANCELED and -ETIMEDOUT (@until_ns) leave *e alone. */
+int channel_given_up(struct channel *ch, struct err *e);
+/* The deadline of a wait that begins now. */
+uint64_t channel_patience(const struct channel *ch);
+/* Drops len bytes from the front of a vector. */
+void channel_iov_advance(struct msghdr *msg, size_t len);
+/* The connection broke with this errno: sets *e. */
+int channel_lost(struct channel *ch, int err, struct err *e);
+
+#endif

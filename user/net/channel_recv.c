@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Receiving: frames, their bodies, and what the peer says when it gives up. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "net/channel_internal.h"
+#include "net/sock.h"
+
+#define PROGRESS	65536u	/* bytes in a timeout are enough */
+#define ASKED_TIMES	4	/* timeouts, for an answer while the peer shows that it lives */
+
+/*
+ * The peer is told that its ABORT was read: to see our end closed tells it nothing, as we may have
+ * closed it before. Not in the middle of a frame of ours.
+ */
+static void confirm(struct channel *ch)
+{
+	const struct wire_header h = { .type = WIRE_DONE };
+	uint8_t head[WIRE_HEADER];
+
+	wire_put_header(head, &h);
+	if (!ch->queued)
+		sock_send(ch->fd, head, sizeof(head), now_ns());
+}
+
+/*
+ * The peer's own exit status becomes ours where it means the same on this side. text has room for a
+ * NUL.
+ */
+static int gave_up(struct channel *ch, const struct wire_header *h, char *text, struct err *e)
+{
+	enum gw_exit exit = GW_PEER_FAILED;
+
+	text[h->length] = '\0';
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';	/* it goes to a terminal */
+	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY ||
+	    h->arg == GW_VERSION ||
+	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
+		exit = (enum gw_exit)h->arg;
+	ch->broken = ch->aborted = true;
+	confirm(ch);
+	return err_set(e, exit, ECONNABORTED, "the other host gave up: %s", text);
+}
+
+/*
+ * A send fails when the peer has closed, and it may have said why before: then that is the error.
+ */
+int channel_lost(struct channel *ch, int err, struct err *e)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	uint8_t head[WIRE_HEADER];
+	struct wire_header h;
+
+	ch->broken = true;
+	if (!ch->engine->receiving &&
+	    recv(ch->fd, head, sizeof(head), MSG_DONTWAIT) == sizeof(head) &&
+	    !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
+	    recv(ch->fd, text, h.length, MSG_DONTWAIT) == (ssize_t)h.length)
+		return gave_up(ch, &h, text, e);
+	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
+}
+
+/* got: bytes that have come, also when it fails. */
+static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool patient,
+		    size_t *got, struct err *e)
+{
+	uint64_t deadline = patient ? 0 : channel_patience(ch);
+	struct engine *en = ch->engine;
+	size_t mark = 0;
+	int r;
+
+	*got = 0;
+	/* Where there is always something to read, no wait ever looks. */
+	r = channel_given_up(ch, e);
+	if (r)
+		return r;
+	ch->recv_msg = (struct msghdr) { .msg_iov = iov, .msg_iovlen = n };
+	while (ch->recv_msg.msg_iovlen) {
+		if (!en->receiving) {
+			en->received = 0;
+			en->ops->recv(en, &ch->recv_msg);
+		}
+		r = channel_wait(ch, deadline, e);
+		if (r) {
+			/*
+			 * One that is given up must not write into buffers that are the caller's
+			 * again.
+			 */
+			en->ops->cancel_recv(en);
+			*got += en->received > 0 ? (size_t)en->received : 0;
+			return r;
+		}
+		if (en->receiving)
+			continue;	/* that was a send */
+		if (en->received == -EINTR || en->received == -EAGAIN)
+			continue;
+		if (en->received == -EFAULT) {
+			ch->broken = true;
+			return err_set(e, GW_INTERNAL, EFAULT,
+				       "there is no memory at the destination for what arrives: its tmpfs is full, there are too few huge pages, or a cgroup limits them");
+		}
+		if (en->received <= 0)
+			return channel_lost(ch, en->received ? (int)-en->received : ECONNRESET, e);
+		*got += (size_t)en->received;
+		/*
+		 * A peer that sends a byte now and then would hold us for ever; on a slow link with
+		 * many streams a whole body may take longer than the timeout.
+		 */
+		if (deadline && *got - mark >= PROGRESS) {
+			mark = *got;
+			deadline = channel_patience(ch);
+		}
+		channel_iov_advance(&ch->recv_msg, (size_t)en->received);
+	}
+	return 0;
+}
+
+int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e)
+{
+	size_t got;
+	int r = recv_all(ch, iov, n, false, &got, e);
+
+	ch->due -= (uint32_t)got;
+	return r;
+}
+
+int channel_body(struct channel *ch, void *buf, size_t len, struct err *e)
+{
+	struct iovec iov = { buf, len };
+
+	return len ? channel_bodyv(ch, &iov, 1, e) : 0;
+}
+
+static int aborted(struct channel *ch, const struct wire_header *h, struct err *e)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	int r = channel_body(ch, text, h->length, e);
+
+	return r ? r : gave_up(ch, h, text, e);
+}
+
+int channel_recv(struct channel *ch, struct wire_header *h, bool patient, struct err *e)
+{
+	uint8_t head[WIRE_HEADER];
+	struct iovec iov = { head, sizeof(head) };
+	size_t got;
+	int r;
+
+	r = recv_all(ch, &iov, 1, patient, &got, e);
+	if (r) {
+		ch->torn = got;
+		return r;
+	}
+	r = wire_get_header(head, h);
+	ch->due = r ? 0 : h->length;
+	if (r == -EPROTONOSUPPORT)
+		return err_set(e, GW_VERSION, EPROTO,
+			       "the other side does not speak godwit's protocol, version %u: install the same version on both hosts",
+			       WIRE_VERSION);
+	if (r)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent a frame that makes no sense (type %u): is it godwit, of the same version?",
+			       h->type);
+	return h->type == WIRE_ABORT ? aborted(ch, h, e) : 0;
+}
+
+void channel_unasked(struct channel *ch,
+		     int (*take)(void *arg, const struct wire_header *h, struct err *e), void *arg)
+{
+	ch->take = take;
+	ch->take_arg = arg;
+}
+
+int channel_recv_asked(struct channel *ch, struct wire_header *h, struct err *e)
+{
+	/* Much may be before the answer on its way: RAM that the peer writes first. */
+	uint64_t deadline = now_ns() + ASKED_TIMES * ch->timeout_ns;
+	int r;
+
+	while (!(r = channel_recv(ch, h, false, e)) && ch->take) {
+		r = ch->take(ch->take_arg, h, e);
+		if (r <= 0)
+			break;
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other host shows that it lives, but does not answer (for %llu s)",
+				       (unsigned long long)(ASKED_TIMES * ch->timeout_ns /
+							    1000000000ull));
+	}
+	return r;
+}
+
+int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *h, struct err *e)
+{
+	int r = channel_recv_asked(ch, h, e);
+
+	if (r)
+		return r;
+	if (h->type != type)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent %s where %s was due", wire_type_name(h->type),
+			       wire_type_name(type));
+	return 0;
+}
+
+bool channel_aborted(const struct channel *ch)
+{
+	return ch->aborted;
+}
+
+bool channel_readable(const struct channel *ch)
+{
+	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Drops what is left of a body that the caller does not want. */
+static int drop_body(struct channel *ch, struct err *e)
+{
+	uint8_t buf[4096];
+	int r = 0;
+
+	while (ch->due && !r)
+		r = channel_body(ch, buf, ch->due < sizeof(buf) ? ch->due : sizeof(buf), e);
+	return r;
+}
+
+void channel_last_words(struct channel *ch, unsigned int ms, struct err *e)
+{
+	struct wire_header h;
+	int r;
+
+	ch->interrupt = NULL;
+	ch->until_ns = deadline_ms(ms);
+	if (ch->torn || ch->broken)
+		return;
+	/* The wait that was given up may have been for a body. */
+	r = drop_body(ch, e);
+	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, ch->until_ns)) {
+		r = channel_recv(ch, &h, false, e);
+		if (!r)
+			r = drop_body(ch, e);
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which engine? */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/engine.h"
+
+const struct engine_ops *const engines[] = { &engine_uring, &engine_poll };
+const unsigned int engines_count = sizeof(engines) / sizeof(engines[0]);
+
+#define WHY "(sysctl kernel.io_uring_disabled, seccomp, memlock limit?)"
+
+static const struct engine_ops *choose_any(void)
+{
+	unsigned int i = 0;
+	int r;
+
+	while ((r = engines[i]->supported()) && i + 1 < engines_count) {
+		fprintf(stderr, "godwit: %s is not available here: %s %s; using %s, without zero-copy sends\n", engines[i]->name,
+			strerror(-r), WHY, engines[i + 1]->name);
+		i++;
+	}
+	return engines[i];
+}
+
+int engine_choose(const char *name, const struct engine_ops **out, struct err *e)
+{
+	int r;
+
+	if (!name || !strcmp(name, "auto")) {
+		*out = choose_any();
+		return 0;
+	}
+	for (unsigned int i = 0; i < engines_count; i++) {
+		if (strcmp(engines[i]->name, name))
+			continue;
+		r = engines[i]->supported();
+		if (r)
+			return err_set(e, GW_INTERNAL, -r, "%s is not available here: %s %s: use --io auto", name, strerror(-r), WHY);
+		*out = engines[i];
+		return 0;
+	}
+	return err_set(e, GW_USAGE, EINVAL, "--io takes auto, uring or poll, not \"%s\"", name);
+}
+
+int engine_zero_copy(const char *name, enum engine_zero_copy *out, struct err *e)
+{
+	static const char *const names[] = { [ENGINE_ZC_AUTO] = "auto", [ENGINE_ZC_ON] = "on", [ENGINE_ZC_OFF] = "off" };
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(names[i], name))
+			continue;
+		*out = (enum engine_zero_copy)i;
+		return 0;
+	}
+	return err_set(e, GW_USAGE, EINVAL, "--zero-copy takes auto, on or off, not \"%s\"", name);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Two ways to wait for one socket: io_uring, and poll() where the kernel or a sandbox refuses
+ * io_uring. At most one send and one receive are under way. An engine belongs to the thread that
+ * opened it, all calls are made there.
+ */
+#ifndef GODWIT_ENGINE_H
+#define GODWIT_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct engine;
+
+#define ENGINE_BUFFERS	32u	/* how many sends can have buffers of their own */
+
+/*
+ * May the network card read what is sent out of the sender's own pages? io_uring only. AUTO stops
+ * when the kernel has to copy them after all, as on loopback and between containers; ON does not.
+ * Both send plainly where the kernel (before 6.1) or the limit of locked memory refuses.
+ */
+enum engine_zero_copy { ENGINE_ZC_OFF, ENGINE_ZC_AUTO, ENGINE_ZC_ON };
+
+/**
+ * struct engine_ops - a kind of engine
+ * @supported: 0, or -errno: what this kernel, or who confines us, has to say
+ * @open: takes no ownership of fd
+ * @close: ends what is under way: after it the kernel touches no buffer but those that are
+ *	held. They may be unmapped, and
+ *         must not be written to: what is given to free() may be
+ * @send: begins to send what msg holds; msg stays until ->sending is false, its buffers also
+ *	until ->held[buffer] is 0;
+ *        buffer: below ENGINE_BUFFERS
+ * @recv: the same for receiving. Both may do less than was asked for.
+ * @cancel_recv: ends a receive under way and waits for that
+ * @wait: until something is done, at most ns nanoseconds; 0: only look. Returns 0 or -errno; a
+ *	signal ends it early
+ */
+struct engine_ops {
+	const char *name;
+	int (*supported)(void);
+	int (*open)(int fd, struct engine **out);
+	void (*close)(struct engine *en);
+	void (*send)(struct engine *en, struct msghdr *msg, unsigned int buffer);
+	void (*recv)(struct engine *en, struct msghdr *msg);
+	void (*cancel_recv)(struct engine *en);
+	int (*wait)(struct engine *en, uint64_t ns);
+};
+
+/**
+ * struct engine - embedded in each implementation
+ * @sending: @receiving: under way
+ * @sent: @received: the results of the last ones: bytes or -errno
+ * @zero_copy: the caller that opened it may set it before the first send
+ * @held: sends that were zero-copy and may still be read from their buffers: the peer has not
+ *	acknowledged them
+ * @released: how often a buffer was let go
+ * @zero_copies: sends that were zero-copy, and are not held any more
+ * @copied: of these, what the kernel copied after all
+ */
+struct engine {
+	const struct engine_ops *ops;
+	int fd;
+	bool sending, receiving;
+	ssize_t sent, received;
+	enum engine_zero_copy zero_copy;
+	unsigned int held[ENGINE_BUFFERS];
+	uint64_t released, zero_copies, copied;
+};
+
+/* Sorted by preference; the last one runs everywhere. */
+extern const struct engine_ops *const engines[];
+extern const unsigned int engines_count;
+extern const struct engine_ops engine_uring, engine_poll;
+
+/**
+ * engine_choose() - the engine of this name
+ * @name: NULL or "auto": the first one that is supported; one line on stderr says so when that
+ *	is not the first
+ * Errors: GW_USAGE (no such engine), GW_INTERNAL (not supported here)
+ */
+int engine_choose(const char *name, const struct engine_ops **out, struct err *e);
+/* The value of this name, "auto", "on" or "off". Errors: GW_USAGE */
+int engine_zero_copy(const char *name, enum engine_zero_copy *out, struct err *e);
+
+#endif

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "net/join.h"
+#include "net/sock.h"
+
+int join_init(struct join *j, int lfd)
+{
+	memset(j, 0, sizeof(*j));
+	j->lfd = lfd;
+	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++)
+		j->fds[i] = -1;
+	/* getrandom() never cuts a request this short. */
+	return getrandom(j->secret, sizeof(j->secret), 0) == sizeof(j->secret) ? 0 : -errno;
+}
+
+static void join_remove(struct join *j, unsigned int i)
+{
+	j->nr_candidates--;
+	memmove(&j->candidates[i], &j->candidates[i + 1],
+		(j->nr_candidates - i) * sizeof(j->candidates[0]));
+}
+
+static void join_reject(struct join *j, unsigned int i)
+{
+	close(j->candidates[i].fd);
+	join_remove(j, i);
+}
+
+/* The time does not depend on where a and b differ: no peer can find the secret byte by byte. */
+static bool join_secret_ok(const uint8_t *a, const uint8_t *b)
+{
+	volatile uint8_t differ = 0;
+
+	for (unsigned int i = 0; i < WIRE_SECRET; i++)
+		differ |= a[i] ^ b[i];
+	return !differ;
+}
+
+/* The stream that this JOIN names. -1: not a JOIN of ours, or its stream has joined already. */
+static int join_stream(const struct join *j, const uint8_t *frame)
+{
+	struct wire_header h;
+
+	if (wire_get_header(frame, &h) || h.type != WIRE_JOIN ||
+	    !join_secret_ok(frame + WIRE_HEADER, j->secret) || h.arg >= j->want ||
+	    j->fds[h.arg] >= 0)
+		return -1;
+	return (int)h.arg;
+}
+
+static void join_read(struct join *j, unsigned int i)
+{
+	struct join_candidate *c = &j->candidates[i];
+	ssize_t n = sock_recv_some(c->fd, c->frame + c->len, sizeof(c->frame) - c->len);
+	int stream;
+
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		join_reject(j, i);
+		return;
+	}
+	c->len += (unsigned int)n;
+	if (c->len < sizeof(c->frame))
+		return;
+	stream = join_stream(j, c->frame);
+	if (stream < 0) {
+		join_reject(j, i);
+		return;
+	}
+	j->fds[stream] = c->fd;
+	join_remove(j, i);
+}
+
+static int join_accept(struct join *j)
+{
+	int fd = sock_accept(j->lfd);
+
+	if (fd == -EAGAIN)
+		return 0;
+	/* No descriptor or memory left: the oldest candidate makes room. */
+	if (fd < 0 && j->nr_candidates) {
+		join_reject(j, 0);
+		return 0;
+	}
+	if (fd < 0)
+		return fd;
+	if (j->nr_candidates == JOIN_CANDIDATES)
+		join_reject(j, 0);
+	j->candidates[j->nr_candidates++] = (struct join_candidate) { .fd = fd };
+	return 0;
+}
+
+static bool join_complete(const struct join *j)
+{
+	for (unsigned int i = 0; i < j->want; i++)
+		if (j->fds[i] < 0)
+			return false;
+	return true;
+}
+
+int join_step(struct join *j, int other_fd, int ms)
+{
+	struct pollfd p[JOIN_CANDIDATES + 2] = {
+		{ .fd = other_fd, .events = POLLIN },
+		{ .fd = j->lfd, .events = POLLIN },
+	};
+	int r = 0;
+
+	for (unsigned int i = 0; i < j->nr_candidates; i++)
+		p[i + 2] = (struct pollfd) { .fd = j->candidates[i].fd, .events = POLLIN };
+	if (poll(p, j->nr_candidates + 2, ms) < 0)
+		return errno == EINTR ? 0 : -errno;
+	/* From the last to the first: when one is removed, those behind it move up. */
+	for (unsigned int i = j->nr_candidates; i-- > 0;)
+		if (p[i + 2].revents)
+			join_read(j, i);
+	if (p[1].revents)
+		r = join_accept(j);
+	return r ? r : join_complete(j);
+}
+
+void join_take(struct join *j, int *fds)
+{
+	for (unsigned int i = 0; i < j->want; i++) {
+		fds[i] = j->fds[i];
+		j->fds[i] = -1;
+	}
+}
+
+void join_close(struct join *j)
+{
+	while (j->nr_candidates)
+		join_reject(j, 0);
+	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++) {
+		if (j->fds[i] >= 0)
+			close(j->fds[i]);
+		j->fds[i] = -1;
+	}
+}

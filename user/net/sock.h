@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Sockets with deadlines, for small transfers: QMP, control frames. Deadlines are absolute:
+ * nanoseconds of CLOCK_MONOTONIC. All descriptors that these functions make are non-blocking and
+ * close-on-exec. No call raises SIGPIPE. Return: 0 or -errno; -ETIMEDOUT when the deadline passed,
+ * -ECONNRESET when the peer closed too early.
+ */
+#ifndef GODWIT_SOCK_H
+#define GODWIT_SOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Connects to an AF_UNIX stream socket. Return: the descriptor or -errno. */
+int sock_unix_connect(const char *path);
+/*
+ * Connects to "ADDR:PORT" or "[V6]:PORT". Return: the descriptor or -errno (-EINVAL: not an address,
+ * -EHOSTUNREACH: the name does not resolve, -EINTR: a stop was requested meanwhile). No other wait
+ * here ends at a stop: godwit talks to QEMU after one.
+ */
+int sock_tcp_connect(const char *addr, uint64_t deadline);
+/*
+ * Begins to connect to the address that fd is connected to: a name may resolve to several hosts.
+ * Return: the descriptor, for sock_tcp_connected(), or -errno.
+ */
+int sock_tcp_begin_again(int fd);
+/* Waits until a connection has come about. 0, or -errno; -EINTR: a stop was requested. */
+int sock_tcp_connected(int fd, uint64_t deadline);
+int sock_tcp_listen(const char *addr);
+/* The next connection that waits at the listener, or -errno; -EAGAIN: none waits. */
+int sock_accept(int fd);
+/* 1: all addresses that addr resolves to are loopback; 0: not all, or none; -EINVAL: malformed. */
+int sock_is_loopback(const char *addr);
+/* Sets the TCP options: keepalive and the user timeout detect a peer that is gone. */
+int sock_tune(int fd, unsigned int timeout_ms);
+/*
+ * So many bytes may wait in the socket beyond what its window lets go at once. What sock_tune()
+ * sets is good for throughput.
+ */
+void sock_set_unsent(int fd, unsigned int bytes);
+
+/*
+ * TCP's smoothed round trip, ns; 0: not known, as on a socket that is not TCP's. While the peer
+ * works on an answer its ACK is delayed, by up to 40 ms, and that is in it.
+ */
+uint64_t sock_rtt_ns(int fd);
+/* The shortest that TCP has seen: how long the link is. 0: as above. */
+uint64_t sock_least_rtt_ns(int fd);
+
+/* Bytes that have been sent, and the peer's kernel has not acknowledged. */
+uint64_t sock_queued(int fd);
+
+/* Waits until fd is readable (POLLIN) or writable (POLLOUT). */
+int sock_wait(int fd, short events, uint64_t deadline);
+/* Receives, or sends, exactly len bytes. */
+int sock_recv(int fd, void *buf, size_t len, uint64_t deadline);
+int sock_send(int fd, const void *buf, size_t len, uint64_t deadline);
+/* sock_send() with one descriptor attached to the first byte (SCM_RIGHTS, AF_UNIX). */
+int sock_send_fd(int fd, const void *buf, size_t len, int passed_fd, uint64_t deadline);
+/* Receives what has arrived, without a wait. Return: bytes, 0 at the end, -EAGAIN: nothing yet. */
+ssize_t sock_recv_some(int fd, void *buf, size_t len);
+
+#endif

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "claim/own_ram.h"
+#include "net/sock.h"
+#include "peer/hello.h"
+
+#define PINGS_MAX	5
+#define PINGS_MIN	2
+#define PINGS_NS	50000000ull	/* on a long link noise is a small part of a round trip */
+
+int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_HELLO,
+				 .arg = WIRE_VERSION,
+				 .length = WIRE_HELLO_BODY };
+	uint8_t body[WIRE_HELLO_BODY];
+	uint64_t lacking;
+	int r;
+
+	wire_put_u64(body, HELLO_FEATURES);
+	wire_put_u64(body + 8, HELLO_NEEDS);
+	r = channel_send(ch, &h, body, e);
+	if (!r)
+		r = channel_expect(ch, WIRE_HELLO, &h, e);
+	if (!r)
+		r = channel_body(ch, body, sizeof(body), e);
+	if (r)
+		return r;
+	lacking = wire_get_u64(body + 8) & ~HELLO_FEATURES;
+	if (lacking)
+		return err_set(e, GW_VERSION, EPROTONOSUPPORT,
+			       "the peer needs features that this godwit does not have (0x%llx): install the same version at both ends",
+			       (unsigned long long)lacking);
+	lacking = HELLO_NEEDS & ~wire_get_u64(body);
+	if (lacking)
+		return err_set(e, GW_VERSION, EPROTONOSUPPORT,
+			       "the peer's godwit is older and does not have features that this one needs (0x%llx): install the same version at both ends",
+			       (unsigned long long)lacking);
+	*agreed = wire_get_u64(body) & HELLO_FEATURES;
+	return 0;
+}
+
+int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms,
+	  struct channel **out, uint64_t *agreed, struct err *e)
+{
+	int fd = sock_tcp_connect(addr, deadline_ms(timeout_ms));
+	int r;
+
+	*out = NULL;
+	if (fd == -EINVAL)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", addr);
+	if (fd == -EINTR)
+		return stop_err(e);
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; start \"godwit receive --listen\" there, or correct the address",
+			       addr, strerror(-fd));
+	sock_tune(fd, timeout_ms);
+	r = channel_new(fd, engine, timeout_ms, out, e);
+	return r ? r : hello_exchange(*out, agreed, e);
+}
+
+int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_PING, .arg = serial, .length = 8 };
+	uint8_t body[8];
+
+	wire_put_u64(body, realtime);
+	return channel_send(ch, &h, body, e);
+}
+
+int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e)
+{
+	uint64_t mono = now_ns(), real = realtime_ns();
+	struct wire_header h;
+	uint8_t body[8];
+	int r = hello_send_ping(ch, serial, real, e);
+
+	if (!r)
+		r = channel_expect(ch, WIRE_PONG, &h, e);
+	if (!r)
+		r = channel_body(ch, body, sizeof(body), e);
+	if (r)
+		return r;
+	pong->rtt_ns = now_ns() - mono;
+	pong->offset_ns = (int64_t)(wire_get_u64(body) - real - pong->rtt_ns / 2);
+	return 0;
+}
+
+int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e)
+{
+	uint64_t end = now_ns() + PINGS_NS;
+	int r = 0;
+
+	best->rtt_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < PINGS_MAX && !r && (i < PINGS_MIN || now_ns() < end); i++) {
+		struct hello_pong pong;
+
+		r = hello_ping(ch, i, &pong, e);
+		if (!r && pong.rtt_ns < best->rtt_ns)
+			*best = pong;
+	}
+	return r;
+}
+
+static int hello_send_table(struct channel *ch, enum wire_type type, const struct wire_block *b,
+			    unsigned int n, struct err *e)
+{
+	struct wire_header h = { .type = (uint16_t)type,
+				 .arg = n,
+				 .length = (uint32_t)wire_blocks_size(b, n) };
+	uint8_t *body = malloc(h.length);
+	int r;
+
+	if (!body)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	wire_put_blocks(body, b, n);
+	r = channel_send(ch, &h, body, e);
+	free(body);
+	return r;
+}
+
+int hello_read_table(struct channel *ch, const struct wire_header *h, const char *what,
+		     struct wire_block **out, struct err *e)
+{
+	uint8_t *body = malloc(h->length);
+	int r;
+
+	*out = calloc(WIRE_BLOCKS_MAX, sizeof(**out));
+	r = body && *out ? channel_body(ch, body, h->length, e) : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	if (!r && wire_get_blocks(body, h->length, *out, h->arg))
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the sender's table of %s is malformed", what);
+	free(body);
+	return r;
+}
+
+static int hello_send_private_ram(struct channel *ch, const struct private_ram *ram, struct err *e)
+{
+	struct wire_block *b = calloc(ram->n, sizeof(*b));
+	int r;
+
+	if (!b)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	for (unsigned int i = 0; i < ram->n; i++) {
+		b[i].pages = ram->b[i].pages;
+		b[i].address = WIRE_NO_ADDRESS;
+		b[i].page_size = PAGE_BYTES;
+		memcpy(b[i].name, ram->b[i].name, sizeof(b[i].name));
+	}
+	r = hello_send_table(ch, WIRE_PRIVATE_BLOCKS, b, ram->n, e);
+	free(b);
+	return r;
+}
+
+int hello_blocks(struct channel *ch, enum wire_type type, uint64_t features, const struct vm *vm,
+		 const struct private_ram *ram, struct err *e)
+{
+	struct wire_block *b = calloc(vm->nblocks, sizeof(*b));
+	int r = b ? 0 : err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+
+	if (!r && features & WIRE_OWN_RAM)
+		r = own_ram_send(ch, vm, e);
+	if (!r && ram->n)
+		r = hello_send_private_ram(ch, ram, e);
+	for (unsigned int i = 0; !r && i < vm->nblocks; i++) {
+		b[i].pages = vm->blocks[i].pages;
+		b[i].address = vm->blocks[i].address;
+		b[i].page_size = vm->blocks[i].page_size;
+		memcpy(b[i].name, vm->blocks[i].name, sizeof(b[i].name));
+	}
+	if (!r)
+		r = hello_send_table(ch, type, b, vm->nblocks, e);
+	free(b);
+	return r;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The beginning of each connection to a receiver: of a migration, a check, or a question. */
+#ifndef GODWIT_HELLO_H
+#define GODWIT_HELLO_H
+
+#include "base/err.h"
+#include "devstate/private_ram.h"
+#include "net/channel.h"
+#include "vmm/vm.h"
+
+/**
+ * hello() - connect, and agree on version and features
+ * @addr: the receiver's ADDR:PORT
+ * @out: the control connection; the caller frees it, also after an error
+ * @agreed: see hello_exchange()
+ * Errors: GW_USAGE, GW_UNREACHABLE, GW_VERSION, and those of a channel.
+ */
+int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms,
+	  struct channel **out, uint64_t *agreed, struct err *e);
+
+/* The features that this godwit offers in its HELLO, and those that it does not do without. */
+#define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM | WIRE_VIEWS | WIRE_ONE_WAY)
+#define HELLO_NEEDS	WIRE_ONE_WAY
+
+/**
+ * hello_exchange() - send HELLO and read the peer's
+ * @agreed: the features that both peers offer
+ * Errors: GW_VERSION: another protocol, or one peer needs a feature that the other does not offer.
+ */
+int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e);
+
+/**
+ * struct hello_pong - what a PING and its PONG have measured
+ * @rtt_ns: the round trip
+ * @offset_ns: the receiver's CLOCK_REALTIME minus ours; off by half of @rtt_ns at most
+ */
+struct hello_pong {
+	uint64_t rtt_ns;
+	int64_t offset_ns;
+};
+
+/* Sends a PING, and leaves its PONG to the caller. realtime: CLOCK_REALTIME, ns */
+int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e);
+/* One PING and its PONG, which also proves that the receiver has read all that was sent before. */
+int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e);
+/* A few PINGs: *best has the shortest round trip, and so the most exact clock offset. */
+int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);
+/*
+ * Sends the table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK; before it, with WIRE_OWN_RAM, the
+ * files of the blocks, and the table of QEMU's private RAM, if *ram has blocks.
+ */
+int hello_blocks(struct channel *ch, enum wire_type type, uint64_t features, const struct vm *vm,
+		 const struct private_ram *ram, struct err *e);
+/*
+ * Reads the sender's table of h->arg blocks into *out, which the caller frees, also after an error.
+ * what: names the blocks in the error.
+ */
+int hello_read_table(struct channel *ch, const struct wire_header *h, const char *what,
+		     struct wire_block **out, struct err *e);
+
+#endif

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/limits.h"
+
+const struct limits limits_default = { .downtime_limit_ms = 300, .max_rounds = 30 };
+
+/* choices: NULL for a number; else the limit's value is an index into them. */
+static const struct limit {
+	const char *name;
+	size_t offset;
+	unsigned int min, max;
+	const char *const *choices;
+} limits_table[] = {
+	{ "downtime-limit", offsetof(struct limits, downtime_limit_ms), 1, 2000000, NULL },
+	{ "downtime-ramp", offsetof(struct limits, downtime_ramp_ms), 0, 2000000, NULL },
+	{ "max-rounds", offsetof(struct limits, max_rounds), 1, 10000, NULL },
+	{ "timeout", offsetof(struct limits, timeout_s), 0, 10000000, NULL },
+	{ "on-timeout", offsetof(struct limits, on_timeout), 0, 1,
+	  (const char *const[]) { "cancel", "pause" } },
+	{ "bandwidth", offsetof(struct limits, bandwidth_mib), 0, 1000000, NULL },
+};
+
+#define LIMITS (sizeof(limits_table) / sizeof(limits_table[0]))
+
+static const struct limit *limits_find(const char *name)
+{
+	for (size_t i = 0; i < LIMITS; i++)
+		if (!strcmp(limits_table[i].name, name))
+			return &limits_table[i];
+	return NULL;
+}
+
+static int limits_unknown(const char *name, struct err *e)
+{
+	return err_set(e, GW_USAGE, EINVAL, "there is no limit \"%.40s\"", name);
+}
+
+static unsigned int *limits_value(struct limits *l, const struct limit *t)
+{
+	return (unsigned int *)((char *)l + t->offset);
+}
+
+static int limits_set_number(struct limits *l, const struct limit *t, long long v, const char *text,
+			     struct err *e)
+{
+	if (v < t->min || v > t->max)
+		return err_set(e, GW_USAGE, EINVAL, "--%s takes a whole number from %u to %u, not \"%.40s\"", t->name, t->min, t->max,
+			       text);
+	*limits_value(l, t) = (unsigned int)v;
+	return 0;
+}
+
+static int limits_set_choice(struct limits *l, const struct limit *t, const char *text,
+			     struct err *e)
+{
+	for (unsigned int i = t->min; i <= t->max; i++) {
+		if (strcmp(t->choices[i], text))
+			continue;
+		*limits_value(l, t) = i;
+		return 0;
+	}
+	return err_set(e, GW_USAGE, EINVAL, "--%s takes \"%s\" or \"%s\", not \"%.40s\"", t->name,
+		       t->choices[0], t->choices[1], text);
+}
+
+int limits_set(struct limits *l, const char *name, const char *text, struct err *e)
+{
+	const struct limit *t = limits_find(name);
+	long long v;
+	char *end;
+
+	if (!t)
+		return limits_unknown(name, e);
+	if (t->choices)
+		return limits_set_choice(l, t, text, e);
+	errno = 0;
+	v = strtoll(text, &end, 10);
+	return limits_set_number(l, t, errno || end == text || *end ? -1 : v, text, e);
+}
+
+json_t *limits_to_json(const struct limits *l)
+{
+	json_t *j = json_object();
+
+	for (size_t i = 0; j && i < LIMITS; i++) {
+		unsigned int v = *limits_value((struct limits *)l, &limits_table[i]);
+		json_t *value = limits_table[i].choices ? json_string(limits_table[i].choices[v])
+							: json_integer(v);
+
+		if (json_object_set_new(j, limits_table[i].name, value)) {
+			json_decref(j);
+			j = NULL;
+		}
+	}
+	return j;
+}
+
+static int limits_set_json(struct limits *l, const struct limit *t, const json_t *value,
+			   struct err *e)
+{
+	if (t->choices && json_is_string(value))
+		return limits_set_choice(l, t, json_string_value(value), e);
+	if (!t->choices && json_is_integer(value)) {
+		long long v = json_integer_value(value);
+		char text[32];
+
+		snprintf(text, sizeof(text), "%lld", v);
+		return limits_set_number(l, t, v, text, e);
+	}
+	return err_set(e, GW_USAGE, EINVAL, "\"%s\" takes a %s", t->name,
+		       t->choices ? "string" : "whole number");
+}
+
+int limits_from_json(struct limits *l, const json_t *j, struct err *e)
+{
+	struct limits new = *l;
+	const char *name;
+	json_t *value;
+	int r = 0;
+
+	if (!json_is_object(j))
+		return err_set(e, GW_USAGE, EINVAL, "the limits are not a JSON object");
+	json_object_foreach((json_t *)j, name, value) {
+		const struct limit *t = limits_find(name);
+
+		r = t ? limits_set_json(&new, t, value, e) : limits_unknown(name, e);
+		if (r)
+			return r;
+	}
+	*l = new;
+	return 0;
+}

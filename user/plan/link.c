@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "plan/link.h"
+
+#define SEC_NS		1000000000ull
+#define RTT_NS		5000000ull	/* a stream for each */
+
+unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most)
+{
+	uint64_t n = rtt_ns / RTT_NS;
+
+	if (n < cpus)
+		n = cpus;
+	return n < most ? (unsigned int)n : most;
+}
+
+bool link_is_long(uint64_t rtt_ns)
+{
+	return rtt_ns >= RTT_NS;
+}
+
+uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns)
+{
+	return (uint64_t)((double)buffer * streams * SEC_NS / (double)(rtt_ns ? rtt_ns : 1));
+}
+
+uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)
+{
+	return (uint64_t)((double)rate * (double)rtt_ns / SEC_NS / streams) + 1;
+}

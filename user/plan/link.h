@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How to use a link, from its round trip. Pure. */
+#ifndef GODWIT_LINK_H
+#define GODWIT_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * link_streams() - how many streams keep this link busy On the way of one round trip are as many
+ * bytes as the link carries in that time, but no more than the socket buffers of all streams hold
+ * (by default 4 MiB each); and where packets are lost, TCP's rate on one connection falls with the
+ * round trip. So a long link takes more streams than there are CPUs: one for each 5 ms.
+ * @cpus: at least 1
+ * @most: at least 1
+ */
+unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most);
+/*
+ * Is the round trip so long that to wait for the window of one stream costs more than to send in
+ * small pieces on all?
+ */
+bool link_is_long(uint64_t rtt_ns);
+/* Bytes per second that this many streams can carry, each with so large a socket buffer. */
+uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns);
+/* The socket buffer, in bytes, with which they can carry this rate. */
+uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns);
+
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* RAM in a file of tmpfs or hugetlbfs that QEMU maps shared. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "page/page.h"
+#include "ram/ram_block.h"
+
+static int file_data_failed(struct err *e)
+{
+	return err_set(e, GW_INTERNAL, errno, "cannot find data in a RAM file: %s",
+		       strerror(errno));
+}
+
+/* Pages of a run that need not be exact: as many as a frame has. */
+#define RUN_PAGES	64u
+
+/* Finds only where data begins: to find its end the kernel walks all of it, some 40 ns a page. */
+static int file_first_data(int fd, uint64_t first, uint64_t end, uint64_t *data, struct err *e)
+{
+	off_t at;
+
+	if (first >= end)
+		return 0;
+	at = lseek(fd, (off_t)(first * PAGE_BYTES), SEEK_DATA);
+	if (at < 0)
+		return errno == ENXIO ? 0 : file_data_failed(e);
+	*data = (uint64_t)at / PAGE_BYTES;
+	if (*data < first)
+		*data = first;
+	return *data < end;
+}
+
+int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *run_first,
+		   uint64_t *run_count, struct err *e)
+{
+	int r = file_first_data(fd, first, end, run_first, e);
+	uint64_t last;
+	off_t hole;
+
+	if (r <= 0)
+		return r;
+	if (!exact) {
+		if (end - *run_first > RUN_PAGES)
+			end = *run_first + RUN_PAGES;
+		*run_count = end - *run_first;
+		r = *run_count > 1 ? file_first_data(fd, end - 1, end, &last, e) : 1;
+		if (r)
+			return r;
+		/* The run ends in a hole, so its end is near, and cheap for the kernel to find. */
+	}
+	hole = lseek(fd, (off_t)(*run_first * PAGE_BYTES), SEEK_HOLE);
+	if (hole < 0)
+		return errno == ENXIO ? 0 : file_data_failed(e);	/* punched in between */
+	hole = (hole + PAGE_BYTES - 1) / PAGE_BYTES;
+	*run_count = ((uint64_t)hole < end ? (uint64_t)hole : end) - *run_first;
+	return 1;
+}
+
+static int ram_file_next_data(const struct ram_block *b, uint64_t first, uint64_t end, bool exact,
+			      uint64_t *run_first, uint64_t *run_count, struct err *e)
+{
+	return file_next_data(b->fd, first, end, exact, run_first, run_count, e);
+}
+
+static int ram_file_read(const struct ram_block *b, uint64_t first, uint64_t count, void *buf,
+			 struct err *e)
+{
+	ssize_t n = pread(b->fd, buf, count * PAGE_BYTES, (off_t)(first * PAGE_BYTES));
+
+	if (n == (ssize_t)(count * PAGE_BYTES))
+		return 0;
+	return err_set(e, GW_INTERNAL, n < 0 ? errno : EIO, "cannot read RAM \"%s\" at page %llu: %s", b->name,
+		       (unsigned long long)first, n < 0 ? strerror(errno) : "its file is shorter than it was");
+}
+
+static int ram_file_write(const struct ram_block *b, uint64_t first, uint64_t count,
+			  const void *buf)
+{
+	size_t len = count * PAGE_BYTES;
+	off_t at = (off_t)(first * PAGE_BYTES);
+	const uint8_t *p = buf;
+
+	while (len) {
+		ssize_t n = pwrite(b->fd, p, len, at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		p += n;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int ram_file_clear(const struct ram_block *b, uint64_t first, uint64_t count)
+{
+	return fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 (off_t)(first * PAGE_BYTES), (off_t)(count * PAGE_BYTES)) < 0 ?
+		       -errno :
+		       0;
+}
+
+static uint64_t ram_file_allocated(const struct ram_block *b)
+{
+	struct stat st;
+	uint64_t pages = fstat(b->fd, &st) ? 0 : (uint64_t)st.st_blocks * 512 / PAGE_BYTES;
+
+	/* The file may be longer than the backend. */
+	return pages < b->pages ? pages : b->pages;
+}
+
+const struct ram_ops ram_file_ops = {
+	.read = ram_file_read,
+	.write = ram_file_write,
+	.next_data = ram_file_next_data,
+	.clear = ram_file_clear,
+	.allocated = ram_file_allocated,
+};

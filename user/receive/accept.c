@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Accepts a sender: the first peer that connects and sends BLOCKS. A peer that sends CHECK or ASK
+ * gets its answer, and any other peer is rejected.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "claim/own_ram.h"
+#include "claim/owners.h"
+#include "fit/fit.h"
+#include "net/sock.h"
+#include "peer/hello.h"
+#include "receive/receiver_internal.h"
+#include "vmm/mtree.h"
+
+#define GREETING_MS	5000u
+#define VIEWS_MAX	3u	/* WIRE_GLANCE, WIRE_BRIEF, and all features if that differs */
+
+static int accept_listen(struct receiver *r, struct err *e)
+{
+	int loopback = sock_is_loopback(r->o->listen);
+
+	if (loopback < 0)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
+	if (!loopback && !r->o->insecure)
+		return err_set(e, GW_USAGE, EPERM,
+			       "other hosts can reach %s, and the connection is neither encrypted nor authenticated: listen on a loopback address and tunnel (ssh -L), or give --insecure on a network that you trust",
+			       r->o->listen);
+	r->lfd = r->o->listen_fd >= 0 ? r->o->listen_fd : sock_tcp_listen(r->o->listen);
+	if (r->lfd < 0)
+		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen,
+			       strerror(-r->lfd));
+	printf("godwit: listening on %s\n", r->o->listen);
+	fflush(stdout);
+	return 0;
+}
+
+/* A peer that connects and sends nothing keeps other peers out meanwhile. */
+static unsigned int accept_timeout_ms(const struct receiver *r)
+{
+	return r->o->timeout_ms < GREETING_MS ? r->o->timeout_ms : GREETING_MS;
+}
+
+/* Waits until a peer connects, or until then. */
+static int accept_connection(struct receiver *r, uint64_t until_ns, struct err *e)
+{
+	int fd = -EAGAIN;
+
+	while (fd == -EAGAIN) {
+		/* With until_ns the migration is over: the verdict stands if QEMU exits, too. */
+		struct pollfd p[] = {
+			{ .fd = r->lfd, .events = POLLIN },
+			{ .fd = until_ns ? -1 : r->vm.pidfd, .events = POLLIN },
+		};
+
+		poll(p, 2, STOP_SLICE_NS / 1000000);
+		if (until_ns && now_ns() > until_ns)
+			return -ETIMEDOUT;
+		if (stop_requested())
+			fd = stop_err(e);
+		else if (p[1].revents)
+			fd = err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
+		else if (p[0].revents)
+			fd = sock_accept(r->lfd);
+	}
+	if (fd < 0)
+		return err_set(e, GW_UNREACHABLE, -fd, "cannot accept a connection: %s", strerror(-fd));
+	sock_tune(fd, r->o->timeout_ms);
+	return channel_new(fd, r->o->engine, accept_timeout_ms(r), &r->ch, e);
+}
+
+/*
+ * Decides on save mode: if this QEMU cannot load a saved state the sender uses migrate mode, or
+ * gives up.
+ */
+static int accept_private_ram(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct err why = { 0 };
+	int ret;
+
+	/* An earlier connection may have filled it. */
+	private_ram_free(&r->private);
+	ret = private_ram_find(r->qmp, &r->vm, &r->private, &why);
+
+	if (ret)
+		r->private.has_addresses = false;
+	ret = private_ram_compare(r->ch, h, &r->private, &r->save_mode, &why, e);
+	if (!ret && r->save_mode)
+		ret = mtree_query(r->qmp, &r->vm, e);
+	if (!ret && r->save_mode)
+		r->save_mode = !mtree_check(&r->vm, &why);
+	if (!ret && !r->save_mode)
+		printf("godwit: this QEMU cannot load a device state in save mode: %s\n", why.text);
+	fflush(stdout);
+	return ret;
+}
+
+static void accept_reject(struct receiver *r, const struct err *why)
+{
+	/* The sender's ABORT says why: the guest does not fit here, or the operator cancelled. */
+	bool gave_up = channel_aborted(r->ch);
+
+	channel_abort(r->ch, why);
+	channel_free(r->ch);
+	r->ch = NULL;
+	printf("godwit: %s: %s\n",
+	       gave_up ? "a sender gave up before the migration began"
+		       : "rejected a connection that is not a godwit sender", why->text);
+	fflush(stdout);
+}
+
+static int accept_hello(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	uint64_t features = 0;
+	int ret = hello_exchange(r->ch, &features, e);
+
+	r->verdicts = features & WIRE_VERDICTS;
+	return ret ? ret : channel_recv(r->ch, h, false, e);
+}
+
+/*
+ * The receiver rejects a peer that does not say HELLO as we do (a port scan, a godwit of another
+ * version), and goes on listening: the peer has changed nothing, and a sender may be about to
+ * connect. A peer's ABORT ends only its own connection, even one that says "cancelled".
+ */
+int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns, struct err *e)
+{
+	for (;;) {
+		struct err why = { 0 };
+		int ret = accept_connection(r, until_ns, e);
+
+		if (!ret)
+			ret = accept_hello(r, h, &why);
+		else
+			return ret;
+		if (!ret)
+			return 0;
+		if (stop_requested())
+			return stop_err(e);
+		accept_reject(r, &why);
+	}
+}
+
+/*
+ * The peer's request: BLOCKS, CHECK or ASK, which ASK_VIEW, RAM_FILES and PRIVATE_BLOCKS may
+ * precede.
+ */
+static int accept_request(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	int ret = 0;
+
+	r->save_mode = false;
+	r->source_ram = NULL;
+	for (unsigned int asked = 0; !ret && asked < VIEWS_MAX && h->type == WIRE_ASK_VIEW;
+	     asked++) {
+		/* The sender views its own QEMU meanwhile, and compares afterwards. */
+		channel_set_timeout(r->ch, r->o->timeout_ms);
+		ret = fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
+		if (!ret)
+			ret = channel_recv(r->ch, h, false, e);
+	}
+	if (ret)
+		return ret;
+	if (h->type == WIRE_RAM_FILES) {
+		ret = own_ram_receive(r->ch, h, &r->vm, &r->source_ram, e);
+		if (!ret)
+			ret = channel_recv(r->ch, h, false, e);
+	}
+	if (ret)
+		return ret;
+	if (h->type == WIRE_PRIVATE_BLOCKS) {
+		ret = accept_private_ram(r, h, e);
+		if (!ret)
+			ret = channel_recv(r->ch, h, false, e);
+	}
+	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK && h->type != WIRE_ASK)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after HELLO",
+			      wire_type_name(h->type));
+	return ret;
+}
+
+/* Serves peers until one wants to migrate: *h is BLOCKS. */
+static int accept_migration(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	int ret;
+
+	while (!(ret = receiver_greet(r, h, 0, e))) {
+		struct err why = { 0 };
+
+		if (accept_request(r, h, &why)) {
+			if (stop_requested())
+				return stop_err(e);
+			accept_reject(r, &why);
+		} else if (h->type == WIRE_CHECK) {
+			check_reply(r, h);
+		} else if (h->type == WIRE_ASK) {
+			verdict_reply(r);
+		} else {
+			channel_set_timeout(r->ch, r->o->timeout_ms);
+			break;
+		}
+	}
+	return ret;
+}
+
+int accept_sender(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	int ret = accept_listen(r, e);
+
+	if (!ret)
+		ret = accept_migration(r, &h, e);
+	return ret ? ret : agree_ram(r, &h, e);
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The steps between the agreement on RAM and the first page: the receiver empties its RAM, QEMU
+ * begins to wait for the device state, and the sender's streams join.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "claim/owners.h"
+#include "net/sock.h"
+#include "receive/receiver_internal.h"
+
+/* Serves the control connection until the streams have joined: only PING may come. */
+static int join_streams_control(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	int ret = channel_recv(r->ch, &h, false, e);
+
+	if (ret)
+		return ret;
+	if (h.type != WIRE_PING)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s before its streams had joined", wire_type_name(h.type));
+	return receiver_pong(r, &h, e);
+}
+
+static int join_streams_wait(struct receiver *r, struct join *join, struct err *e)
+{
+	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	int here;
+
+	while (!(here = join_step(join, channel_fd(r->ch), STOP_SLICE_NS / 1000000))) {
+		int ret = channel_readable(r->ch) ? join_streams_control(r, e) : 0;
+
+		if (ret)
+			return ret;
+		if (stop_requested())
+			return stop_err(e);
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+				       "only some of the sender's %u streams connected within %u s: make sure that every connection to %s reaches this receiver",
+				       join->want, r->o->timeout_ms / 1000, r->o->listen);
+	}
+	return here < 0 ? err_set(e, GW_UNREACHABLE, -here, "cannot accept a connection: %s", strerror(-here)) : 0;
+}
+
+static int join_streams_accept(struct receiver *r, struct join *join, struct err *e)
+{
+	struct wire_header h = {
+		.type = WIRE_READY,
+		.flags = r->save_mode ? WIRE_SAVE_MODE : 0,
+		.arg = r->o->streams,
+		.length = WIRE_SECRET,
+	};
+	const struct receive_streams_options o = {
+		.writer = &r->writer, .engine = r->o->engine, .timeout_ms = r->o->timeout_ms,
+		.frame = receiver_on_stream_frame, .arg = r,
+	};
+	int fds[WIRE_STREAMS_MAX];
+	int ret;
+
+	ret = channel_send(r->ch, &h, join->secret, e);
+	if (!ret)
+		ret = channel_expect(r->ch, WIRE_STREAMS, &h, e);
+	if (!ret && h.arg > r->o->streams)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender wants %u streams, and the receiver allows %u",
+			      h.arg, r->o->streams);
+	if (ret)
+		return ret;
+	join->want = h.arg;
+	ret = join_streams_wait(r, join, e);
+	if (ret)
+		return ret;
+	join_take(join, fds);
+	for (unsigned int i = 0; i < join->want; i++)
+		sock_tune(fds[i], r->o->timeout_ms);
+	ret = receive_streams_start(&o, fds, join->want, &r->streams, e);
+	if (ret)
+		return ret;
+	channel_interrupt(r->ch, receive_streams_failed(r->streams));
+	return receiver_send(r, WIRE_STREAMS, join->want, e);
+}
+
+int join_streams(struct receiver *r, struct err *e)
+{
+	struct join join;
+	int ret;
+
+	/*
+	 * From here on the receiver writes RAM. Since it first checked, another VMM may have been
+	 * started, and QEMU may have got a guest by a migration of its own.
+	 */
+	ret = owners_check("/proc", &r->vm, OWNERS_DESTINATION, e);
+	if (!ret)
+		ret = migration_check_waits(r->qmp, e);
+	if (!ret)
+		ret = ram_writer_open(&r->writer, &r->vm, e);
+	if (!ret)
+		ret = migration_plan(&r->migration, true, r->save_mode, 0, e);
+	if (!ret)
+		ret = migration_configure(&r->migration, e);
+	if (!ret)
+		ret = migration_start(&r->migration, true, e);
+	if (ret)
+		return ret;
+	ret = join_init(&join, r->lfd);
+	if (ret)
+		return err_set(e, GW_INTERNAL, -ret, "cannot get random numbers: %s", strerror(-ret));
+	memcpy(r->token, join.secret, sizeof(r->token));
+	verdict_open(r);
+	ret = join_streams_accept(r, &join, e);
+	join_close(&join);
+	/*
+	 * From here on a peer that connects gets ECONNREFUSED. A listener that was passed in
+	 * belongs to the process that passed it, too, and stays open.
+	 */
+	r->lfd_shut = r->o->listen_fd < 0 && !shutdown(r->lfd, SHUT_RD);
+	return ret;
+}

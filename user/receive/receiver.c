@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The receiver: a loop over frames. wire.h says which frame may come when.
+ *
+ * The destination QEMU waits with an empty guest. The receiver passes the device state to QEMU when
+ * all of it has come (load.h). If the migration breaks before that the receiver closes QEMU's
+ * stream, and QEMU gives up by itself.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "claim/owners.h"
+#include "fit/fit.h"
+#include "receive/load.h"
+#include "receive/receiver_internal.h"
+
+#define LISTEN_BACKLOG	8
+
+/* A stream has failed. If its connection broke, the sender's ABORT may say why. */
+static int receiver_stream_failed(struct receiver *r, struct err *e)
+{
+	struct err said = { 0 };
+
+	receive_streams_error(r->streams, e);
+	if (e->exit != GW_LINK_LOST)
+		return -EIO;
+	/* After DEVICE_END the sender has nothing more to say, and its guest stands still. */
+	if (r->state != RECEIVER_COMMITTED)
+		channel_last_words(r->ch, 1000, &said);
+	if (said.exit)
+		*e = said;
+	return -EIO;
+}
+
+/* Waits for DONE: the sender knows that the guest runs here. */
+static bool receiver_wait_done(struct receiver *r)
+{
+	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	struct err ignored = { 0 };
+	struct wire_header h;
+
+	while (now_ns() < deadline && !channel_recv(r->ch, &h, false, &ignored)) {
+		uint8_t clock[8];
+
+		if (h.type == WIRE_DONE)
+			return true;
+		if (h.type != WIRE_PING || channel_body(r->ch, clock, sizeof(clock), &ignored))
+			return false;
+	}
+	return false;
+}
+
+/* All of the device state has come: neither the sender nor the receiver can roll back any more. */
+static int receiver_finish(struct receiver *r, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_RESUMED, .length = 8 };
+	struct err lost = { 0 };
+	uint8_t body[8];
+	int ret;
+
+	stop_ignore();
+	commit_destination(&r->commit, DESTINATION_GETS_END);
+	/*
+	 * Before QEMU gets any of it: the record "prepared" of a receiver that was killed proves
+	 * that the guest does not run here.
+	 */
+	verdict_write(r);
+	ret = load_run(r, e);
+	/*
+	 * Before the verdict: as long as the record says "sent", the receiver that answers for one
+	 * that was killed restores QEMU's settings (verdict.c).
+	 */
+	if (!ret)
+		migration_restore(&r->migration);
+	verdict_write(r);
+	if (ret)
+		return ret;
+	/* The guest runs: another migration may move it on. */
+	claim_drop(&r->claim, &r->vm);
+	wire_put_u64(body, r->resumed_ns);
+	ret = channel_send(r->ch, &h, body, &lost);
+	if (ret && !r->verdicts)
+		fprintf(stderr, "godwit: the guest runs here, but RESUMED did not reach the sender: %s\n",
+			lost.text);
+	if (!ret && (!r->verdicts || receiver_wait_done(r)))
+		r->sender = SENDER_KNOWS;
+	return 0;
+}
+
+static int receiver_serve(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	int ret = join_streams(r, e);
+
+	while (!ret) {
+		ret = channel_recv(r->ch, &h, false, e);
+		if (!ret)
+			ret = receiver_on_frame(r, &h, e);
+	}
+	if (ret < 0 && r->streams && atomic_load(receive_streams_failed(r->streams)) &&
+	    (!e->exit || e->exit == GW_LINK_LOST))
+		ret = receiver_stream_failed(r, e);
+	return ret == 1 ? receiver_finish(r, e) : ret;
+}
+
+/*
+ * After a failure: settles what the record and the sender may say of it. Once the receiver has
+ * answered SWITCHOVER the sender may be in SENT: the last round, the device state and DEVICE_END
+ * may all be in the buffers of its sockets, and if the link has gone silent in between the receiver
+ * sees none of them. So from then on the receiver keeps the verdict, whatever has come. A sender
+ * that said ABORT has given up, as all that it sent before has come: it will not ask. It may have
+ * recorded a doubt only if COMMIT came before.
+ */
+static void receiver_give_up(struct receiver *r, int ret, const struct err *e)
+{
+	if (!ret || commit_destination(&r->commit, DESTINATION_GIVES_UP) != DESTINATION_SAYS_DEAD)
+		return;
+	if (r->state >= RECEIVER_SWITCHES)
+		verdict_write(r);
+	if (!r->ch)
+		return;
+	if (channel_abort(r->ch, e) || channel_aborted(r->ch))
+		r->sender = SENDER_CLOSED;
+	if (channel_aborted(r->ch) && r->state != RECEIVER_COMMITTED)
+		r->sender = SENDER_KNOWS;
+}
+
+/* The sender may not know how the migration ended: waits for its question. */
+static void receiver_linger(struct receiver *r)
+{
+	uint64_t until = deadline_ms(r->o->resolve_s * 1000ull);
+	struct wire_header h;
+	struct err e = { 0 };
+
+	if (r->lfd_shut && listen(r->lfd, LISTEN_BACKLOG) < 0)
+		return;
+	/* A signal may end this wait: the verdict stays in its file. */
+	stop_heed();
+	fprintf(stderr, "godwit: the sender may not know how the migration ended (%s): waiting %u s for its question\n",
+		commit_state_name(r->commit), r->o->resolve_s);
+	while (r->sender != SENDER_KNOWS && !receiver_greet(r, &h, until, &e)) {
+		struct err busy = { 0 };
+
+		if (h.type == WIRE_ASK) {
+			if (verdict_reply(r))
+				r->sender = SENDER_KNOWS;
+			continue;
+		}
+		err_set(&busy, GW_BUSY, EBUSY, "this receiver has served its migration: start another receiver");
+		channel_abort(r->ch, &busy);
+		channel_free(r->ch);
+		r->ch = NULL;
+	}
+}
+
+/* Keeps the record if the sender may ask for the verdict later. */
+static void receiver_end_record(struct receiver *r)
+{
+	if (r->state < RECEIVER_SWITCHES || r->sender == SENDER_KNOWS)
+		record_remove(&r->record);
+	else
+		record_close(&r->record);
+}
+
+/* Finds QEMU, takes the claim on it, and checks that it waits for a guest. Changes nothing else. */
+static int receiver_prepare(struct receiver *r, struct err *e)
+{
+	int ret = qmp_open(r->o->qmp_path, r->o->timeout_ms, &r->qmp, e);
+
+	if (!ret)
+		ret = vm_find(r->qmp, r->o->pid, VM_WRITE, &r->vm, e);
+	if (!ret)
+		ret = claim_take(&r->claim, &r->vm, e);
+	if (!ret)
+		ret = claim_check_mark(r->qmp, e);
+	if (!ret)
+		ret = migration_check(&r->migration, r->qmp, true, 0, e);
+	if (!ret)
+		ret = owners_check("/proc", &r->vm, OWNERS_DESTINATION, e);
+	return ret;
+}
+
+/*
+ * Tells the sender how the migration ended, or answers its question for that. ret, e: how it ended
+ * here.
+ */
+static void receiver_settle(struct receiver *r, int ret, const struct err *e)
+{
+	/* Close QEMU's stream first, so that QEMU gives up; only then tell the sender so. */
+	migration_close_stream(&r->migration);
+	receiver_give_up(r, ret, e);
+	channel_free(r->ch);
+	r->ch = NULL;
+	receive_streams_free(r->streams);
+	if (r->commit == COMMIT_DEAD)
+		migration_restore(&r->migration);
+	if (r->verdicts && r->state >= RECEIVER_SWITCHES && r->sender == SENDER_MAY_NOT_KNOW)
+		receiver_linger(r);
+	receiver_end_record(r);
+}
+
+static void receiver_release(struct receiver *r)
+{
+	claim_drop(&r->claim, &r->vm);
+	if (r->lfd >= 0)
+		close(r->lfd);
+	device_state_free(&r->devstate);
+	private_ram_free(&r->private);
+	ram_writer_close(&r->writer);
+	migration_free(&r->migration);
+	vm_close(&r->vm);
+	qmp_close(r->qmp);
+}
+
+int receiver_run(const struct receiver_options *o, struct receiver_result *res, struct err *e)
+{
+	struct receiver r = {
+		.o = o, .res = res, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 },
+		.migration = { .stream = -1 }, .commit = COMMIT_PREPARED,
+		.record = RECORD_NONE, .claim = CLAIM_NONE,
+	};
+	struct ram_writer_count count = { 0, 0 };
+	int ret;
+
+	device_state_init(&r.devstate);
+	pthread_mutex_init(&r.verify.lock, NULL);
+	ret = receiver_prepare(&r, e);
+	if (!ret)
+		ret = accept_sender(&r, e);
+	if (!ret)
+		ret = receiver_serve(&r, e);
+	device_state_stop(&r.devstate);
+	if (r.streams) {
+		receive_streams_stop(r.streams);
+		count = receive_streams_count(r.streams);
+	}
+	res->data_pages = count.data_pages;
+	res->zero_pages = count.zero_pages;
+	receiver_settle(&r, ret, e);
+	receiver_release(&r);
+	return ret;
+}

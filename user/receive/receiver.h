@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The receiver: the destination side of a migration. */
+#ifndef GODWIT_RECEIVER_H
+#define GODWIT_RECEIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "net/engine.h"
+
+/**
+ * struct receiver_options - what the user asked for
+ * @qmp_path: the destination QEMU's QMP socket; that QEMU was started with -incoming defer
+ * @pid: the VMM; 0: the process that listens on the QMP socket
+ * @listen: ADDR:PORT
+ * @listen_fd: a socket that listens there already, which the receiver takes over; -1: none, the
+ *	receiver opens one
+ * @insecure: listen on an address that other hosts can reach, in the clear and without a password
+ * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
+ * @resolve_s: how long to wait for a sender that may not know how the migration ended
+ * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
+ */
+struct receiver_options {
+	const char *qmp_path;
+	pid_t pid;
+	const char *listen;
+	int listen_fd;
+	bool insecure;
+	unsigned int timeout_ms;
+	unsigned int resolve_s;
+	unsigned int streams;
+	const struct engine_ops *engine;
+};
+
+/**
+ * struct receiver_result - for the last line
+ * @paused: the guest was paused at the source and is paused here
+ */
+struct receiver_result {
+	uint64_t data_pages;
+	uint64_t zero_pages;
+	uint64_t rounds;
+	bool paused;
+};
+
+/*
+ * Serves one migration. Return: 0: the guest runs here, or is paused as it was at the source. Else
+ * it does not run here, unless e->exit is GW_UNKNOWN.
+ */
+int receiver_run(const struct receiver_options *o, struct receiver_result *res, struct err *e);
+
+#endif

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The frames of a migration under way. wire.h says which frame may come when. */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "fit/fit.h"
+#include "receive/load.h"
+#include "receive/receiver_internal.h"
+
+int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e)
+{
+	struct wire_header h = { .type = (uint16_t)type, .arg = arg };
+
+	return channel_send(r->ch, &h, NULL, e);
+}
+
+int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct wire_header pong = { .type = WIRE_PONG, .arg = h->arg, .length = 8 };
+	uint8_t body[8];
+	int ret = channel_body(r->ch, body, sizeof(body), e);
+
+	wire_put_u64(body, realtime_ns());
+	return ret ? ret : channel_send(r->ch, &pong, body, e);
+}
+
+int receiver_alive(void *arg, struct err *e)
+{
+	struct wire_header pong = { .type = WIRE_PONG, .length = 8 };
+	struct receiver *r = arg;
+	uint8_t body[8];
+
+	wire_put_u64(body, realtime_ns());
+	return channel_send(r->ch, &pong, body, e);
+}
+
+static int receiver_on_round(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	bool last = h->flags & WIRE_ROUND_LAST;
+	const struct receive_wait w = { .alive = receiver_alive, .arg = r, .always = last };
+	struct qmp_event ev;
+	int ret;
+
+	/* Notices a QEMU that has exited here, not in the blackout. */
+	while ((ret = qmp_event(r->qmp, 0, &ev, e)) > 0)
+		;
+	r->res->rounds = h->arg;
+	if (!ret && r->state >= RECEIVER_HAS_RAM)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND after the last round");
+	if (!ret && last && r->state < RECEIVER_SWITCHES)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent the last ROUND without SWITCHOVER");
+	if (!ret)
+		ret = receive_streams_wait_round(r->streams, h->arg, last, &w, e);
+	if (ret || !last)
+		return ret ? ret : receiver_send(r, WIRE_ACK, h->arg, e);
+	r->state = RECEIVER_HAS_RAM;
+	return 0;
+}
+
+static int receiver_on_switchover(struct receiver *r, struct err *e)
+{
+	if (r->state != RECEIVER_ROUNDS)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent SWITCHOVER twice");
+	/*
+	 * Before the answer leaves: with it the sender may send all the rest: receiver_give_up().
+	 */
+	r->state = RECEIVER_SWITCHES;
+	return receiver_send(r, WIRE_SWITCHOVER, 0, e);
+}
+
+static int receiver_on_commit(struct receiver *r, struct err *e)
+{
+	if (r->state < RECEIVER_HAS_RAM)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent COMMIT before the last round");
+	r->state = RECEIVER_COMMITTED;
+	return 0;
+}
+
+/* DEVICE_END has come: the control connection is not needed any more. */
+static int receiver_alive_anyway(void *arg, struct err *e)
+{
+	struct err ignored = { 0 };
+
+	(void)e;
+	receiver_alive(arg, &ignored);
+	return 0;
+}
+
+/* What DEVICE_END counts on. */
+struct wanted_end {
+	struct receiver *r;
+	uint64_t bytes;
+	uint32_t verify;
+};
+
+static int receiver_end_there(void *arg, struct err *e)
+{
+	const struct wanted_end *w = arg;
+	int ret = device_state_complete(&w->r->devstate, w->bytes, e);
+
+	return ret == 1 ? verify_complete(&w->r->vm, &w->r->verify, w->verify, e) : ret;
+}
+
+/*
+ * Waits for what DEVICE_END counts on, and refuses what is incomplete: until here nothing has gone
+ * to QEMU that makes its guest run. A slow stream is waited for as long as frames come; one that
+ * dies or is silent ends the migration, and what lies about its bytes finds no way around these
+ * counts. The control connection may have broken meanwhile: it is not needed any more.
+ */
+static int receiver_on_end(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	const struct receive_wait w = { .alive = receiver_alive_anyway, .arg = r, .always = true };
+	struct wanted_end wanted = { .r = r, .verify = h->arg };
+	uint8_t body[WIRE_PLACE];
+	int ret;
+
+	if (r->state != RECEIVER_COMMITTED)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent DEVICE_END without COMMIT");
+	ret = channel_body(r->ch, body, sizeof(body), e);
+	if (ret)
+		return ret;
+	wanted.bytes = wire_get_u64(body);
+	ret = receive_streams_wait(r->streams, receiver_end_there, &wanted, &w, e);
+	if (ret)
+		return ret;
+	receive_streams_finish(r->streams);
+	r->runs = h->flags & WIRE_RUNS;
+	return 1;
+}
+
+int receiver_on_stream_frame(void *arg, struct channel *ch, const struct wire_header *h,
+			     bool placed, struct err *e)
+{
+	struct receiver *r = arg;
+
+	switch (h->type) {
+	case WIRE_DEVICE:
+		/* In save mode there is nothing that QEMU may have before the commit point. */
+		if (r->save_mode && !(h->flags & WIRE_HELD))
+			break;
+		return device_state_frame(&r->devstate, ch, h, r->migration.stream,
+					  r->o->timeout_ms, e);
+	case WIRE_PRIVATE:
+		if (placed || !r->save_mode)
+			break;
+		return private_ram_frame(ch, h, &r->private, e);
+	case WIRE_VERIFY:
+		if (!placed)
+			break;
+		return verify_frame(&r->vm, ch, h, r->writer.pages, &r->verify, e);
+	default:
+		break;
+	}
+	return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s on a stream %s the last round",
+		       wire_type_name(h->type), placed ? "behind" : "before");
+}
+
+int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	if (r->state == RECEIVER_COMMITTED && h->type != WIRE_DEVICE_END && h->type != WIRE_PING)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after COMMIT",
+			       wire_type_name(h->type));
+	switch (h->type) {
+	case WIRE_ROUND:
+		return receiver_on_round(r, h, e);
+	case WIRE_PING:
+		return receiver_pong(r, h, e);
+	case WIRE_ASK_VIEW:
+		if (r->state >= RECEIVER_HAS_RAM)
+			break;
+		return fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
+	case WIRE_PRIVATE:
+		/* Before the first round: what comes later comes on a stream. */
+		if (!r->save_mode || r->res->rounds)
+			return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent PRIVATE %s",
+				       r->save_mode ? "after a round" : "without save mode");
+		return private_ram_frame(r->ch, h, &r->private, e);
+	case WIRE_SWITCHOVER:
+		return receiver_on_switchover(r, e);
+	case WIRE_COMMIT:
+		return receiver_on_commit(r, e);
+	case WIRE_DEVICE_END:
+		return receiver_on_end(r, h, e);
+	default:
+		break;
+	}
+	return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s at the wrong time",
+		       wire_type_name(h->type));
+}

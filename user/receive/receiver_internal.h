@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The receiver's state, shared by the files of this folder. */
+#ifndef GODWIT_RECEIVER_INTERNAL_H
+#define GODWIT_RECEIVER_INTERNAL_H
+
+#include "claim/claim.h"
+#include "devstate/migration.h"
+#include "net/channel.h"
+#include "net/join.h"
+#include "peer/private_ram_frames.h"
+#include "peer/verify.h"
+#include "receive/device_state.h"
+#include "receive/ram_write.h"
+#include "receive/receive_streams.h"
+#include "receive/receiver.h"
+#include "txn/commit.h"
+#include "txn/record.h"
+#include "vmm/vm.h"
+
+/**
+ * enum receiver_state - how far the migration is, as the receiver sees it. It only goes forward.
+ * @RECEIVER_ROUNDS: RAM comes, and the receiver writes it. After a failure the receiver keeps
+ *	nothing: the sender sends neither the last round nor DEVICE_END before it has the answer to
+ *	SWITCHOVER.
+ * @RECEIVER_SWITCHES: the answer to SWITCHOVER has left or leaves next. Rounds may go on. All that
+ *	the sender has left to send may be in its socket's buffers, so from here on, after a
+ *	failure, the receiver keeps the verdict for the sender's questions, whatever it saw itself.
+ * @RECEIVER_HAS_RAM: the last round is in place. May come: COMMIT, PING.
+ * @RECEIVER_COMMITTED: COMMIT has come. The receiver writes no RAM any more, as loading the device
+ *	state writes RAM (pvclock). May come: DEVICE_END, PING. txn/commit.h says what happens from
+ *	DEVICE_END on.
+ */
+enum receiver_state {
+	RECEIVER_ROUNDS, RECEIVER_SWITCHES, RECEIVER_HAS_RAM, RECEIVER_COMMITTED
+};
+
+/**
+ * enum sender_knowledge - does the sender know how the migration ended?
+ * @SENDER_MAY_NOT_KNOW: so the receiver waits for its question, and keeps the record
+ * @SENDER_CLOSED: the sender has confirmed our ABORT, or given up: it knows if it lives. The
+ *	receiver keeps the record, and does not wait.
+ * @SENDER_KNOWS: the sender said so, or gave up where it cannot be in doubt: the receiver removes
+ *	the record
+ */
+enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
+
+/**
+ * struct receiver
+ * @lfd: the listener; -1: none
+ * @lfd_shut: all streams have joined, and the listener refuses connections
+ * @source_ram: a block of this QEMU whose file is the source's own RAM; NULL: there is none, or the
+ *	sender does not list its files
+ * @private: QEMU's private RAM, numbered as the sender does
+ * @save_mode: the sender sends the device state in save mode, not in migrate mode
+ * @devstate: QEMU's stream, as far as it has come
+ * @runs: the guest ran at the source, and is to run here
+ * @commit: see txn/commit.h
+ * @resumed_ns: when QEMU resumed the guest (RESUME), CLOCK_REALTIME
+ * @verdicts: the sender may ask by @token, and @record answers, also after this receiver has exited
+ */
+struct receiver {
+	const struct receiver_options *o;
+	struct receiver_result *res;
+	struct qmp *qmp;
+	struct vm vm;
+	struct migration migration;
+	struct ram_writer writer;
+	struct verify_result verify;
+	struct channel *ch;
+	struct receive_streams *streams;
+	int lfd;
+	bool lfd_shut;
+	const struct ram_block *source_ram;
+	struct private_ram private;
+	bool save_mode;
+	enum receiver_state state;
+	enum sender_knowledge sender;
+	bool runs;
+	struct device_state devstate;
+	enum commit_state commit;
+	uint64_t resumed_ns;
+	bool verdicts;
+	uint8_t token[WIRE_SECRET];
+	struct record record;
+	struct claim claim;
+};
+
+/*
+ * Serves one frame of a migration under way. 1: the frame was DEVICE_END, and all that it counts on
+ * has come.
+ */
+int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct err *e);
+/* Serves a frame of a stream that is neither RAM nor ROUND (receive_streams_options). */
+int receiver_on_stream_frame(void *arg, struct channel *ch, const struct wire_header *h,
+			     bool placed, struct err *e);
+/* Sends a PONG that answers no PING: the receiver lives, and is busy. arg: struct receiver */
+int receiver_alive(void *arg, struct err *e);
+/* Sends a frame without a body. */
+int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct err *e);
+/* Answers the PING whose header is *h. */
+int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e);
+
+/*
+ * Waits until a peer connects and says HELLO, and reads the header that follows: *h. until_ns: 0,
+ * or when to give up (-ETIMEDOUT, *e is left alone).
+ */
+int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns, struct err *e);
+/*
+ * Listens until a sender comes, and agrees with it on version and RAM. Answers preflight checks and
+ * questions for a verdict meanwhile.
+ */
+int accept_sender(struct receiver *r, struct err *e);
+/*
+ * Compares the sender's RAM blocks, the body of BLOCKS or CHECK, with ours, and numbers ours alike.
+ */
+int agree_ram(struct receiver *r, const struct wire_header *h, struct err *e);
+/* Serves a preflight check to its end; r->ch is closed then. */
+void check_reply(struct receiver *r, const struct wire_header *check);
+/* Lets the sender's streams join. */
+int join_streams(struct receiver *r, struct err *e);
+
+/*
+ * Makes the record of the verdict on this migration. It stays readable after this receiver is
+ * killed.
+ */
+void verdict_open(struct receiver *r);
+void verdict_write(struct receiver *r);
+/*
+ * Serves ASK, whose header has come, to its end; r->ch is closed then. Return: the question was
+ * about this migration, and the answer is final.
+ */
+bool verdict_reply(struct receiver *r);
+
+#endif

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The receiver's verdict on a migration. The receiver keeps it in a file from the beginning
+ * (txn/record.h). A sender that knows the token may ask for it: this receiver, or one that is
+ * started later.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "receive/receiver_internal.h"
+
+#define QMP_MS		2000u	/* for a QEMU that a killed receiver has left behind */
+
+void verdict_open(struct receiver *r)
+{
+	char name[RECORD_NAME];
+	int ret;
+
+	if (!r->verdicts)
+		return;
+	record_name_verdict(name, r->token, sizeof(r->token));
+	ret = record_open(&r->record, record_dir(), name);
+	if (ret)
+		fprintf(stderr, "godwit: cannot make a record in %s (%s): if this receiver is killed in the switchover the sender cannot learn how the migration ended\n",
+			record_dir(), strerror(-ret));
+	verdict_write(r);
+}
+
+void verdict_write(struct receiver *r)
+{
+	char vmm[RECORD_NAME] = "", path[PATH_MAX] = "";
+
+	if (r->record.fd < 0)
+		return;
+	record_name_vm(vmm, "doubt", r->vm.pid);
+	if (!realpath(r->o->qmp_path, path))
+		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
+	/* A record that is out of date is worse than none. */
+	if (record_write(&r->record,
+			 json_pack("{s:s, s:I, s:s, s:s, s:b, s:O?}",
+				   "state", commit_state_name(r->commit),
+				   "resumed-ns", (json_int_t)r->resumed_ns,
+				   "qmp", path, "vmm", vmm, "runs", r->runs,
+				   "capabilities", r->migration.old_caps)))
+		record_remove(&r->record);
+}
+
+/* Is the QEMU that answers at the record's path the one that the record is about? */
+static bool verdict_same_vmm(const json_t *record, struct qmp *q)
+{
+	const char *vmm = json_string_value(json_object_get(record, "vmm"));
+	char name[RECORD_NAME];
+
+	return vmm && !record_name_vm(name, "doubt", qmp_peer_pid(q)) && !strcmp(vmm, name);
+}
+
+/*
+ * The record's receiver was killed without a verdict: does the guest run, or is it paused as it
+ * should be? If not, the migration stays in doubt. If so this gives QEMU its capabilities back, as
+ * that receiver would have done.
+ */
+static bool verdict_runs_now(const json_t *record)
+{
+	const char *path = json_string_value(json_object_get(record, "qmp"));
+	bool wanted = json_is_true(json_object_get(record, "runs"));
+	struct err ignored = { 0 };
+	struct qmp *q = NULL;
+	bool runs = false;
+	char now[64] = "";
+
+	if (path && !qmp_open(path, QMP_MS, &q, &ignored) && verdict_same_vmm(record, q))
+		migration_vm_status(q, now, sizeof(now), &ignored);
+	if (!strcmp(now, wanted ? "running" : "paused")) {
+		struct migration m = { .qmp = q, .old_caps = json_object_get(record, "capabilities") };
+
+		runs = true;
+		migration_restore(&m);
+	}
+	qmp_close(q);
+	return runs;
+}
+
+static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns)
+{
+	char name[RECORD_NAME];
+	json_auto_t *record = NULL;
+	enum commit_state s;
+	bool writer_lives = false;
+
+	record_name_verdict(name, token, WIRE_SECRET);
+	record = record_find(name, &writer_lives);
+	if (!record || !json_is_string(json_object_get(record, "state")))
+		return WIRE_NO_VERDICT;
+	s = commit_state_parse(json_string_value(json_object_get(record, "state")));
+	*resumed_ns = (uint64_t)json_integer_value(json_object_get(record, "resumed-ns"));
+	if (s == COMMIT_STATES)
+		return WIRE_NO_VERDICT;
+	/* Only the killed receiver had the device state, and QEMU got none of it. */
+	if (!writer_lives && s == COMMIT_PREPARED)
+		return COMMIT_DEAD;
+	if (!writer_lives && (s == COMMIT_SENT || s == COMMIT_IN_DOUBT) && verdict_runs_now(record))
+		return COMMIT_RUNS;
+	return s;
+}
+
+bool verdict_reply(struct receiver *r)
+{
+	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 };
+	uint8_t token[WIRE_SECRET], body[8];
+	uint64_t resumed_ns = 0;
+	struct err e = { 0 };
+	int ret = channel_body(r->ch, token, sizeof(token), &e);
+
+	if (!ret) {
+		h.arg = verdict_look_up(token, &resumed_ns);
+		wire_put_u64(body, resumed_ns);
+		ret = channel_send(r->ch, &h, body, &e);
+	}
+	/* The sender closes the connection when it has read the answer. */
+	if (!ret)
+		channel_recv(r->ch, &h, false, &e);
+	channel_free(r->ch);
+	r->ch = NULL;
+	if (!ret)
+		printf("godwit: a sender asked how its migration ended: %s\n",
+		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "unknown");
+	fflush(stdout);
+	/* "in-doubt" is not final: a later question, perhaps to another receiver, may get more. */
+	return !ret && (h.arg == COMMIT_RUNS || h.arg == COMMIT_DEAD) &&
+	       !memcmp(token, r->token, sizeof(token));
+}
+

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "report/report.h"
+
+static uint64_t report_mean(uint64_t a, uint64_t a_ns, uint64_t b, uint64_t b_ns)
+{
+	double ns = (double)a_ns + (double)b_ns;
+
+	return ns > 0 ? (uint64_t)(((double)a * (double)a_ns + (double)b * (double)b_ns) / ns) : b;
+}
+
+/* Makes one row of a and of b, which follows. The pages left after both are those left after b. */
+static struct report_row report_join(const struct report_row *a, const struct report_row *b)
+{
+	struct report_row sum = *b;
+
+	sum.first = a->first;
+	sum.count = a->count + b->count;
+	sum.start_ns = a->start_ns;
+	sum.bytes = a->bytes + b->bytes;
+	sum.data_pages = a->data_pages + b->data_pages;
+	sum.zero_pages = a->zero_pages + b->zero_pages;
+	sum.dirty_rate = report_mean(a->dirty_rate, a->end_ns - a->start_ns, b->dirty_rate,
+				     b->end_ns - b->start_ns);
+	return sum;
+}
+
+static void report_make_room(struct report *r)
+{
+	unsigned int n = r->nr_rows / 2;
+
+	for (unsigned int i = 0; i < n; i++)
+		r->rows[i] = report_join(&r->rows[2 * i], &r->rows[2 * i + 1]);
+	r->nr_rows = n;
+}
+
+void report_round_begin(struct report *r, bool blackout, uint64_t now_ns)
+{
+	if (r->nr_rows == REPORT_ROWS)
+		report_make_room(r);
+	if (!r->nr_rows)
+		r->setup_ns = now_ns;
+	r->rows[r->nr_rows++] = (struct report_row) {
+		.first = r->round, .count = 1, .streams = r->streams, .blackout = blackout,
+		.start_ns = now_ns, .end_ns = now_ns, .bytes = r->bytes, .rate = r->rate,
+		.predicted_ns = r->predicted_ns,
+	};
+}
+
+void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages, uint64_t now_ns)
+{
+	struct report_row *row = &r->rows[r->nr_rows - 1];
+
+	r->data_pages += data_pages;
+	r->zero_pages += zero_pages;
+	row->end_ns = now_ns;
+	row->bytes = r->bytes - row->bytes;
+	row->data_pages = data_pages;
+	row->zero_pages = zero_pages;
+	row->pending_pages = r->remaining_pages;
+}
+
+void report_round_left(struct report *r)
+{
+	struct report_row *row = &r->rows[r->nr_rows - 1];
+
+	r->remaining_pages = r->pending_pages;
+	row->pending_pages = r->pending_pages;
+	row->dirty_rate = r->dirty_rate;
+	row->rate = r->rate;
+	row->predicted_ns = r->predicted_ns;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a migration does while it runs, and has done when it has ended. */
+#ifndef GODWIT_REPORT_H
+#define GODWIT_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define REPORT_ROWS	256u
+
+/**
+ * struct report_row - one round, or several that follow each other
+ * @first: number of the first round in the row
+ * @count: how many rounds the row stands for
+ * @streams: connections that carried the round
+ * @blackout: the guest was stopped
+ * @start_ns: since the migration began
+ * @end_ns: when the receiver acknowledged the round, or when it failed
+ * @bytes: sent over the link during the round, all connections; until the round has ended, what had
+ *	been sent before
+ * @data_pages: sent with their bytes
+ * @zero_pages: found to be all zeros
+ * @pending_pages: dirty, at the harvest after the round
+ * @dirty_rate: pages per second that the guest wrote during the round
+ * @rate: bytes per second that the link takes, as measured up to the end of the round
+ * @predicted_ns: downtime predicted after the round
+ */
+struct report_row {
+	unsigned int first;
+	unsigned int count;
+	unsigned int streams;
+	bool blackout;
+	uint64_t start_ns;
+	uint64_t end_ns;
+	uint64_t bytes;
+	uint64_t data_pages;
+	uint64_t zero_pages;
+	uint64_t pending_pages;
+	uint64_t dirty_rate;
+	uint64_t rate;
+	uint64_t predicted_ns;
+};
+
+/**
+ * struct report - counted by the sender
+ * @started_realtime_ns: when, by CLOCK_REALTIME
+ * @phase: "connect", "pre-copy", "switchover", "device state", "done"
+ * @streams: connections that carry RAM
+ * @round: the round under way, from 1
+ * @total_pages: guest RAM, 4 KiB pages
+ * @data_pages: sent with their bytes; a page sent twice counts twice
+ * @zero_pages: found to be all zeros
+ * @untouched_pages: not allocated at the source: at the end of the migration, until then at its
+ *	beginning
+ * @pending_pages: dirty, at the last harvest; before the first harvest, the allocated pages
+ * @remaining_pages: the same now: falls while a round is sent
+ * @dirty_rate: pages per second that the guest wrote during the last whole round
+ * @bytes: sent over the link, headers and device state included
+ * @device_bytes: in migrate mode, QEMU's own stream; in save mode, the saved state and the private
+ *	RAM
+ * @zero_copies: sends that asked for zero-copy, and that the receiver's host has acknowledged
+ * @zero_copies_copied: of these, those that the kernel copied nevertheless
+ * @rate: bytes per second of the last whole round
+ * @limit_ns: the downtime that is allowed
+ * @predicted_ns: downtime predicted at the last decision
+ * @downtime_ns: the source's STOP to the destination's RESUME, by QEMU's own timestamps
+ * @clock_error_ns: how far the comparison of the two hosts' clocks may be off
+ * @total_ns: from the first connection to the destination's RESUME
+ * @setup_ns: of that, before the first round
+ * @blackout: the parts of the downtime
+ * @save_mode: the device state travelled in save mode
+ * @nr_rows: of @rows, which are sorted by time. When all are used each two become one, so that
+ *	their number is bounded and they still cover the whole migration.
+ */
+struct report {
+	uint64_t started_realtime_ns;
+	const char *phase;
+	unsigned int streams;
+	unsigned int round;
+	uint64_t total_pages;
+	uint64_t data_pages;
+	uint64_t zero_pages;
+	uint64_t untouched_pages;
+	uint64_t pending_pages;
+	uint64_t remaining_pages;
+	uint64_t dirty_rate;
+	uint64_t bytes;
+	uint64_t device_bytes;
+	uint64_t zero_copies;
+	uint64_t zero_copies_copied;
+	uint64_t rate;
+	uint64_t limit_ns;
+	uint64_t predicted_ns;
+	uint64_t downtime_ns;
+	uint64_t clock_error_ns;
+	uint64_t total_ns;
+	uint64_t setup_ns;
+	struct {
+		uint64_t stop_ns;	/* STOP until the sender sees pre-switchover */
+		uint64_t harvest_ns;
+		uint64_t ram_ns;	/* the last round, acknowledged */
+		uint64_t verify_ns;
+		uint64_t save_ns;	/* COMMIT until QEMU had written all of its device state */
+		uint64_t load_ns;	/* from there until the destination's RESUME */
+	} blackout;
+	bool guest_was_paused;
+	bool verified;
+	bool save_mode;
+	unsigned int nr_rows;
+	struct report_row rows[REPORT_ROWS];
+};
+
+typedef void (*report_fn)(const struct report *r, void *arg);
+
+/* Round r->round begins, with r->bytes sent and r->remaining_pages to send. */
+void report_round_begin(struct report *r, bool blackout, uint64_t now_ns);
+/* The round has ended, with success or not: r->bytes are sent. */
+void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages, uint64_t now_ns);
+/* The harvest after the round: copies what r has of pages, rates and the downtime to its row. */
+void report_round_left(struct report *r);
+
+#endif

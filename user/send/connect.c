@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Connects to the receiver, compares both ends, and opens all connections that a migration needs.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "fit/host.h"
+#include "net/sock.h"
+#include "peer/hello.h"
+#include "plan/link.h"
+#include "send/sender_internal.h"
+
+static int connect_failed(const struct sender *s, unsigned int stream, int r, struct err *e)
+{
+	if (r == -EINTR)
+		return stop_err(e);
+	return err_set(e, GW_UNREACHABLE, -r,
+		       "cannot connect stream %u to %s: %s; fewer --streams need fewer connections",
+		       stream, s->o->addr, strerror(-r));
+}
+
+/* Joins a connection that has begun to the migration. */
+static int connect_join(struct sender *s, unsigned int stream, int fd, const uint8_t *secret,
+			struct err *e)
+{
+	struct wire_header h = { .type = WIRE_JOIN, .arg = stream, .length = WIRE_SECRET };
+	uint64_t deadline = deadline_ms(s->o->timeout_ms);
+	uint8_t join[WIRE_HEADER + WIRE_SECRET];
+	int r = sock_tcp_connected(fd, deadline);
+
+	if (r)
+		return connect_failed(s, stream, r, e);
+	sock_tune(fd, s->o->timeout_ms);
+	wire_put_header(join, &h);
+	memcpy(join + WIRE_HEADER, secret, WIRE_SECRET);
+	r = sock_send(fd, join, sizeof(join), deadline);
+	return r ? err_set(e, GW_LINK_LOST, -r, "stream %u to %s broke: %s", stream, s->o->addr,
+			   strerror(-r)) : 0;
+}
+
+/* While the connections come about. */
+static int connect_ask_clock(struct sender *s, struct err *e)
+{
+	struct hello_pong pong;
+	int r = hello_clocks(s->ch, &pong, e);
+
+	if (r)
+		return r;
+	s->rtt_ns = pong.rtt_ns;
+	s->clock_offset_ns = pong.offset_ns;
+	return 0;
+}
+
+/* All at once: one round trip, not one for each. */
+static int connect_join_all(struct sender *s, const uint8_t *secret, int *fds, unsigned int n,
+			    struct err *e)
+{
+	unsigned int made = 0;
+	int r = 0;
+
+	for (; !r && made < n; made++) {
+		fds[made] = sock_tcp_begin_again(channel_fd(s->ch));
+		if (fds[made] < 0) {
+			r = connect_failed(s, made, fds[made], e);
+			break;
+		}
+	}
+	if (!r)
+		r = connect_ask_clock(s, e);
+	for (unsigned int i = 0; !r && i < n; i++)
+		r = connect_join(s, i, fds[i], secret, e);
+	while (r && made)
+		close(fds[--made]);
+	return r;
+}
+
+static int connect_open_streams(struct sender *s, const uint8_t *secret, unsigned int n,
+				struct err *e)
+{
+	struct wire_header h = { .type = WIRE_STREAMS, .arg = n };
+	struct send_streams_options o = {
+		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace,
+		.timeout_ms = s->o->timeout_ms, .zero_copy = s->o->zero_copy,
+		.idle = sender_idle, .arg = s,
+	};
+	int fds[WIRE_STREAMS_MAX], r;
+
+	r = channel_send(s->ch, &h, NULL, e);
+	if (!r)
+		r = connect_join_all(s, secret, fds, n, e);
+	if (r)
+		return r;
+	r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
+	if (!r && h.arg != n)
+		r = err_set(e, GW_BAD_PEER, EPROTO,
+			    "the receiver confirmed %u streams where %u were due", h.arg, n);
+	if (!r)
+		return send_streams_start(&o, fds, n, &s->streams, e);
+	for (unsigned int i = 0; i < n; i++)
+		close(fds[i]);
+	return r;
+}
+
+/* The receiver's answer to s->mode. save: it can load a device state that save mode makes. */
+static int connect_agree_mode(struct sender *s, bool save, struct err *e)
+{
+	int r;
+
+	if (save && s->mode == MODE_MIGRATE)
+		return err_set(e, GW_BAD_PEER, EPROTO,
+			       "the receiver chose save mode, which was not offered");
+	if (!save)
+		return s->mode == MODE_SAVE ? mode_refused(s->o->wish, e) : 0;
+	s->devstate = &devstate_save;
+	s->report->save_mode = true;
+	r = journal_save(&s->journal, e);
+	return r ? r : save_open(&s->save, s->qmp, e);
+}
+
+/* Receives READY, and opens the streams. */
+static int connect_ready(struct sender *s, struct err *e)
+{
+	struct wire_header h;
+	uint8_t secret[WIRE_SECRET];
+	/* By now TCP has measured some round trips. */
+	uint64_t rtt_ns = sock_least_rtt_ns(channel_fd(s->ch));
+	unsigned int n = s->o->streams;
+	int r;
+
+	if (!n)
+		n = link_streams(s->o->cpus, rtt_ns, WIRE_STREAMS_MAX);
+	s->spread = link_is_long(rtt_ns);
+	r = channel_expect(s->ch, WIRE_READY, &h, e);
+	if (!r)
+		r = channel_body(s->ch, secret, sizeof(secret), e);
+	if (r)
+		return r;
+	if (n > h.arg)
+		n = h.arg;
+	s->report->streams = n;
+	memcpy(s->token, secret, sizeof(s->token));
+	r = connect_agree_mode(s, h.flags & WIRE_SAVE_MODE, e);
+	return r ? r : connect_open_streams(s, secret, n, e);
+}
+
+/*
+ * Prints each difference in a line of its own. A single fatal one is not printed here: the sender
+ * ends with it as its last message.
+ */
+static int connect_print_findings(const struct findings *f, struct err *e)
+{
+	for (unsigned int i = 0; i < findings_kept(f); i++)
+		if (f->rows[i].severity == FIT_WARNING || f->nfatal > 1)
+			fprintf(stderr, "godwit: %s: %s: %s\n",
+				f->rows[i].severity == FIT_WARNING ? "warning" : "does not fit",
+				fit_class_name(f->rows[i].class), f->rows[i].text);
+	return findings_verdict(f, e);
+}
+
+/* Is the destination the machine that the guest was started on? */
+static int connect_check_fit(struct sender *s, uint64_t features, struct err *e)
+{
+	int r;
+
+	s->views = features & WIRE_VIEWS;
+	if (!s->views) {
+		fprintf(stderr, "godwit: warning: the receiver's godwit is too old to describe its machine: whether the guest fits there shows only once the guest is stopped\n");
+		return 0;
+	}
+	s->fit.findings.accepted = s->o->accepted;
+	r = fit_ask(s->ch, s->qmp, &s->vm, &s->fit, e);
+	return r ? r : connect_print_findings(&s->fit.findings, e);
+}
+
+int sender_check_same(struct sender *s, struct err *e)
+{
+	return s->views ? fit_check_same(s->qmp, &s->fit, e) : 0;
+}
+
+static int connect_compare_clocks(struct sender *s, struct err *e)
+{
+	struct findings f = { .accepted = s->o->accepted };
+	int r;
+
+	host_compare_clocks(s->clock_offset_ns, s->rtt_ns, &f);
+	r = connect_print_findings(&f, e);
+	findings_free(&f);
+	return r;
+}
+
+int sender_check_fit(struct sender *s, bool *changed, struct err *e)
+{
+	int r;
+
+	*changed = false;
+	if (s->fits)
+		return s->fits = false;
+	r = s->views ? fit_again(s->ch, s->qmp, &s->vm, &s->fit, changed, e) : 0;
+	if (r || !*changed)
+		return r;
+	fprintf(stderr, "godwit: a VM was changed since the migration began: compared both ends again\n");
+	return connect_print_findings(&s->fit.findings, e);
+}
+
+int connect_peer(struct sender *s, struct err *e)
+{
+	uint64_t features = 0;
+	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, &features, e);
+
+	s->verdicts = features & WIRE_VERDICTS;
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		s->report->total_pages += s->vm.blocks[i].pages;
+	if (!r)
+		r = connect_check_fit(s, features, e);
+	if (!r)
+		r = fit_choose_mode(&s->fit, s->o->wish, s->qmp, &s->vm, s->migration.was_running,
+				    &s->mode, &s->private_copy.ram, e);
+	if (!r)
+		r = hello_blocks(s->ch, WIRE_BLOCKS, features, &s->vm, &s->private_copy.ram, e);
+	if (!r)
+		r = connect_ready(s, e);
+	if (r)
+		return r;
+	channel_unasked(s->ch, sender_take, s);
+	return connect_compare_clocks(s, e);
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "peer/hello.h"
+#include "send/doubt.h"
+
+#define AGAIN_MS	500u
+
+/* Asks once. Return: the receiver's verdict; COMMIT_STATES: it has none. */
+static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed_ns, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_ASK, .length = WIRE_SECRET };
+	struct channel *ch = NULL;
+	uint64_t features = 0;
+	uint8_t body[8];
+	int r = hello(d->addr, d->engine, d->timeout_ms, &ch, &features, e);
+
+	if (!r && !(features & WIRE_VERDICTS))
+		r = err_set(e, GW_VERSION, EPROTONOSUPPORT,
+			    "the receiver at %s keeps no verdicts: look at the destination", d->addr);
+	if (!r)
+		r = channel_send(ch, &h, d->token, e);
+	if (!r)
+		r = channel_expect(ch, WIRE_VERDICT, &h, e);
+	if (!r)
+		r = channel_body(ch, body, sizeof(body), e);
+	channel_free(ch);
+	if (r)
+		return COMMIT_STATES;
+	*resumed_ns = wire_get_u64(body);
+	if (h.arg == WIRE_NO_VERDICT)
+		err_set(e, GW_UNKNOWN, ENOENT, "the receiver at %s has no record of this migration",
+			d->addr);
+	else
+		err_set(e, GW_UNKNOWN, EAGAIN, "the receiver at %s says \"%s\"", d->addr,
+			commit_state_name((enum commit_state)h.arg));
+	return h.arg < COMMIT_STATES ? (enum commit_state)h.arg : COMMIT_STATES;
+}
+
+enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, struct err *e)
+{
+	uint64_t deadline = deadline_ms(d->seconds * 1000ull);
+
+	for (;;) {
+		struct err why = { 0 };
+
+		*resumed_ns = 0;
+		switch (doubt_ask_once(d, resumed_ns, &why)) {
+		case COMMIT_RUNS:
+			return SOURCE_LEARNS_RUNS;
+		case COMMIT_DEAD:
+			return SOURCE_LEARNS_DEAD;
+		default:
+			break;
+		}
+		if (deadline_ms(AGAIN_MS) > deadline || stop_requested()) {
+			*e = why;
+			return SOURCE_STOPS_ASKING;
+		}
+		nap_ms(AGAIN_MS);
+	}
+}
+
+/* The sender or its guardian undoes settings, whatever becomes of the guest. */
+static json_t *doubt_without_settings(const json_t *records)
+{
+	json_t *left = json_array(), *record;
+	size_t i;
+
+	json_array_foreach(records, i, record)
+		if (!json_is_true(json_object_get(record, "setting")))
+			json_array_append(left, record);
+	return left;
+}
+
+void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo)
+{
+	char name[RECORD_NAME], token[RECORD_NAME];
+	int ret = record_name_vm(name, "doubt", vmm);
+
+	record_name_verdict(token, d->token, sizeof(d->token));
+	if (!ret)
+		ret = record_open(r, RECORD_DIR, name);
+	if (!ret)
+		ret = record_write(r, json_pack("{s:s, s:s, s:o}", "receiver", d->addr,
+						"token", token,
+						"undo", doubt_without_settings(undo)));
+	if (ret)
+		fprintf(stderr, "godwit: cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it\n",
+			strerror(-ret));
+}
+
+/* As record_name_verdict() wrote it. */
+static bool doubt_parse_token(const char *text, uint8_t token[WIRE_SECRET])
+{
+	size_t skip = strlen("verdict-");
+
+	if (!text || strlen(text) != skip + 2 * WIRE_SECRET)
+		return false;
+	for (unsigned int i = 0; i < WIRE_SECRET; i++) {
+		unsigned int byte;
+
+		if (sscanf(text + skip + 2 * i, "%2x", &byte) != 1)
+			return false;
+		token[i] = (uint8_t)byte;
+	}
+	return true;
+}
+
+void doubt_forget(pid_t vmm)
+{
+	record_unlink_vm(RECORD_DIR, "doubt", vmm);
+}
+
+int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
+{
+	char name[RECORD_NAME];
+	bool held = false;
+	int r = record_name_vm(name, "doubt", vmm);
+
+	*note = r ? NULL : record_read(RECORD_DIR, name, &held);
+	if (!*note)
+		return err_set(e, GW_NO_MIGRATION, ENOENT,
+			       "no migration of this VM (process %d) ended in doubt: " RECORD_DIR " has no note of one",
+			       (int)vmm);
+	if (held)
+		return err_set(e, GW_BUSY, EBUSY,
+			       "the migration of this VM is still under way: wait for \"godwit send\" to end");
+	d->addr = json_string_value(json_object_get(*note, "receiver"));
+	if (!d->addr ||
+	    !doubt_parse_token(json_string_value(json_object_get(*note, "token")), d->token) ||
+	    !json_is_array(json_object_get(*note, "undo")))
+		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
+			       name);
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A sender that does not know whether its guest runs at the destination asks the receiver, by the
+ * migration's token, over new connections. It notes what it needs for that in a file
+ * (txn/record.h), so that `godwit resolve` can ask later.
+ */
+#ifndef GODWIT_DOUBT_H
+#define GODWIT_DOUBT_H
+
+#include "base/err.h"
+#include "net/engine.h"
+#include "txn/commit.h"
+#include "txn/record.h"
+#include "wire/wire.h"
+
+/**
+ * struct doubt - a migration in doubt
+ * @addr: the receiver's
+ * @timeout_ms: for each of its answers
+ * @seconds: how long to go on asking
+ */
+struct doubt {
+	const char *addr;
+	const struct engine_ops *engine;
+	unsigned int timeout_ms;
+	unsigned int seconds;
+	uint8_t token[WIRE_SECRET];
+};
+
+/**
+ * doubt_ask() - ask until the answer is final
+ * @resumed_ns: when the destination said RESUME, by its CLOCK_REALTIME; 0: not known
+ * @e: why the last question had no final answer
+ * Return: SOURCE_LEARNS_RUNS, SOURCE_LEARNS_DEAD or SOURCE_STOPS_ASKING
+ */
+enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, struct err *e);
+
+/* Writes the note of this VMM's sender. undo: the journal's records. */
+void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo);
+/* Unlinks the note. */
+void doubt_forget(pid_t vmm);
+/*
+ * Reads the note. d->addr and the array "undo" are in *note, which the caller frees by
+ * json_decref().
+ * Errors: GW_NO_MIGRATION: no migration of this VM is in doubt.
+ */
+int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e);
+
+#endif

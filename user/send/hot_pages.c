@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdlib.h>
+
+#include "send/hot_pages.h"
+
+static uint64_t hot_pages_words(const struct vm *vm, unsigned int block)
+{
+	return (vm->blocks[block].pages + 63) / 64;
+}
+
+int hot_pages_init(struct hot_pages *h, const struct vm *vm, struct err *e)
+{
+	h->vm = vm;
+	for (unsigned int b = 0; b < vm->nblocks; b++) {
+		h->before[b] = calloc(hot_pages_words(vm, b), sizeof(uint64_t));
+		h->held[b] = calloc(hot_pages_words(vm, b), sizeof(uint64_t));
+		if (!h->before[b] || !h->held[b])
+			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+void hot_pages_free(struct hot_pages *h)
+{
+	for (unsigned int b = 0; b < WIRE_BLOCKS_MAX; b++) {
+		free(h->before[b]);
+		free(h->held[b]);
+	}
+}
+
+void hot_pages_hold(struct hot_pages *h, struct dirty_source *s)
+{
+	for (unsigned int b = 0; b < h->vm->nblocks; b++) {
+		uint64_t *map = s->map[b];
+
+		for (uint64_t w = 0; w < hot_pages_words(h->vm, b); w++) {
+			uint64_t written = map[w];
+
+			h->held[b][w] = written & h->before[b][w];
+			h->before[b][w] = written;
+			if (h->held[b][w])
+				map[w] = written & ~h->held[b][w];
+		}
+	}
+}
+
+bool hot_pages_release(struct hot_pages *h, struct dirty_source *s)
+{
+	bool any = false;
+
+	for (unsigned int b = 0; b < h->vm->nblocks; b++) {
+		for (uint64_t w = 0; w < hot_pages_words(h->vm, b); w++) {
+			if (!h->held[b][w])
+				continue;
+			s->map[b][w] |= h->held[b][w];
+			h->held[b][w] = 0;
+			any = true;
+		}
+	}
+	return any;
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Pre-copy: rounds while the guest runs. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "page/page.h"
+#include "qmp/qmp_latency.h"
+#include "send/sender_internal.h"
+
+/**
+ * struct precopy_measured - what the prediction is made of
+ * @free_rate: bytes per second, of the last round that --bandwidth did not slow down; 0: there
+ *	was none
+ * @queued: bytes that were under way at the end of the last round
+ */
+struct precopy_measured {
+	struct qmp_latency latency;
+	uint64_t free_rate;
+	uint64_t harvest_ns;
+	uint64_t queued;
+};
+
+static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t *ns, struct err *e)
+{
+	struct report *rep = s->report;
+	bool slowed_down = s->limits.bandwidth_mib;
+	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns();
+	int r = sender_round(s, e);
+
+	*ns = now_ns() - begin;
+	/* What has arrived, not what the kernel has taken: that may be 4 MiB a stream more. */
+	m->queued = send_streams_queued(s->streams);
+	bytes = sender_bytes(s) - m->queued - bytes;
+	/* A short round measures round-trip times, not the link. */
+	if (r || !*ns || (bytes <= (4u << 20) && rep->rate))
+		return r;
+	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)*ns);
+	if (!slowed_down && !s->limits.bandwidth_mib)
+		m->free_rate = rep->rate;
+	return 0;
+}
+
+static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_t *pending,
+			   struct err *e)
+{
+	uint64_t begin = now_ns();
+	int r = s->source->ops->harvest(s->source, e);
+
+	m->harvest_ns = now_ns() - begin;
+	if (!r)
+		r = dirty_rate_check(s->qmp, &s->dirty_rate, false, e);
+	/*
+	 * A device that is plugged mostly adds a mapping. It is better to fail now than at the
+	 * stop, where all of this is checked again.
+	 */
+	if (!r && s->source->changed)
+		r = sender_check_writers(s, e);
+	if (!r && s->source->changed)
+		r = source_check_mappers(s->source, "/proc", e);
+	if (!r)
+		r = round_pending(&s->vm, s->source, pending, e);
+	return r ? r : qmp_latency_measure(&m->latency, s->qmp, e);
+}
+
+static enum verdict precopy_decide(struct sender *s, const struct precopy_measured *m,
+				   struct converge *c)
+{
+	/*
+	 * --bandwidth does not slow down the last round, so the rate without it counts, if known.
+	 */
+	uint64_t rate = m->free_rate > s->report->rate ? m->free_rate : s->report->rate;
+	struct blackout b = {
+		.qmp_ns = qmp_latency_median(&m->latency), .rtt_ns = s->rtt_ns,
+		.harvest_ns = m->harvest_ns, .rate = rate,
+		.queued = send_streams_queued(s->streams),
+		.ram_pages = s->devstate == &devstate_save ? 0 : s->report->total_pages,
+	};
+
+	c->fixed_ns = converge_fixed(&b);
+	c->lead_ns = converge_lead(&b);
+	c->rate = rate;
+	c->round = s->report->round;
+	/* The operator may have changed these (godwit set). */
+	c->limit_ns = s->limits.downtime_limit_ms * 1000000ull;
+	c->ramp_ns = s->limits.downtime_ramp_ms * 1000000ull;
+	c->max_rounds = s->limits.max_rounds;
+	return converge(c);
+}
+
+/*
+ * Does the guest still fit at the destination? A change at either end asks for another round. One
+ * round trip answers that, and SWITCHOVER.
+ */
+static int precopy_check_fit(struct sender *s, enum verdict *verdict, struct err *e)
+{
+	bool changed;
+	int r = sender_ask_switchover(s, e);
+
+	if (!r)
+		r = sender_check_fit(s, &changed, e);
+	if (!r && changed)
+		*verdict = CONVERGE_AGAIN;
+	s->fits = !r && !changed;
+	return r;
+}
+
+static int precopy_not_converged(const struct sender *s, const struct converge *c, struct err *e)
+{
+	char least[120] = "";
+
+	/* The round trip is the one part that no knob and no faster link makes less. */
+	if (s->rtt_ns / 2 > c->allowed_ns / 4)
+		snprintf(least, sizeof(least), ", of it %llu ms for half of the link's round trip, which cannot be less",
+			 (unsigned long long)(s->rtt_ns / 2000000));
+	return err_set(e, GW_NOT_CONVERGED, ETIME,
+		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load",
+		       c->round, (unsigned long long)(c->pending * PAGE_BYTES >> 20),
+		       (unsigned long long)(c->predicted_ns / 1000000), least,
+		       (unsigned long long)(c->allowed_ns / 1000000), c->stalled);
+}
+
+int precopy(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	struct converge c = { .pending = UINT64_MAX, .best = UINT64_MAX };
+	enum verdict verdict = CONVERGE_AGAIN;
+	struct precopy_measured m = { .free_rate = 0 };
+	int r;
+
+	rep->phase = "pre-copy";
+	r = dirty_rate_begin(s->qmp, &s->dirty_rate, e);
+	if (!r)
+		r = s->source->ops->start(s->source, e);
+	if (!r)
+		r = source_check_mappers(s->source, "/proc", e);
+	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {
+		r = precopy_round(s, &m, &c.round_ns, e);
+		c.before = c.pending;
+		if (!r)
+			r = precopy_harvest(s, &m, &c.pending, e);
+		if (r)
+			break;
+		verdict = precopy_decide(s, &m, &c);
+		/*
+		 * The guest writes on while both ends are compared again: that is for another
+		 * round.
+		 */
+		if (verdict == CONVERGE_SWITCH)
+			r = precopy_check_fit(s, &verdict, e);
+		rep->pending_pages = c.pending;
+		rep->dirty_rate = c.round_ns ?
+				  (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;
+		rep->predicted_ns = c.predicted_ns;
+		report_round_left(rep);
+		sender_progress(s);
+	}
+	if (!r && verdict == CONVERGE_GIVE_UP && !s->out_of_time)
+		return precopy_not_converged(s, &c, e);
+	return r;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "claim/claim.h"
+#include "devstate/migration.h"
+#include "send/resolve.h"
+#include "txn/journal.h"
+#include "txn/mark.h"
+
+/*
+ * The operator says that the guest is to run here, whatever became of it elsewhere. No record is
+ * left of what a killed migration has set: the message names the setting, and nothing is guessed.
+ */
+static int resolve_forget(struct qmp *q, pid_t pid, struct err *e)
+{
+	struct migration_status m;
+	char target[MARK_MAX];
+	bool leaves_ram_out = false;
+	int r = mark_read(q, target, e);
+
+	if (!r)
+		r = err_set(e, GW_NO_MIGRATION, ENOENT,
+			    "there is nothing to forget: QEMU has no object \"" MARK_ID "\"");
+	if (r > 0)
+		r = migration_query(q, &m, e);
+	if (!r && m.under_way)
+		r = err_set(e, GW_VM_STATE, EBUSY,
+			    "that migration is still under way in QEMU (%s): end it first (migrate_cancel)",
+			    m.status);
+	if (!r)
+		r = migration_leaves_ram_out(q, &leaves_ram_out, e);
+	if (!r && leaves_ram_out)
+		fprintf(stderr, "godwit: QEMU still has the capability x-ignore-shared of that migration, with which its own migrations leave RAM out: switch it off (migrate-set-capabilities)\n");
+	if (!r)
+		r = mark_remove(q, "", e);
+	if (!r)
+		doubt_forget(pid);
+	return r;
+}
+
+static int resolve_undo(struct qmp *q, const json_t *note, struct err *e)
+{
+	struct journal j = { .records = json_deep_copy(json_object_get(note, "undo")), .pipe = -1 };
+	int r = journal_undo(&j, q, UNDO_ALL, e);
+
+	if (!r && j.left)
+		r = err_set(e, GW_VM_STATE, EEXIST,
+			    "the guest does not run at the destination, and is stopped here after a migration that may not be godwit's: continue it here (cont) if it runs nowhere else");
+	journal_close(&j);
+	return r;
+}
+
+static int resolve_moved(struct qmp *q, const char *addr, struct err *e)
+{
+	bool running;
+	int r = migration_running(q, &running, e);
+
+	if (!r && running)
+		r = err_set(e, GW_VM_STATE, EEXIST,
+			    "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
+			    addr);
+	return r;
+}
+
+static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
+		       enum commit_state *verdict, struct err *e)
+{
+	uint64_t resumed_ns;
+	struct err why = { 0 };
+
+	switch (doubt_ask(d, &resumed_ns, &why)) {
+	case SOURCE_LEARNS_RUNS:
+		*verdict = COMMIT_RUNS;
+		return resolve_moved(q, d->addr, e);
+	case SOURCE_LEARNS_DEAD:
+		*verdict = COMMIT_DEAD;
+		return resolve_undo(q, note, e);
+	default:
+		return err_set(e, GW_UNKNOWN, EAGAIN, "still in doubt: %.800s. Nothing was changed",
+			       why.text);
+	}
+}
+
+static int resolve_ask(const struct resolve_options *o, struct qmp *q, pid_t pid,
+		       enum commit_state *verdict, struct err *e)
+{
+	json_auto_t *note = NULL;
+	struct doubt d = o->doubt;
+	int r = doubt_read(pid, &d, &note, e);
+
+	if (o->doubt.addr)
+		d.addr = o->doubt.addr;
+	if (!r)
+		r = resolve_act(q, &d, note, verdict, e);
+	if (!r)
+		doubt_forget(pid);
+	return r;
+}
+
+int resolve_run(const struct resolve_options *o, enum commit_state *verdict, struct err *e)
+{
+	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
+	struct claim claim = CLAIM_NONE;
+	struct qmp *q = NULL;
+	int r = qmp_open(o->qmp_path, o->doubt.timeout_ms, &q, e);
+
+	if (!r)
+		r = vm_find(q, o->pid, 0, &vm, e);
+	if (!r)
+		r = claim_take(&claim, &vm, e);
+	if (!r)
+		r = o->forget ? resolve_forget(q, vm.pid, e) :
+				resolve_ask(o, q, vm.pid, verdict, e);
+	claim_drop(&claim, &vm);
+	vm_close(&vm);
+	qmp_close(q);
+	return r;
+}

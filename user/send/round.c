@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "send/round.h"
+
+#define PIECE_PAGES		1024u	/* 4 MiB */
+#define PIECE_LAST_PAGES	64u	/* one frame */
+#define PIECE_SPREAD_PAGES	4u	/* 16 KiB: a little more than TCP's first window */
+#define ASK_PAGES		4u	/* to ask about fewer costs as much as to read them */
+
+/* Begins a new walk, without the runs that the last one found: bits may have been set since. */
+static void round_begin_block(struct round *rd, unsigned int block)
+{
+	rd->block = block;
+	rd->at = rd->cleared_end = 0;
+	rd->data = (struct run) { 0, 0 };
+	if (block < rd->vm->nblocks)
+		rd->dirty = (struct bitmap_runs) {
+			.map = rd->source->map[block], .nbits = rd->vm->blocks[block].pages,
+		};
+}
+
+void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
+		 enum round_kind kind, struct hot_pages *hot, struct stripes *stripes)
+{
+	*rd = (struct round) {
+		.vm = vm, .source = s, .kind = kind, .hot = hot, .stripes = stripes,
+	};
+	if (stripes)
+		stripes->last = kind == ROUND_LAST;
+	pthread_mutex_init(&rd->lock, NULL);
+	round_begin_block(rd, 0);
+}
+
+void round_spread(struct round *rd)
+{
+	rd->spread = true;
+}
+
+static uint64_t round_piece_pages(const struct round *rd)
+{
+	if (rd->kind != ROUND_LAST)
+		return PIECE_PAGES;
+	return rd->spread ? PIECE_SPREAD_PAGES : PIECE_LAST_PAGES;
+}
+
+void round_end(struct round *rd)
+{
+	/* Held pages that were not sent stay dirty: the source has reported them already. */
+	if (rd->hot)
+		hot_pages_release(rd->hot, rd->source);
+	pthread_mutex_destroy(&rd->lock);
+}
+
+uint64_t round_taken(struct round *rd)
+{
+	uint64_t taken;
+
+	pthread_mutex_lock(&rd->lock);
+	taken = rd->taken;
+	pthread_mutex_unlock(&rd->lock);
+	return taken;
+}
+
+void round_cut(struct round *rd)
+{
+	if (rd->kind == ROUND_PRECOPY)
+		atomic_store(&rd->cut, true);
+}
+
+/*
+ * Must the source say what of these pages is allocated? A few pages of a file can be read at once:
+ * a hole reads as zeros, and stays one. To read private memory that is not there would make it.
+ */
+static bool round_must_ask(const struct dirty_source *s, unsigned int block,
+			   const struct run *dirty)
+{
+	return dirty->count >= ASK_PAGES || s->vm->blocks[block].hva;
+}
+
+/*
+ * The next run of pages that are dirty and allocated, or a few dirty ones. 1, 0 at the end, -errno.
+ */
+static int round_next_run(struct dirty_source *s, unsigned int block, uint64_t from,
+			  struct bitmap_runs *walk, struct run *data, struct run *out,
+			  struct err *e)
+{
+	struct run dirty;
+	int r;
+
+	while (bitmap_runs_next(walk, from, &dirty)) {
+		uint64_t lo, hi, dirty_end = dirty.first + dirty.count;
+
+		/* data is the last run that was found; ask again only beyond it. */
+		if (dirty.first < data->first + data->count) {
+			r = 1;
+		} else if (!round_must_ask(s, block, &dirty)) {
+			*data = dirty;
+			r = 1;
+		} else {
+			r = s->ops->next_data(s, block, dirty.first, walk->nbits, false,
+					      &data->first, &data->count, e);
+		}
+		if (r <= 0)
+			return r;
+		lo = dirty.first > data->first ? dirty.first : data->first;
+		hi = data->first + data->count;
+		if (hi > dirty_end)
+			hi = dirty_end;
+		if (lo < hi) {
+			out->first = lo;
+			out->count = hi - lo;
+			return 1;
+		}
+		from = data->first;	/* the whole run lies in a hole */
+	}
+	return 0;
+}
+
+/*
+ * Clears in the source the pages that are read next. The fewer they are, the fewer of them the
+ * guest writes again before they are read.
+ */
+static int round_clear_ahead(struct round *rd, uint64_t first, struct err *e)
+{
+	uint64_t end = bitmap_past(rd->source->map[rd->block], rd->vm->blocks[rd->block].pages,
+				   first, CLEAR_PAGES);
+	int r = rd->source->ops->clear(rd->source, rd->block, first, end - first, e);
+
+	if (!r)
+		rd->cleared_end = end;
+	return r;
+}
+
+/* At most so many dirty pages: clears them in the source first, then their bits (see source.h). */
+static int round_take_dirty(struct round *rd, uint64_t most, struct run *run, struct err *e)
+{
+	struct dirty_source *s = rd->source;
+	int r = round_next_run(s, rd->block, rd->at, &rd->dirty, &rd->data, run, e);
+
+	if (r <= 0)
+		return r;
+	if (rd->kind == ROUND_PRECOPY && run->first >= rd->cleared_end) {
+		r = round_clear_ahead(rd, run->first, e);
+		if (r)
+			return r;
+	}
+	if (rd->kind == ROUND_PRECOPY && run->count > rd->cleared_end - run->first)
+		run->count = rd->cleared_end - run->first;
+	if (run->count > most)
+		run->count = most;
+	bitmap_clear(s->map[rd->block], run->first, run->count);
+	rd->at = run->first + run->count;
+	rd->taken += run->count;
+	return 1;
+}
+
+/* The next dirty pages that are not allocated: all other dirty pages have been taken. */
+static int round_take_dirty_hole(struct round *rd, struct run *run)
+{
+	if (!bitmap_runs_next(&rd->dirty, rd->at, run))
+		return 0;
+	rd->at = run->first + run->count;
+	return 1;
+}
+
+static int round_take_hole(struct round *rd, struct run *run, struct err *e)
+{
+	uint64_t pages = rd->vm->blocks[rd->block].pages, first = pages, count = 0;
+	int r = 1;
+
+	if (!rd->source->unmapped)
+		return round_take_dirty_hole(rd, run);
+	while (rd->at < pages) {
+		r = rd->source->ops->next_data(rd->source, rd->block, rd->at, pages, true, &first,
+					       &count, e);
+		if (r < 0)
+			return r;
+		if (!r)
+			first = pages;
+		*run = (struct run) { rd->at, first - rd->at };
+		rd->at = first + count;
+		if (run->count)
+			return 1;
+	}
+	return 0;
+}
+
+static void round_piece_add(struct round_piece *p, const struct run *run)
+{
+	struct run *last = &p->runs[p->nr - 1];
+
+	if (p->nr && last->first + last->count == run->first)
+		last->count += run->count;
+	else
+		p->runs[p->nr++] = *run;
+}
+
+/* Puts the pages at the beginning of @rest into the piece, or leaves them to another stream. */
+static int round_share(struct round *rd, unsigned int stream, struct round_piece *p,
+		       uint64_t *pages, struct err *e)
+{
+	struct run run = rd->rest;
+	int mine = 1;
+
+	if (rd->stripes && run.first % STRIPE_PAGES + run.count > STRIPE_PAGES)
+		run.count = STRIPE_PAGES - run.first % STRIPE_PAGES;
+	rd->rest.first += run.count;
+	rd->rest.count -= run.count;
+	if (rd->stripes)
+		mine = stripes_take(rd->stripes, stream, rd->block, &run, rd->holes, e);
+	if (mine <= 0)
+		return mine;
+	*pages += run.count;
+	round_piece_add(p, &run);
+	return 0;
+}
+
+static int round_fill_piece(struct round *rd, unsigned int stream, struct round_piece *p,
+			    struct err *e)
+{
+	uint64_t most = round_piece_pages(rd), pages = 0;
+
+	while (p->nr < ROUND_PIECE_RUNS && (rd->holes || pages < most)) {
+		int r = 1;
+
+		if (!rd->rest.count)
+			r = rd->holes ? round_take_hole(rd, &rd->rest, e) :
+					round_take_dirty(rd, most - pages, &rd->rest, e);
+		if (!r) {
+			rd->rest.count = 0;
+			break;
+		}
+		if (r > 0)
+			r = round_share(rd, stream, p, &pages, e);
+		if (r < 0)
+			return r;
+	}
+	return p->nr > 0;
+}
+
+/* What other streams have left to this one. */
+static int round_fill_waiting(struct round *rd, unsigned int stream, struct round_piece *p)
+{
+	uint64_t most = round_piece_pages(rd), pages = 0;
+	const struct stripe_run *w = stripes_waiting(rd->stripes, stream);
+
+	p->nr = 0;
+	if (!w)
+		return 0;
+	p->block = w->block;
+	p->hole = w->hole;
+	while (w && w->block == p->block && w->hole == p->hole && p->nr < ROUND_PIECE_RUNS &&
+	       (p->hole || pages < most)) {
+		pages += w->run.count;
+		round_piece_add(p, &w->run);
+		stripes_drop(rd->stripes, stream);
+		w = stripes_waiting(rd->stripes, stream);
+	}
+	return 1;
+}
+
+/* After the last block come the pages that were held back, then the holes. */
+static void round_next_block(struct round *rd)
+{
+	unsigned int next = rd->block + 1;
+
+	if (next == rd->vm->nblocks) {
+		if (rd->hot && hot_pages_release(rd->hot, rd->source))
+			next = 0;
+		else if (rd->kind == ROUND_LAST && !rd->holes)
+			next = 0, rd->holes = true;
+		rd->hot = NULL;
+	}
+	round_begin_block(rd, next);
+}
+
+/*
+ * Of a round of pre-copy, which has no holes: what waits for a stream was taken, and is dirty
+ * still.
+ */
+static void round_put_back(struct round *rd)
+{
+	const struct stripe_run *w;
+
+	if (rd->rest.count)
+		bitmap_set(rd->source->map[rd->block], rd->rest.first, rd->rest.count);
+	rd->taken -= rd->rest.count;
+	rd->rest.count = 0;
+	for (unsigned int i = 0; rd->stripes && i < WIRE_STREAMS_MAX; i++)
+		while ((w = stripes_waiting(rd->stripes, i))) {
+			bitmap_set(rd->source->map[w->block], w->run.first, w->run.count);
+			rd->taken -= w->run.count;
+			stripes_drop(rd->stripes, i);
+		}
+}
+
+/* The pages that are held back, or wait, stay dirty. */
+static void round_stop(struct round *rd)
+{
+	round_put_back(rd);
+	if (rd->hot)
+		hot_pages_release(rd->hot, rd->source);
+	rd->hot = NULL;
+	rd->block = rd->vm->nblocks;
+}
+
+static int round_walk(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e)
+{
+	int r = 0;
+
+	while (rd->block < rd->vm->nblocks) {
+		p->nr = 0;
+		p->block = rd->block;
+		p->hole = rd->holes;
+		r = round_fill_piece(rd, stream, p, e);
+		if (r)
+			break;
+		round_next_block(rd);
+	}
+	return r;
+}
+
+int round_take(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&rd->lock);
+	if (atomic_load(&rd->cut))
+		round_stop(rd);
+	if (rd->stripes)
+		r = round_fill_waiting(rd, stream, p);
+	if (!r)
+		r = round_walk(rd, stream, p, e);
+	/* The walk may have left pages to this stream, but for itself it takes them at once. */
+	if (!r && rd->stripes) {
+		r = stripes_steal(rd->stripes, stream, e);
+		if (r > 0)
+			r = round_fill_waiting(rd, stream, p);
+	}
+	pthread_mutex_unlock(&rd->lock);
+	return r;
+}
+
+bool round_waits(struct round *rd)
+{
+	bool waits = false;
+
+	pthread_mutex_lock(&rd->lock);
+	for (unsigned int i = 0; rd->stripes && i < WIRE_STREAMS_MAX; i++)
+		waits |= stripes_waiting(rd->stripes, i) != NULL;
+	pthread_mutex_unlock(&rd->lock);
+	return waits;
+}
+
+int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e)
+{
+	int r = 0;
+
+	*pages = 0;
+	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
+		struct bitmap_runs walk = { .map = s->map[b], .nbits = vm->blocks[b].pages };
+		struct run data = { 0, 0 }, run = { 0, 0 };
+
+		while ((r = round_next_run(s, b, run.first + run.count, &walk, &data, &run, e)) > 0)
+			*pages += run.count;
+	}
+	return r;
+}
+
+int round_allocated(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e)
+{
+	int r = 0;
+
+	*pages = 0;
+	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
+		uint64_t from = 0, first, count;
+
+		while ((r = s->ops->next_data(s, b, from, vm->blocks[b].pages, false, &first,
+					      &count, e)) > 0) {
+			*pages += count;
+			from = first + count;
+		}
+	}
+	return r;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* One round: every page that is dirty and allocated, in pieces, for the streams that take them. */
+#ifndef GODWIT_ROUND_H
+#define GODWIT_ROUND_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "dirty/source.h"
+#include "page/page.h"
+#include "send/hot_pages.h"
+#include "send/stripes.h"
+
+#define ROUND_PIECE_RUNS	64u
+/* 64 MiB: cleared, then read. Of more, some pages would be dirty again before they are read. */
+#define CLEAR_PAGES		16384u
+
+/**
+ * struct round_piece - pages of one block for the stream that has taken them to send
+ * @hole: the pages are not allocated: the stream sends zeros, and must not read them
+ */
+struct round_piece {
+	unsigned int block;
+	bool hole;
+	unsigned int nr;
+	struct run runs[ROUND_PIECE_RUNS];
+};
+
+/**
+ * enum round_kind - what kind of round
+ * @ROUND_PRECOPY: the guest runs. Pages are cleared in the source just before they are read, and
+ *	hot pages come last
+ * @ROUND_LAST: the guest is stopped. The pieces are small, so that no stream idles while another
+ *	one is busy. Holes follow the pages. A hole that is punched (a balloon) is in the ledger
+ *	when its pages are unmapped, which is before they read as zeros: if a round has read them
+ *	in between, the destination has their old content, and would keep it. So if @unmapped is
+ *	set in the source, the round takes all holes, and walks the file for them (10 ms/GiB); else
+ *	it takes the dirty pages that are not allocated
+ */
+enum round_kind { ROUND_PRECOPY, ROUND_LAST };
+
+/**
+ * struct round - opaque to all but round.c
+ * @cut: no page is taken any more; not under @lock
+ * @lock: protects all that follows, the source's maps and the calls of its functions
+ * @hot: holds pages back; NULL: none, or they have been released
+ * @holes: all dirty pages have been taken, and the holes follow
+ * @block: the block of which the next piece is taken
+ * @at: below it, nothing in @block is left to take
+ * @dirty: the walk over the block's map. Only the thread that takes pages clears bits there. Bits
+ *	that are set behind the walk are for the next round, and in the last round none are set
+ * @data: the last run of allocated pages that the source has found
+ * @stripes: which stream may send what; NULL: any stream all
+ * @rest: pages of @block that have been taken, and are still to be given to a stream
+ * @cleared_end: the dirty pages of @block below it have been cleared in the source
+ * @taken: dirty pages that have been taken
+ * @spread: the pieces are of a few pages, and each is to be with the kernel before the stream takes
+ *	another, see round_spread()
+ */
+struct round {
+	const struct vm *vm;
+	struct dirty_source *source;
+	enum round_kind kind;
+	atomic_bool cut;
+	pthread_mutex_t lock;
+	struct hot_pages *hot;
+	bool holes;
+	unsigned int block;
+	uint64_t at;
+	struct bitmap_runs dirty;
+	struct run data;
+	struct stripes *stripes;
+	struct run rest;
+	uint64_t cleared_end;
+	uint64_t taken;
+	bool spread;
+};
+
+void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
+		 enum round_kind kind, struct hot_pages *hot, struct stripes *stripes);
+/*
+ * Before any stream takes of it, and for the last round only: over a long link what a stream cannot
+ * send at once waits for a round trip or more, while the windows of other streams are open. So no
+ * stream takes more than its own window has room for.
+ */
+void round_spread(struct round *rd);
+void round_end(struct round *rd);
+/* How many dirty pages have been taken so far. */
+uint64_t round_taken(struct round *rd);
+/*
+ * Cuts a round of pre-copy: pages that no stream has taken yet stay dirty, for a later round. The
+ * last round is never cut. Any thread, at any time.
+ */
+void round_cut(struct round *rd);
+/**
+ * round_take() - take the next piece for a stream, from any thread. No page is in two pieces
+ * Return: 1, 0 when nothing is left, or -errno. The pages are cleared, in its map and, in pre-copy,
+ * before that in the source: the caller may read them from now on, not before.
+ */
+int round_take(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e);
+
+/* Does anything wait for a stream? Another one may take it once an ACK has made it free. */
+bool round_waits(struct round *rd);
+
+/*
+ * How many pages are dirty and allocated. No more exact than next_data: holes between such pages
+ * may be among them, and a few dirty pages by themselves count as allocated.
+ */
+int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
+/* How many pages are allocated. */
+int round_allocated(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
+
+#endif

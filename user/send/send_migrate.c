@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Migrate mode: the device state travels by QEMU's own migration, which sends private RAM while the
+ * guest runs:
+ *
+ *	migrate              QEMU sends its private RAM, then stops the guest (STOP)
+ *	pre-switchover       the guest is stopped, disk I/O is drained: nothing writes RAM any more
+ *	migrate-continue     QEMU writes the device state
+ *
+ * The last harvest waits for pre-switchover, not for STOP: QEMU says STOP before it has drained
+ * disk I/O.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "net/sock.h"
+#include "send/sender_internal.h"
+#include "vmm/ram.h"
+
+/*
+ * Sets QEMU up for `migrate` as late as possible: a client that migrates this VM or saves it to a
+ * file before must not find these settings, as QEMU would leave RAM out. While a migration is under
+ * way QEMU accepts no settings and no second migration, so no client can use them afterwards
+ * either; the journal undoes them when it has ended.
+ */
+static int send_migrate_begin(struct sender *s, struct err *e)
+{
+	struct migration *m = &s->migration;
+	int r = migration_running(s->qmp, &m->was_running, e);
+
+	if (!r)
+		r = migration_plan(m, false, false, (unsigned int)s->limits.downtime_limit_ms, e);
+	if (!r)
+		r = journal_command(&s->journal, "migrate-set-capabilities",
+				    json_pack("{s:O}", "capabilities", m->old_caps), true, e);
+	if (!r)
+		r = journal_command(&s->journal, "migrate-set-parameters",
+				    json_incref(m->old_params), true, e);
+	if (!r)
+		r = migration_configure(m, e);
+	/* Drops the events from before. */
+	if (!r)
+		r = sender_events(s, NULL, 0, e);
+	s->stop_realtime_ns = 0;
+	s->resumed = false;
+	if (!r)
+		r = journal_migrate(&s->journal, m->was_running, e);
+	if (r)
+		return r;
+	r = migration_start(m, false, e);
+	if (r)
+		journal_refused(&s->journal);
+	return r ? r : journal_accepted(&s->journal, e);
+}
+
+/* Passes on what QEMU has written. 1: QEMU has closed its end. */
+static int send_migrate_pump(struct sender *s, struct err *e)
+{
+	/* The end of the part before comes first. */
+	static uint8_t buf[SAVE_OVERLAP + WIRE_DEVICE_MAX];
+	uint8_t *part = buf + SAVE_OVERLAP;
+	ssize_t n = sock_recv_some(s->migration.stream, part, WIRE_DEVICE_MAX);
+	int running;
+
+	if (n == -EAGAIN)
+		return 0;
+	if (n < 0)
+		return err_set(e, GW_INTERNAL, (int)-n, "cannot read QEMU's migration stream: %s",
+			       strerror((int)-n));
+	if (n == 0)
+		return 1;
+	/*
+	 * QEMU notes whether the guest ran when it stops the guest. We have asked before that, and
+	 * an operator may have stopped or continued the guest in between: QEMU's note counts.
+	 */
+	running = save_says_running(buf, SAVE_OVERLAP + (size_t)n);
+	if (running >= 0)
+		s->migration.was_running = running;
+	memmove(buf, buf + n, SAVE_OVERLAP);
+	return sender_device(s, part, (size_t)n, e);
+}
+
+static int send_migrate_failed(const char *status, struct err *e)
+{
+	return err_set(e, GW_QMP, EIO,
+		       "the source QEMU ended its migration with status \"%s\": see its log", status);
+}
+
+static int send_migrate_stand_still(struct sender *s, struct err *e)
+{
+	uint64_t deadline = deadline_ms(s->o->timeout_ms), before = 0;
+	char status[64] = "";
+	int r = send_migrate_begin(s, e);
+
+	/*
+	 * From here on QEMU refuses to plug a device. RAM that was plugged before was in no round,
+	 * and QEMU's stream leaves it out.
+	 */
+	if (!r)
+		r = backends_same(s->qmp, &s->vm, e);
+	if (!r)
+		r = sender_check_same(s, e);
+	if (r)
+		return r;
+	for (;;) {
+		r = sender_wait_qemu(s, s->migration.stream, e);
+		if (!r)
+			r = send_migrate_pump(s, e);
+		if (r == 1)
+			return send_migrate_failed("failed", e);
+		if (!r)
+			r = sender_events(s, status, sizeof(status), e);
+		if (r < 0)
+			return r;
+		if (!strcmp(status, "pre-switchover"))
+			return 0;
+		if (!strcmp(status, "failed") || !strcmp(status, "cancelled") ||
+		    !strcmp(status, "completed"))
+			return send_migrate_failed(status, e);
+		if (s->report->device_bytes != before)
+			deadline = deadline_ms(s->o->timeout_ms);
+		before = s->report->device_bytes;
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+				       "the source QEMU does not reach pre-switchover (status \"%s\")",
+				       status);
+	}
+}
+
+/*
+ * The end of the stream proves nothing: the stream of a migration that an operator cancels in its
+ * last moment ends, too, and QEMU lets the guest run. The migration's status decides.
+ */
+static int send_migrate_wait_completed(struct sender *s, char *status, size_t len, struct err *e)
+{
+	uint64_t deadline = deadline_ms(s->o->timeout_ms);
+	int r = 0;
+
+	while (!r && strcmp(status, "completed")) {
+		if (!strcmp(status, "failed") || !strcmp(status, "cancelled") ||
+		    !strcmp(status, "cancelling"))
+			return send_migrate_failed(status, e);
+		if (now_ns() > deadline)
+			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+				       "the source QEMU does not complete its migration (status \"%s\")",
+				       status);
+		r = sender_wait_qemu(s, -1, e);
+		if (!r)
+			r = sender_events(s, status, len, e);
+	}
+	return r;
+}
+
+/*
+ * Sends the device state, up to QEMU's end of file. It may stream to the receiver as QEMU writes
+ * it, its end included: the receiver keeps all of it from its QEMU until DEVICE_END, the commit
+ * point.
+ */
+static int send_migrate_state(struct sender *s, struct err *e)
+{
+	uint64_t deadline = deadline_ms(s->o->timeout_ms), before = 0;
+	char status[64] = "";
+	int r = journal_continue(&s->journal, e);
+
+	s->held = true;
+	if (!r)
+		r = migration_continue(&s->migration, e);
+	while (!r) {
+		r = sender_wait_qemu(s, s->migration.stream, e);
+		if (!r)
+			r = sender_events(s, status, sizeof(status), e);
+		if (!r)
+			r = send_migrate_pump(s, e);
+		if (s->report->device_bytes != before)
+			deadline = deadline_ms(s->o->timeout_ms);
+		before = s->report->device_bytes;
+		if (!r && now_ns() > deadline)
+			r = err_set(e, GW_TIMEOUT, ETIMEDOUT,
+				    "the source QEMU does not finish its device state (status \"%s\")",
+				    status);
+	}
+	if (r == 1)
+		r = send_migrate_wait_completed(s, status, sizeof(status), e);
+	/*
+	 * Another client may begin, and complete, a migration while a guardian waits for the
+	 * monitor: the record tells ours from that.
+	 */
+	return r ? r : journal_completed(&s->journal, s->qmp, s->migration.was_running, e);
+}
+
+const struct devstate_ops devstate_migrate = {
+	.stand_still = send_migrate_stand_still, .state = send_migrate_state,
+};

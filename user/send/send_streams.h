@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The sender's streams: a thread and a connection each, which share the work of a round. */
+#ifndef GODWIT_SEND_STREAMS_H
+#define GODWIT_SEND_STREAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "net/channel.h"
+#include "net/engine.h"
+#include "net/pace.h"
+#include "send/ram_frame.h"
+#include "send/round.h"
+#include "vmm/vm.h"
+
+struct send_streams;
+
+/**
+ * struct send_streams_options
+ * @pace: shared by all streams; does not slow down the last round; may be NULL
+ * @zero_copy: whether sends are zero-copy, see engine.h
+ * @timeout_ms: how long the receiver may accept no byte
+ * @idle: called about ten times a second while the caller waits for the streams, to take the
+ *	receiver's ABORT and to show progress; NULL: nothing
+ */
+struct send_streams_options {
+	const struct vm *vm;
+	const struct engine_ops *engine;
+	struct pace *pace;
+	enum engine_zero_copy zero_copy;
+	unsigned int timeout_ms;
+	int (*idle)(void *arg, struct err *e);
+	void *arg;
+};
+
+/* fds: connections that have joined; the streams take them over, also when this fails. */
+int send_streams_start(const struct send_streams_options *o, const int *fds, unsigned int n,
+		       struct send_streams **out, struct err *e);
+/*
+ * All that waits returns 0, or -errno: of the stream that failed first, or of the idle function.
+ * After an error call only send_streams_free(): the connections stay open until then, so that the
+ * receiver gets the reason from the control connection first.
+ */
+
+/* Begins to send all of rd, and then ROUND on each stream. rd stays until send_streams_wait(). */
+void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t number);
+/**
+ * send_streams_wait() - wait until the round, and all posted frames, are with the kernel
+ * @count: of the round; may be NULL
+ */
+int send_streams_wait(struct send_streams *st, struct round_count *count,
+		      struct err *e);
+/* When the last stream had sent the round that was waited for; CLOCK_MONOTONIC. */
+uint64_t send_streams_round_ns(const struct send_streams *st);
+/**
+ * send_streams_post() - send a frame on some stream, soon
+ * In a round too, but never between two parts of another frame. The body is copied. Frames that are
+ * posted before a round begins go before the end of that round on their stream.
+ * @first: on the first stream, in the order of the calls; else on any, in any order
+ * Waits while too much is posted already.
+ */
+int send_streams_post(struct send_streams *st, const struct wire_header *h, const void *body,
+		      bool first, struct err *e);
+uint64_t send_streams_sent(const struct send_streams *st);	/* bytes, headers included */
+/* Bytes that the kernel has, and the peer's has not acknowledged. */
+uint64_t send_streams_queued(const struct send_streams *st);
+struct zero_copy_count send_streams_zero_copies(const struct send_streams *st);
+void send_streams_free(struct send_streams *st);	/* NULL is fine */
+
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The order of a migration at the source. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "kernel/device.h"
+#include "send/preflight.h"
+#include "send/sender_internal.h"
+
+/*
+ * --timeout is over, and the guest is to be paused: the round that is under way is cut, and the
+ * switchover follows.
+ */
+static void sender_hurry(struct sender *s)
+{
+	s->out_of_time = true;
+	pace_set(&s->pace, 0);
+	if (s->round)
+		round_cut(s->round);
+}
+
+/* Called from all waits of this thread: serves the control socket, and enforces --timeout. */
+static void sender_serve(void *arg)
+{
+	struct sender *s = arg;
+	uint64_t timeout_ns = s->limits.timeout_s * 1000000000ull;
+
+	control_serve(&s->control);
+	if (!timeout_ns || s->out_of_time || now_ns() - s->started_ns < timeout_ns)
+		return;
+	if (s->limits.on_timeout == ON_TIMEOUT_PAUSE)
+		sender_hurry(s);
+	else
+		stop_request(STOP_TIME);
+}
+
+static int sender_open_control(struct sender *s, struct err *e)
+{
+	struct control *c = &s->control;
+	int r;
+
+	c->vm_pid = s->vm.pid;
+	if (!realpath(s->o->qmp_path, c->qmp_path))
+		strcpy(c->qmp_path, "?");	/* removed since we have connected to it */
+	r = control_open(c, s->o->control, e);
+	if (!r)
+		stop_set_hook(sender_serve, s);
+	return r;
+}
+
+/* Refuses whatever can be refused, before anything is changed anywhere. */
+static int sender_preflight(struct sender *s, struct err *e)
+{
+	struct preflight p = {
+		.qmp_path = s->o->qmp_path, .pid = s->o->pid, .timeout_ms = s->o->timeout_ms,
+		.downtime_limit_ms = s->limits.downtime_limit_ms, .pause = s->o->pause,
+		.wish = s->o->wish, .claim = &s->claim, .qmp = &s->qmp, .vm = &s->vm,
+		.migration = &s->migration, .mode = &s->mode, .private = &s->private_copy.ram,
+	};
+	int r = preflight_all(&p, e);
+
+	s->report->guest_was_paused = s->migration.qmp && !s->migration.was_running;
+	return r ? r : sender_open_control(s, e);
+}
+
+static int sender_start_guardian(struct sender *s, struct err *e)
+{
+	int held[CLAIM_FDS_MAX], r;
+	struct ward w = {
+		.qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd, .pid = s->vm.pid,
+		.vm_fd = s->vm.vm_fd, .session = -1,
+		.lock = s->claim.lock.fd < 0 ? "" : s->claim.lock.path,
+		.held = held, .nheld = claim_fds(&s->claim, &s->vm, held),
+		.control = s->control.socket.path, .timeout_ms = s->o->timeout_ms,
+	};
+
+	/* The guardian keeps the session, so that comes first. */
+	if (!s->o->pause) {
+		s->session = device_open(e);
+		if (s->session < 0)
+			return s->session;
+		w.session = s->session;
+	}
+	r = journal_open(&s->journal, e);
+	return r ? r : guardian_start(&s->guardian, &w, &s->journal, e);
+}
+
+static int sender_open_source(struct sender *s, struct err *e)
+{
+	int dev = s->session;
+
+	s->session = -1;
+	return s->o->pause ? source_none(&s->vm, &s->source, e) :
+			     source_kmod(&s->vm, dev, &s->source, e);
+}
+
+/*
+ * A stream has just broken: the receiver may have said why, in an ABORT on the control connection.
+ */
+static void sender_read_abort(struct sender *s, struct err *e)
+{
+	struct err aborted = { 0 };
+
+	if (e->exit != GW_LINK_LOST || !s->ch)
+		return;
+	channel_last_words(s->ch, 1000, &aborted);
+	if (aborted.exit)
+		*e = aborted;
+}
+
+static int sender_migrate(struct sender *s, struct err *e)
+{
+	struct frame_out to;
+	int r;
+
+	r = claim_take(&s->claim, &s->vm, e);
+	/* Again: a godwit in another container may have been at work until now. */
+	if (!r)
+		r = claim_check_mark(s->qmp, e);
+	if (!r)
+		r = migration_check_again(&s->migration, s->limits.downtime_limit_ms, e);
+	if (!r)
+		r = sender_start_guardian(s, e);
+	if (!r)
+		r = claim_mark(s->qmp, &s->journal, s->o->addr, e);
+	if (!r)
+		r = sender_open_source(s, e);
+	if (!r && !s->o->pause)
+		r = hot_pages_init(&s->hot, &s->vm, e);
+	if (!r)
+		r = connect_peer(s, e);
+	if (!r)
+		r = stripes_init(&s->stripes, &s->vm, e);
+	to = (struct frame_out) { .send = frame_out_to_channel, .arg = s->ch };
+	if (!r && s->devstate == &devstate_save)
+		r = private_ram_send(&s->private_copy, &to, &s->report->device_bytes, e);
+	if (!r && !s->o->pause)
+		r = precopy(s, e);
+	if (!r)
+		r = switchover(s, e);
+	if (r && s->commit == COMMIT_PREPARED)
+		sender_read_abort(s, e);
+	return r;
+}
+
+/* Ends the session and the guardian, and releases everything. outcome: for `godwit cancel`. */
+static void sender_close(struct sender *s, const struct err *outcome)
+{
+	/*
+	 * The note stays for `godwit resolve` when in doubt, and for a guardian that is still at
+	 * work.
+	 */
+	if (s->commit == COMMIT_IN_DOUBT || s->guardian.at_work)
+		record_close(&s->note);
+	else
+		record_remove(&s->note);
+	sender_end_session(s);
+	stop_set_hook(NULL, NULL);
+	control_close(&s->control, outcome);
+	hot_pages_free(&s->hot);
+	stripes_free(&s->stripes);
+	save_close(&s->save);
+	journal_close(&s->journal);
+	private_ram_copy_free(&s->private_copy);
+	fit_free(&s->fit);
+	migration_free(&s->migration);
+	/* A guardian that is still at work keeps the claim. */
+	if (s->guardian.at_work)
+		claim_leave(&s->claim);
+	else
+		claim_drop(&s->claim, &s->vm);
+	vm_close(&s->vm);
+	qmp_close(s->qmp);
+}
+
+int sender_run(const struct sender_options *o, struct report *report, struct err *e)
+{
+	struct sender s = {
+		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 }, .session = -1,
+		.migration = { .stream = -1 }, .devstate = &devstate_migrate, .save = SAVE_NONE,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
+		.commit = COMMIT_PREPARED, .note = RECORD_NONE, .claim = CLAIM_NONE,
+		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
+		.control = {
+			.addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace,
+			.socket = { .lfd = -1 },
+		},
+	};
+	int r;
+
+	pace_init(&s.pace, (uint64_t)o->limits.bandwidth_mib << 20);
+	report->phase = "connect";
+	report->started_realtime_ns = realtime_ns();
+	report->limit_ns = o->limits.downtime_limit_ms * 1000000ull;
+	r = sender_preflight(&s, e);
+	if (!r)
+		r = sender_migrate(&s, e);
+	report->total_ns = now_ns() - s.started_ns;
+	if (s.ch)
+		report->bytes = sender_bytes(&s);
+	if (s.guardian.pid > 0)
+		r = sender_settle(&s, r, e);
+	if (!r) {
+		report->phase = "done";
+		/* Not round_allocated(): its walk over 4 GiB took 16 ms of the operator's time. */
+		report->untouched_pages = report->total_pages - vm_allocated_pages(&s.vm);
+		switchover_times(&s);
+	}
+	sender_close(&s, e);
+	return r;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The source side of a migration, from the preflight checks to the report. */
+#ifndef GODWIT_SENDER_H
+#define GODWIT_SENDER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "devstate/mode.h"
+#include "net/engine.h"
+#include "plan/limits.h"
+#include "report/report.h"
+
+/**
+ * struct sender_options - what the user asked for
+ * @qmp_path: the source QEMU's QMP socket
+ * @pid: the VMM; 0: the process that listens on the socket
+ * @addr: the receiver's ADDR:PORT
+ * @limits: at the beginning; the operator can change them while the migration runs
+ * @control: the control socket's path; NULL: CONTROL_DIR/PID.sock
+ * @timeout_ms: longest silence of the peer or of QEMU
+ * @resolve_s: how long to ask the receiver when the connection broke after the commit point
+ * @wish: how the device state travels
+ * @accepted: differences between both ends that the operator accepts, see findings.h
+ * @verify: compare hashes of all RAM before the commit point
+ * @streams: connections for RAM; the receiver may allow fewer. 0: as many as the link needs, and at
+ *	least one for each of @cpus
+ * @engine: how godwit waits for sockets
+ * @zero_copy: of RAM to the network, see engine.h
+ * @pause: no module: stop the guest first, send everything once
+ * @progress: called about ten times a second; may be NULL
+ */
+struct sender_options {
+	const char *qmp_path;
+	pid_t pid;
+	const char *addr;
+	struct limits limits;
+	const char *control;
+	unsigned int timeout_ms;
+	unsigned int resolve_s;
+	unsigned int streams;
+	unsigned int cpus;
+	const struct engine_ops *engine;
+	enum engine_zero_copy zero_copy;
+	enum mode_wish wish;
+	unsigned int accepted;
+	bool verify;
+	bool pause;
+	report_fn progress;
+	void *progress_arg;
+};
+
+/**
+ * sender_run() - migrate
+ * Return: 0: the guest runs at the destination. Else -errno, and *e says why. Unless that is
+ * GW_UNKNOWN or GW_NOT_PUT_BACK, the source VM is as it was before, but for what others did to it.
+ */
+int sender_run(const struct sender_options *o, struct report *report, struct err *e);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The sender's state, shared by its parts: sender.c (order), connect.c, precopy.c (rounds),
+ * switchover.c (the blackout), settle.c (commit or rollback), send_migrate.c and send_save.c (how
+ * QEMU stops, and yields its device state).
+ */
+#ifndef GODWIT_SENDER_INTERNAL_H
+#define GODWIT_SENDER_INTERNAL_H
+
+#include "claim/claim.h"
+#include "control/server.h"
+#include "devstate/migration.h"
+#include "devstate/mode.h"
+#include "devstate/save.h"
+#include "dirty/source.h"
+#include "fit/fit.h"
+#include "net/channel.h"
+#include "net/pace.h"
+#include "peer/private_ram_frames.h"
+#include "plan/converge.h"
+#include "plan/limits.h"
+#include "qmp/dirty_rate.h"
+#include "report/report.h"
+#include "send/doubt.h"
+#include "send/hot_pages.h"
+#include "send/round.h"
+#include "send/send_streams.h"
+#include "send/sender.h"
+#include "txn/commit.h"
+#include "txn/guardian.h"
+#include "txn/journal.h"
+#include "vmm/vm.h"
+
+#define PING_NS	1000000000ull	/* between two PINGs */
+
+struct sender;
+
+/**
+ * struct devstate_ops - how a QEMU stops, and yields its device state
+ * @stand_still: stops the guest; afterwards nothing writes RAM any more, and s->stop_realtime_ns
+ *	says when that was, if the guest ran
+ * @rest: before the last round: sends QEMU's private RAM at rest. NULL: it has been sent
+ * @state: while the last round is on its way: posts all of the device state
+ */
+struct devstate_ops {
+	int (*stand_still)(struct sender *s, struct err *e);
+	int (*rest)(struct sender *s, struct err *e);
+	int (*state)(struct sender *s, struct err *e);
+};
+
+extern const struct devstate_ops devstate_migrate, devstate_save;
+
+struct sender {
+	const struct sender_options *o;
+	struct report *report;
+	struct qmp *qmp;
+	struct vm vm;
+	struct migration migration;
+	struct claim claim;
+	struct journal journal;
+	struct guardian guardian;
+	int session;			/* of godwit.ko, until source has it; -1: none */
+	struct dirty_source *source;
+	struct dirty_rate dirty_rate;	/* QEMU's own measurement, if it makes one */
+	struct hot_pages hot;
+	struct pace pace;
+	struct limits limits;		/* as they are now */
+	struct control control;
+	bool out_of_time;		/* --on-timeout pause: switch over now */
+	struct channel *ch;		/* the control connection */
+	struct send_streams *streams;
+	struct stripes stripes;
+	struct round *round;		/* under way, or NULL; it is: */
+	struct round the_round;
+	uint32_t announced;		/* the latest round whose ROUND has left */
+	bool asked, answered;		/* SWITCHOVER has left, and come back */
+	bool fits;			/* seen just now: sender_check_fit() need not ask again */
+	enum devstate_mode mode;	/* what this end would do; with the receiver's answer: */
+	const struct devstate_ops *devstate;
+	struct fit fit;			/* what differs between both ends */
+	bool views;			/* the receiver can describe its machine */
+	struct private_ram_copy private_copy;	/* save mode only, as the next one */
+	struct save_state save;
+	uint64_t device_at;		/* bytes of QEMU's stream so far */
+	bool held;			/* what follows of it is for the commit point */
+	bool spread;			/* a long link: small pieces in the blackout */
+	uint32_t verify_frames;
+	bool resumed;			/* QEMU has said RESUME since the stop */
+	enum commit_state commit;
+	bool verdicts;			/* the receiver keeps one, under this token: */
+	uint8_t token[WIRE_SECRET];
+	struct record note;		/* for `godwit resolve`, from the commit point on */
+	uint64_t started_ns;		/* CLOCK_MONOTONIC */
+	uint64_t commit_realtime_ns;	/* the commit point; 0: not reached */
+	uint64_t commit_ns;		/* the same by CLOCK_MONOTONIC */
+	uint64_t resumed_realtime_ns;	/* the destination's RESUME, by its clock */
+	uint64_t stop_realtime_ns;	/* QEMU's STOP, by the source's clock; 0: none yet */
+	uint64_t rtt_ns;
+	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */
+	uint32_t ping_serial;
+	uint64_t next_ping_ns;
+};
+
+/* Connects, compares both ends, opens the streams, compares clocks. */
+int connect_peer(struct sender *s, struct err *e);
+/*
+ * Before the switchover: *changed says whether the VM at either end has changed. If so, both are
+ * compared again, and an error says that the guest does not fit any more.
+ */
+int sender_check_fit(struct sender *s, bool *changed, struct err *e);
+/* When it is too late for that: fails if a device was plugged since. */
+int sender_check_same(struct sender *s, struct err *e);
+/*
+ * Sends the next round of pre-copy, on all streams, and does not wait for its ACK, but for that of
+ * a round some rounds before.
+ */
+int sender_round(struct sender *s, struct err *e);
+/*
+ * The two halves of it: all streams send, meanwhile the caller may do other things; and their end.
+ */
+void sender_round_begin(struct sender *s, enum round_kind kind);
+int sender_round_end(struct sender *s, struct err *e);
+/* Waits until all streams have sent what was posted. */
+int sender_flush(struct sender *s, struct err *e);
+/*
+ * Tells the receiver that the last round may follow (SWITCHOVER). The answer is waited for by the
+ * second function: the sender may do all that remains without any further answer then.
+ */
+int sender_ask_switchover(struct sender *s, struct err *e);
+int sender_await_switchover(struct sender *s, struct err *e);
+/* Where PRIVATE frames go in the switchover: to the first stream. */
+struct frame_out sender_first_stream(struct sender *s);
+/* Where frames go whose order does not matter. */
+struct frame_out sender_any_stream(struct sender *s);
+/* Bytes sent so far, over all connections. */
+uint64_t sender_bytes(const struct sender *s);
+/* For channel_unasked(): serves PONG, ACK and the answer to SWITCHOVER. arg: struct sender */
+int sender_take(void *arg, const struct wire_header *h, struct err *e);
+/* Takes one frame that arrives unasked. ABORT is an error, and so is a frame that is not due. */
+int sender_listen(struct sender *s, struct err *e);
+/* Sends a PING, if the last one was a second ago. */
+int sender_keep_alive(struct sender *s, struct err *e);
+/* While the streams work: serves the receiver, requests to stop, progress. */
+int sender_idle(void *arg, struct err *e);
+/* Updates the report's totals. */
+void sender_count(struct sender *s);
+/* The same, and shows them to the operator. */
+void sender_progress(struct sender *s);
+
+/* Sends the next part of QEMU's stream to the receiver. */
+int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e);
+/* Takes QEMU's events; status: becomes the newest status of its migration, if not NULL. */
+int sender_events(struct sender *s, char *status, size_t len, struct err *e);
+/* Waits for QEMU's events, for device state in stream (-1: none), or for the receiver. */
+int sender_wait_qemu(struct sender *s, int stream, struct err *e);
+
+/* GW_PINNED: QEMU itself has something open that writes guest RAM unseen by the dirty log. */
+int sender_check_writers(struct sender *s, struct err *e);
+/* Sends rounds until the downtime fits (GW_NOT_CONVERGED: it never does). */
+int precopy(struct sender *s, struct err *e);
+/* From the stop of the guest to RESUMED. */
+int switchover(struct sender *s, struct err *e);
+/*
+ * Ends a migration that has begun; r and *e say how it went so far. Closes the connections, and
+ * undoes what is recorded, as far as the commit's state allows. Return: 0 if the guest has moved,
+ * also when r says otherwise.
+ */
+int sender_settle(struct sender *s, int r, struct err *e);
+/* Ends the module's session, and the guardian, if that has nothing left to do. */
+void sender_end_session(struct sender *s);
+/* Fills in what of the report is known once the guest runs at the destination. */
+void switchover_times(struct sender *s);
+
+#endif

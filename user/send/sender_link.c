@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the sender exchanges beside its rounds, with the receiver, with QEMU and with the operator.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "peer/hello.h"
+#include "send/sender_internal.h"
+
+uint64_t sender_bytes(const struct sender *s)
+{
+	return channel_sent(s->ch) + send_streams_sent(s->streams);
+}
+
+void sender_count(struct sender *s)
+{
+	struct report *rep = s->report;
+	struct zero_copy_count zc = send_streams_zero_copies(s->streams);
+	uint64_t taken, start_ns = rep->rows[0].start_ns;
+
+	rep->total_ns = now_ns() - s->started_ns;
+	rep->bytes = sender_bytes(s);
+	rep->zero_copies = zc.sends;
+	rep->zero_copies_copied = zc.copied;
+	if (s->round) {
+		taken = round_taken(s->round);
+		/*
+		 * The size of the last round is known only after its harvest: the one before is the
+		 * guess.
+		 */
+		rep->remaining_pages = rep->pending_pages > taken ? rep->pending_pages - taken : 0;
+	}
+	/*
+	 * Until a whole round has been measured, what this one has shown so far is the best guess.
+	 */
+	if (s->round && rep->round == 1 && rep->total_ns > start_ns)
+		rep->rate = (uint64_t)((double)(rep->bytes - rep->rows[0].bytes) * 1e9 /
+				       (double)(rep->total_ns - start_ns));
+}
+
+void sender_progress(struct sender *s)
+{
+	sender_count(s);
+	if (s->o->progress)
+		s->o->progress(s->report, s->o->progress_arg);
+}
+
+/*
+ * The receiver acknowledges each round that was announced, one after the other, and not the last.
+ */
+static int sender_take_ack(struct sender *s, uint32_t round, struct err *e)
+{
+	uint32_t acked = atomic_load(&s->stripes.acked);
+
+	if (round != acked + 1 || round > s->announced)
+		return err_set(e, GW_BAD_PEER, EPROTO,
+			       "the receiver sent ACK %u after ACK %u, and round %u was the latest",
+			       round, acked, s->announced);
+	atomic_store(&s->stripes.acked, round);
+	return 1;
+}
+
+int sender_take(void *arg, const struct wire_header *h, struct err *e)
+{
+	struct sender *s = arg;
+	uint8_t body[8];
+	int r;
+
+	switch (h->type) {
+	case WIRE_PONG:
+		r = channel_body(s->ch, body, sizeof(body), e);
+		return r ? r : 1;
+	case WIRE_ACK:
+		return sender_take_ack(s, h->arg, e);
+	case WIRE_SWITCHOVER:
+		if (!s->asked || s->answered)
+			return 0;
+		s->answered = true;
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+int sender_listen(struct sender *s, struct err *e)
+{
+	struct wire_header h;
+	int r = channel_recv(s->ch, &h, false, e);
+
+	if (r)
+		return r;
+	r = sender_take(s, &h, e);
+	if (!r)
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s when no frame was due",
+			    wire_type_name(h.type));
+	return r < 0 ? r : 0;
+}
+
+int sender_ask_switchover(struct sender *s, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_SWITCHOVER };
+
+	if (s->asked)
+		return 0;
+	s->asked = true;
+	return channel_send(s->ch, &h, NULL, e);
+}
+
+int sender_await_switchover(struct sender *s, struct err *e)
+{
+	int r = 0;
+
+	/* ACKs and PONGs prolong the wait: the receiver may have much RAM to write first. */
+	while (!r && !s->answered)
+		r = sender_listen(s, e);
+	return r;
+}
+
+int sender_keep_alive(struct sender *s, struct err *e)
+{
+	if (now_ns() <= s->next_ping_ns)
+		return 0;
+	s->next_ping_ns = now_ns() + PING_NS;
+	return hello_send_ping(s->ch, ++s->ping_serial, realtime_ns(), e);
+}
+
+int sender_idle(void *arg, struct err *e)
+{
+	struct sender *s = arg;
+	int r = 0;
+
+	sender_progress(s);
+	if (stop_requested())
+		return stop_err(e);
+	if (channel_readable(s->ch))
+		r = sender_listen(s, e);
+	/* Only the streams send now; the receiver must not time out on the control connection. */
+	return r ? r : sender_keep_alive(s, e);
+}
+
+static int sender_post_first(void *arg, const struct wire_header *h, const void *body,
+			     struct err *e)
+{
+	struct sender *s = arg;
+
+	return send_streams_post(s->streams, h, body, true, e);
+}
+
+struct frame_out sender_first_stream(struct sender *s)
+{
+	return (struct frame_out) { .send = sender_post_first, .arg = s };
+}
+
+static int sender_post_any(void *arg, const struct wire_header *h, const void *body, struct err *e)
+{
+	struct sender *s = arg;
+
+	return send_streams_post(s->streams, h, body, false, e);
+}
+
+struct frame_out sender_any_stream(struct sender *s)
+{
+	return (struct frame_out) { .send = sender_post_any, .arg = s };
+}
+
+#define SPREAD_DEVICE	(16u << 10)
+
+int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
+{
+	static uint8_t body[WIRE_PLACE + WIRE_DEVICE_MAX];
+	size_t most = s->spread ? SPREAD_DEVICE : WIRE_DEVICE_MAX;
+	int r = 0;
+
+	s->report->device_bytes += len;
+	while (len && !r) {
+		uint32_t n = (uint32_t)(len < most ? len : most);
+		struct wire_header h = {
+			.type = WIRE_DEVICE, .flags = s->held ? WIRE_HELD : 0,
+			.length = WIRE_PLACE + n,
+		};
+
+		wire_put_u64(body, s->device_at);
+		memcpy(body + WIRE_PLACE, p, n);
+		r = sender_post_any(s, &h, body, e);
+		s->device_at += n;
+		p += n;
+		len -= n;
+	}
+	return r;
+}
+
+int sender_events(struct sender *s, char *status, size_t len, struct err *e)
+{
+	struct qmp_event ev;
+	int r;
+
+	while ((r = qmp_event(s->qmp, 0, &ev, e)) > 0) {
+		const char *st = json_string_value(json_object_get(ev.data, "status"));
+
+		if (!strcmp(ev.name, "STOP"))
+			s->stop_realtime_ns = ev.realtime_ns;
+		s->resumed |= !strcmp(ev.name, "RESUME");
+		if (status && !strcmp(ev.name, "MIGRATION") && st) {
+			strncpy(status, st, len - 1);
+			status[len - 1] = '\0';
+		}
+	}
+	return r;
+}
+
+int sender_wait_qemu(struct sender *s, int stream, struct err *e)
+{
+	struct pollfd p[] = {
+		{ .fd = stream, .events = POLLIN },
+		{ .fd = qmp_fd(s->qmp), .events = POLLIN },
+		{ .fd = channel_fd(s->ch), .events = POLLIN },
+		{ .fd = s->vm.pidfd, .events = POLLIN },
+	};
+
+	poll(p, sizeof(p) / sizeof(p[0]), STOP_SLICE_NS / 1000000);
+	if (stop_requested())
+		return stop_err(e);
+	if (p[3].revents)
+		return err_set(e, GW_VM_GONE, ESRCH, "the source QEMU has exited");
+	if (p[2].revents)
+		return sender_listen(s, e);
+	/* QEMU may be silent for long; the receiver must not time out on the connection. */
+	return sender_keep_alive(s, e);
+}

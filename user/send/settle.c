@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* How a migration ends at the source. What may be undone then, and what not: see txn/commit.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "proc/proc_io.h"
+#include "send/sender_internal.h"
+#include "txn/foreign.h"
+
+#define TAKE_OVER_MS	5000u
+
+/*
+ * Undoes what is recorded. If QEMU does not answer us any more, another client may have its
+ * monitor: the guardian tries again, also after our end.
+ */
+static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
+{
+	struct err back = { 0 }, cause = *e;
+
+	if (!journal_undo(&s->journal, s->qmp, what, &back) || proc_ended(s->vm.pidfd))
+		return;
+	qmp_close(s->qmp);
+	s->qmp = NULL;
+	fprintf(stderr, "godwit: %s; the guardian (process %d) tries again\n", back.text,
+		(int)s->guardian.pid);
+	if (guardian_take_over(&s->guardian, TAKE_OVER_MS))
+		return;
+	e->exit = GW_OK;
+	err_set(e, GW_NOT_PUT_BACK, EBUSY,
+		"%.400s%sThe source VM could not be rolled back yet (%.200s): process godwit-guardian goes on trying; if another client has QEMU's monitor, close that client",
+		cause.text, *cause.text ? ". " : "", back.text);
+}
+
+static void settle_disconnect(struct sender *s)
+{
+	channel_free(s->ch);
+	s->ch = NULL;
+	send_streams_free(s->streams);
+	s->streams = NULL;
+	/* A failure while the last round was on its way. */
+	if (s->round)
+		round_end(s->round);
+	s->round = NULL;
+}
+
+/*
+ * Ends the connections for good before the source runs: what the receiver did not get, it never
+ * will. An ABORT tells it why, first.
+ */
+static void settle_roll_back(struct sender *s, struct err *e)
+{
+	guardian_stand_up(&s->guardian);
+	if (s->ch)
+		channel_abort(s->ch, e);
+	settle_disconnect(s);
+	/* QEMU may be blocked in a write to this socket, and then serves no command. */
+	migration_close_stream(&s->migration);
+	settle_undo(s, UNDO_ALL, e);
+}
+
+static void settle_stay_stopped(struct sender *s, struct err *e)
+{
+	struct err cause = *e;
+
+	e->exit = GW_OK;
+	err_set(e, GW_UNKNOWN, EREMOTEIO,
+		"after the commit point: %.500s. The guest may run at the destination, so the source stays stopped: \"godwit resolve\" asks again; else look at both ends before you continue either",
+		cause.text);
+	settle_undo(s, UNDO_SETTINGS, e);
+}
+
+static enum commit_source_event settle_ask(struct sender *s, struct err *e)
+{
+	struct doubt d = {
+		.addr = s->o->addr, .engine = s->o->engine, .timeout_ms = s->o->timeout_ms,
+		.seconds = s->o->resolve_s,
+	};
+	enum commit_source_event event;
+	struct err why = { 0 };
+
+	if (!s->verdicts)
+		return SOURCE_STOPS_ASKING;
+	memcpy(d.token, s->token, sizeof(d.token));
+	/* The receiver may still wait on the old connection, and serves no other before its end. */
+	settle_disconnect(s);
+	/*
+	 * An operator who finds the guest stopped may save it to a file: with our capabilities QEMU
+	 * would leave its RAM out. Settings are ours to undo in any state (txn/commit.h), and all
+	 * else stays recorded. What fails here is tried again after the receiver's answer.
+	 */
+	if (s->qmp)
+		journal_undo(&s->journal, s->qmp, UNDO_SETTINGS, &why);
+	why = (struct err) { 0 };
+	/* The operator may end the asking earlier. */
+	stop_heed();
+	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text, d.seconds);
+	event = doubt_ask(&d, &s->resumed_realtime_ns, &why);
+	if (event == SOURCE_STOPS_ASKING) {
+		struct err cause = *e;
+
+		e->exit = GW_OK;
+		err_set(e, cause.exit, EREMOTEIO, "%.400s; asked the receiver for %u s: %.300s",
+			cause.text, d.seconds, why.text);
+	}
+	return event;
+}
+
+/*
+ * Another client may have continued the guest here after the commit point: too late to undo that.
+ */
+static int settle_check_source(struct sender *s, struct err *e)
+{
+	struct err ignored = { 0 };
+	bool running = false;
+
+	if (s->qmp)
+		migration_running(s->qmp, &running, &ignored);
+	if (!running)
+		return 0;
+	return err_set(e, GW_VM_STATE, EEXIST,
+		       "the guest runs at the destination AND here, because another client has continued it here (cont): stop it here now (stop)");
+}
+
+int sender_settle(struct sender *s, int r, struct err *e)
+{
+	enum commit_source_event event = SOURCE_LEARNS_RUNS;
+	struct err back = { 0 };
+
+	if (r && s->ch && channel_aborted(s->ch))
+		event = SOURCE_LEARNS_DEAD;
+	else if (r)
+		event = s->commit == COMMIT_PREPARED ? SOURCE_GIVES_UP : SOURCE_LOSES_LINK;
+	for (;;) {
+		switch (commit_source(&s->commit, event)) {
+		case SOURCE_ASKS:
+			event = settle_ask(s, e);
+			break;
+		case SOURCE_IS_DONE:
+			*e = (struct err) { 0 };
+			/* It compares before it loads. */
+			s->report->verified = s->o->verify;
+			settle_undo(s, UNDO_SETTINGS, &back);
+			if (back.exit)
+				fprintf(stderr, "godwit: the guest runs at the destination. %s\n",
+					back.text);
+			return settle_check_source(s, e);
+		case SOURCE_STAYS_STOPPED:
+			settle_stay_stopped(s, e);
+			return -EREMOTEIO;
+		case SOURCE_ROLLS_BACK:
+		case SOURCE_GOES_ON:	/* never for these events; if it were, a failure */
+			settle_roll_back(s, e);
+			return r;
+		}
+	}
+}
+
+/*
+ * Waits until QEMU has no migration under way. A request to stop ends the wait, and leaves it to
+ * the guardian. Return: foreign_wait()'s, or the guardian's.
+ */
+static bool settle_wait_foreign(struct sender *s, const struct foreign *f)
+{
+	if (foreign_wait(f, stop_requested))
+		return true;
+	qmp_close(s->qmp);
+	s->qmp = NULL;
+	guardian_undone(&s->guardian);
+	fprintf(stderr, "godwit: the guardian (process %d) waits for QEMU's migration to end, and then switches the log off\n",
+		(int)s->guardian.pid);
+	return guardian_take_over(&s->guardian, 0);
+}
+
+/*
+ * The session ends when the last of its descriptors is closed: ours, and the guardian's. If the
+ * guest has moved, the log goes off in the background. Otherwise the guest runs here, or may run
+ * again: an operator who migrates it by QEMU's own means must find the log off once we have ended,
+ * and an operator who does so already must find it on (foreign.h).
+ *
+ * We wait here, and do not leave the wait to the guardian at once: a service manager that sees our
+ * end ends the guardian, too.
+ */
+void sender_end_session(struct sender *s)
+{
+	struct foreign f = {
+		.qmp = s->qmp, .qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd,
+		.timeout_ms = s->o->timeout_ms,
+	};
+	bool stays = s->commit != COMMIT_RUNS && s->source && !s->o->pause;
+
+	/* Ends the threads that read by the session's bitmaps. */
+	settle_disconnect(s);
+	if (stays && !s->guardian.at_work)
+		stays = settle_wait_foreign(s, &f);
+	if (!s->guardian.at_work)
+		guardian_dismiss(&s->guardian);
+	if (s->session >= 0)
+		close(s->session);
+	if (s->source)
+		s->source->ops->close(s->source, stays && !s->guardian.at_work);
+	if (!stays || s->guardian.at_work)
+		return;
+	f.qmp = s->qmp;
+	foreign_end_overlap(&f, now_ns());
+}

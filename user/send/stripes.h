@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which stream sends what, so that rounds need not wait for each other.
+ *
+ * TCP keeps the order of a stream's bytes, and of no two streams. If a page went out on stream 1 in
+ * round 4, and again on stream 2 in round 5 while the receiver still lacks bytes of round 4, the
+ * older content could be placed last. So RAM is divided into stripes of STRIPE_PAGES pages, and
+ *
+ *	a stripe that a round has sent belongs to the stream that sent it until the receiver has
+ *	acknowledged that round, and no other stream sends any page of it.
+ *
+ * Before that and after it any stream may take it: the streams share the work as it comes, and a
+ * slow one holds nothing for longer than it takes to deliver. What a stream finds that belongs to
+ * another one it leaves in that one's queue.
+ *
+ * The ACK of a round says that every stream has delivered that round to its end, so of a stripe
+ * that was last sent in it, or before it, nothing is under way. Within a round a stripe belongs to
+ * one stream from its first page on, also its holes. In the last round each page goes once and
+ * nothing follows it, so there a stripe of which nothing is under way belongs to no stream.
+ */
+#ifndef GODWIT_STRIPES_H
+#define GODWIT_STRIPES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "page/page.h"
+#include "vmm/vm.h"
+
+#define STRIPE_PAGES	64u	/* one frame; 4 bytes of memory each, 16 KiB a GiB of guest RAM */
+
+/**
+ * struct stripe - who sends it
+ * @round: in which round that stream has, or will have, sent of it last; 0: none
+ */
+struct stripe {
+	uint32_t round : 28;
+	uint32_t stream : 4;
+};
+
+/**
+ * struct stripe_run - pages of one stripe that wait for the stream that it belongs to
+ * @bound: the round for which it belongs to that stream: once that is acknowledged, nothing of the
+ *	stripe is under way
+ * @hole: see struct round_piece
+ */
+struct stripe_run {
+	struct run run;
+	unsigned int block;
+	uint32_t bound;
+	bool hole;
+};
+
+struct stripe_queue {
+	struct stripe_run *runs;
+	size_t first, end, room;
+};
+
+/**
+ * struct stripes - not locked, but for @acked: the round that takes from it is (round.h)
+ * @round: the number of the round under way, from 1 on
+ * @acked: the latest round that the receiver has acknowledged
+ * @last: that is the last one (round_begin() says so): none follows, so it binds no stripe to a
+ *	stream
+ */
+struct stripes {
+	const struct vm *vm;
+	struct stripe *block[WIRE_BLOCKS_MAX];
+	struct stripe_queue queue[WIRE_STREAMS_MAX];
+	uint32_t round;
+	bool last;
+	atomic_uint acked;
+};
+
+/* GW_INTERNAL: no memory. stripes_free() also then, and a struct of zeros is fine for it. */
+int stripes_init(struct stripes *s, const struct vm *vm, struct err *e);
+void stripes_free(struct stripes *s);
+/*
+ * These pages, all of one stripe, are to be sent in this round, and this stream has found them.
+ * Return: 1: it is to send them, and no other stream sends anything of the stripe in this round; 0:
+ * they wait for the stream that the stripe belongs to. GW_INTERNAL: no memory.
+ */
+int stripes_take(struct stripes *s, unsigned int stream, unsigned int block, const struct run *run,
+		 bool hole, struct err *e);
+/* The first pages that wait for this stream. NULL: there are none. */
+const struct stripe_run *stripes_waiting(const struct stripes *s, unsigned int stream);
+/* Drops them: they are sent, or put back. */
+void stripes_drop(struct stripes *s, unsigned int stream);
+/*
+ * For a stream that has nothing left to do: lets some of what waits for another stream wait for
+ * this one, if it has become free. 1, 0: there is nothing; GW_INTERNAL: no memory.
+ */
+int stripes_steal(struct stripes *s, unsigned int stream, struct err *e);
+
+#endif

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The blackout. From the stop to RESUMED the sender waits for QEMU and for its own sockets, never
+ * for an answer of the receiver:
+ *
+ *	SWITCHOVER		the guest still runs; the receiver's answer has come
+ *	stop			the guest is stopped, disk I/O is drained: nothing writes RAM
+ *	last harvest		nothing to undo in KVM
+ *	last round		on its way, and meanwhile
+ *	device state		follows the RAM on the streams, and the receiver keeps it
+ *	verify			with --verify only
+ *	ROUND, COMMIT		all of that is with the kernel
+ *	commit point		DEVICE_END goes out: only the destination may run from
+ *				here on (txn/commit.h)
+ *	RESUMED
+ *
+ * The receiver itself finds out whether all has come: on each stream the end of the last round, and
+ * then as many bytes of device state and hashes as DEVICE_END says. What if one stream
+ *	- is slow: the receiver waits, for as long as frames come somewhere;
+ *	- dies, or is silent: the receiver gives up before it has passed the device state to
+ *	  QEMU, which is DEAD for the sender (txn/commit.h): its guest goes on here;
+ *	- lies: that is a sender of ill will, which could as well have sent another guest.
+ * The receiver keeps that verdict for the sender, whose link may be gone, from SWITCHOVER on.
+ *
+ * How QEMU stops, and yields its device state, is up to struct devstate_ops: send_migrate.c,
+ * send_save.c.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "peer/verify.h"
+#include "qmp/jobs.h"
+#include "send/sender_internal.h"
+#include "vmm/ram.h"
+
+/* RAM is at rest: the last harvest, and what must be known before the last round. */
+static int switchover_harvest(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	uint64_t t = now_ns();
+	int r;
+
+	if (s->o->pause)
+		r = s->source->ops->start(s->source, e);
+	else
+		r = s->source->ops->harvest(s->source, e);
+	rep->blackout.harvest_ns = now_ns() - t;
+	/*
+	 * The harvest has found which processes map RAM now. What a process wrote by a device that
+	 * it opened since the check before was lost.
+	 */
+	if (!r)
+		r = source_check_mappers(s->source, "/proc", e);
+	/*
+	 * This costs one QMP latency. It cannot come earlier: bits that a measurement of QEMU's
+	 * takes from the log before the harvest are lost.
+	 */
+	if (!r)
+		r = dirty_rate_check(s->qmp, &s->dirty_rate, true, e);
+	return r;
+}
+
+/* The last round, and the device state beside it. QEMU writes no RAM while it saves its devices. */
+static int switchover_send(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	int r = s->devstate->rest ? s->devstate->rest(s, e) : 0;
+
+	if (r)
+		return r;
+	sender_round_begin(s, ROUND_LAST);
+	rep->phase = "device state";
+	r = s->devstate->state(s, e);
+	return r ? r : sender_round_end(s, e);
+}
+
+/* --verify: the hashes go behind the last round. */
+static int switchover_verify(struct sender *s, struct err *e)
+{
+	const struct frame_out to = sender_any_stream(s);
+	uint64_t t = now_ns();
+	int r = verify_send(&s->vm, s->source, &to, &s->verify_frames, e);
+
+	if (!r)
+		r = sender_flush(s, e);
+	s->report->blackout.verify_ns = now_ns() - t;
+	return r;
+}
+
+#define WAIT_TIMES	8u	/* twice as long as the receiver waits for its QEMU: load.h */
+
+static void switchover_note_doubt(struct sender *s)
+{
+	struct doubt d = { .addr = s->o->addr };
+
+	memcpy(d.token, s->token, sizeof(d.token));
+	doubt_write(&s->note, s->vm.pid, &d, s->journal.records);
+}
+
+/*
+ * A guest that another client has continued (cont) since the stop makes writes that would be lost.
+ */
+static int switchover_check_stopped(struct sender *s, struct err *e)
+{
+	int r = sender_events(s, NULL, 0, e);
+
+	if (!r && s->resumed)
+		r = err_set(e, GW_VM_STATE, EBUSY,
+			    "another client has continued the source VM in the switchover (cont): leave the VM alone and try again");
+	return r;
+}
+
+/*
+ * The commit point: from here on requests to stop are refused, and the guardian does not touch the
+ * guest. The last check of the source comes after everything that takes time: QEMU says RESUME
+ * before it obeys a `cont`.
+ */
+static int switchover_commit(struct sender *s, struct err *e)
+{
+	int r;
+
+	if (!stop_commit())
+		return stop_err(e);
+	if (s->verdicts)
+		switchover_note_doubt(s);
+	guardian_stand_down(&s->guardian);
+	r = switchover_check_stopped(s, e);
+	if (r) {
+		guardian_stand_up(&s->guardian);
+		return r;
+	}
+	s->commit_realtime_ns = realtime_ns();
+	s->commit_ns = now_ns();
+	commit_source(&s->commit, SOURCE_SENDS_END);
+	return 0;
+}
+
+/* All is with the kernel: ROUND, COMMIT, DEVICE_END. */
+static int switchover_end(struct sender *s, struct err *e)
+{
+	struct wire_header round = {
+		.type = WIRE_ROUND, .flags = WIRE_ROUND_LAST, .arg = s->report->round,
+	};
+	struct wire_header before = { .type = WIRE_COMMIT };
+	struct wire_header end = {
+		.type = WIRE_DEVICE_END, .arg = s->verify_frames, .length = WIRE_PLACE,
+	};
+	uint8_t body[WIRE_PLACE];
+	int r;
+
+	r = channel_send(s->ch, &round, NULL, e);
+	if (!r)
+		r = channel_send(s->ch, &before, NULL, e);
+	if (!r)
+		r = switchover_commit(s, e);
+	if (r)
+		return r;
+	end.flags = s->migration.was_running ? WIRE_RUNS : 0;
+	wire_put_u64(body, s->device_at);
+	return channel_send(s->ch, &end, body, e);
+}
+
+static int switchover_wait_resumed(struct sender *s, struct err *e)
+{
+	struct wire_header h, done = { .type = WIRE_DONE };
+	uint64_t deadline = deadline_ms(WAIT_TIMES * s->o->timeout_ms);
+	struct err ignored = { 0 };
+	uint8_t body[8];
+	int r;
+
+	/* The receiver's PONGs prolong the wait, up to the deadline. */
+	while (!(r = channel_recv(s->ch, &h, false, e)) && (r = sender_take(s, &h, e)) > 0) {
+		r = now_ns() > deadline;
+		if (r)
+			r = err_set(e, GW_TIMEOUT, ETIMEDOUT,
+				    "the receiver answers, but does not report whether QEMU has loaded the device state");
+		if (r)
+			break;
+	}
+	if (!r && h.type != WIRE_RESUMED)
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where RESUMED was due",
+			    wire_type_name(h.type));
+	if (!r)
+		r = channel_body(s->ch, body, sizeof(body), e);
+	if (r)
+		return r;
+	s->resumed_realtime_ns = wire_get_u64(body);
+	if (s->verdicts)
+		channel_send(s->ch, &done, NULL, &ignored);
+	return 0;
+}
+
+static uint64_t switchover_positive(int64_t ns)
+{
+	return ns > 0 ? (uint64_t)ns : 0;
+}
+
+void switchover_times(struct sender *s)
+{
+	struct report *rep = s->report;
+	uint64_t resumed = s->resumed_realtime_ns;
+
+	rep->blackout.load_ns = switchover_positive((int64_t)(resumed - s->commit_realtime_ns) -
+						    s->clock_offset_ns);
+	rep->clock_error_ns = s->rtt_ns / 2;
+	if (s->stop_realtime_ns)
+		rep->downtime_ns = switchover_positive((int64_t)(resumed - s->stop_realtime_ns) -
+						       s->clock_offset_ns);
+}
+
+/*
+ * A device that was plugged, or opened, since the migration began may write RAM where the module
+ * cannot see it: what it wrote was lost. While QEMU migrates it refuses to plug devices; in save
+ * mode the guest is stopped, and cannot use one.
+ */
+int sender_check_writers(struct sender *s, struct err *e)
+{
+	int r = vm_check_devices(s->qmp, s->vm.pid, e);
+
+	return r ? r : vm_check_direct_io(s->vm.pid, e);
+}
+
+/* While the guest still runs: what has changed since the preflight checks? */
+static int switchover_check(struct sender *s, struct err *e)
+{
+	bool changed;
+	int r;
+
+	/*
+	 * No foreign migration may be under way: we would stop its guest, and QEMU takes no
+	 * settings.
+	 */
+	r = migration_check_idle(s->qmp, e);
+	if (!r)
+		r = sender_check_fit(s, &changed, e);
+	/*
+	 * RAM that was plugged at both ends fits, and was in no round. In migrate mode this is
+	 * checked again when nothing can be plugged any more.
+	 */
+	if (!r)
+		r = backends_same(s->qmp, &s->vm, e);
+	return r ? r : jobs_check_again(s->qmp, e);
+}
+
+int switchover(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	uint64_t t;
+	int r;
+
+	rep->phase = "switchover";
+	sender_progress(s);
+	r = sender_ask_switchover(s, e);
+	if (!r)
+		r = switchover_check(s, e);
+	if (!r)
+		r = sender_await_switchover(s, e);
+	if (!r)
+		r = s->devstate->stand_still(s, e);
+	if (!r && !s->o->pause)
+		r = sender_check_writers(s, e);
+	if (r)
+		return r;
+	if (s->stop_realtime_ns)
+		rep->blackout.stop_ns =
+			switchover_positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
+	else if (s->migration.was_running)
+		return err_set(e, GW_INTERNAL, EPROTO,
+			       "QEMU has stopped the guest without the event STOP");
+	/* Before the last harvest: it finds the RAM that devices write on that. */
+	r = migration_take_writes(s->qmp, e);
+	if (!r)
+		r = switchover_harvest(s, e);
+	if (r)
+		return r;
+	t = now_ns();
+	r = switchover_send(s, e);
+	if (!r)
+		rep->blackout.ram_ns = send_streams_round_ns(s->streams) - t;
+	if (!r && s->o->verify)
+		r = switchover_verify(s, e);
+	if (!r)
+		r = switchover_end(s, e);
+	rep->guest_was_paused = !s->migration.was_running;
+	/* What of it was not hidden behind the last round. */
+	if (s->commit_ns)
+		rep->blackout.save_ns = s->commit_ns - t - rep->blackout.ram_ns -
+					rep->blackout.verify_ns;
+	return r ? r : switchover_wait_resumed(s, e);
+}
