@@ -16,6 +16,7 @@ ELSEWHERE = 'exec:cat >/dev/null'
 
 def give_up(run, how):
     run.send.kill(signal.SIGKILL if how == 'killed' else signal.SIGINT)
+    run.send.kill(signal.SIGCONT)	# a test may have stopped this one, too
     run.receive.kill(signal.SIGCONT)	# a test may have stopped it
     status = run.send.wait()
     assert status == (-signal.SIGKILL if how == 'killed' else godwit.EXIT['cancelled']), run.send.said
@@ -48,32 +49,38 @@ def test_a_suspended_guest_arrives_so(pair):
     dst.wait_ticks(2).check()
 
 
-@pytest.mark.parametrize('how', ['cancelled', 'killed'])
+@pytest.mark.parametrize('how', ['cancelled', 'killed', 'seen'])
 def test_guest_is_migrated_elsewhere(pair, how):
-    """By QEMU itself: the guest runs there now, so here it must not."""
-    src, dst = pair
+    """By QEMU itself, while the sender does not run: the guest runs there now, so here it must not."""
+    src, _ = pair
     run = godwit.start_in('round', pair, '--peer-timeout', '600')
-    run.receive.kill(signal.SIGSTOP)	# so that the round outlasts QEMU's migration, however slow that is
+    run.receive.kill(signal.SIGSTOP)	# so that the round lasts on
+    run.send.kill(signal.SIGSTOP)
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 40)
     src.qmp('migrate', uri=ELSEWHERE)
     run.wait_status('completed')
     ticks = src.ticks
-    give_up(run, how)
+    if how == 'seen':
+        run.send.kill(signal.SIGCONT)
+        assert run.send.wait() == godwit.EXIT['vm-state'] and 'has migrated the guest away' in run.send.said, run.send.said
+        run.receive.kill(signal.SIGKILL).wait()
+    else:
+        give_up(run, how)
     godwit.unload()	# its session has ended; QEMU leaves its own log on until the guest runs
     proved(src.query_status() == 'postmigrate' and src.ticks == ticks, f'the source is {src.query_status()}')
 
 
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_a_migration_is_under_way(saving, mode):
-    """At the switchover: ours is refused, the other one goes on."""
+    """It began in a round in which nothing was cleared since: ours ends, the other one goes on."""
     src, dst = saving
     lab.link('rate', 60)
     run = godwit.Run(src, dst, '--device-state', mode)
     run.send.wait_round(1)
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 12)
     src.qmp('migrate', uri=ELSEWHERE)
-    lab.link('clear')
     run.send.wait_for('stays on until that migration has ended')
+    lab.link('clear')
     proved(src.qmp('query-migrate')['status'] == 'active', src.qmp('query-migrate'))
     src.qmp('migrate_cancel')
     run.wait('vm-state')
@@ -91,10 +98,11 @@ def test_qemu_migrates_beside_ours(pair, how):
     src, _ = pair
     elsewhere = godwit.destination(src, 'dst2')
     run = godwit.Run(*pair, '--bandwidth', '1', '--downtime-limit', '60000')
-    run.send.wait_round(1)
+    run.send.wait_round(1)	# which does not go on to clear anything for a minute
+    if how != 'refused':
+        run.send.kill(signal.SIGSTOP)
     moves = lab.QemuMigration(src, elsewhere)
-    if how == 'refused':	# at its switchover
-        godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
+    if how == 'refused':
         run.send.wait_for('stays on until that migration has ended')
     else:
         give_up(run, how)
@@ -105,6 +113,53 @@ def test_qemu_migrates_beside_ours(pair, how):
         assert run.send.wait() == godwit.EXIT['vm-state'], run.send.said
     godwit.check_moved(src, elsewhere.wait_ticks(3))
     godwit.unload()	# the session has ended, too
+
+
+def endless(pair):
+    """Rounds that clear KVM's log all the time."""
+    run = godwit.Run(*pair, '--downtime-limit', '1', '--max-rounds', '10000')
+    run.send.wait_round(3)
+    return run
+
+
+def test_qemu_migrates_where_ours_clears(pair):
+    """
+    What ours clears QEMU never hears of: its migration is cancelled, in words, before it can complete. Begun again it loses nothing.
+    """
+    src, _ = pair
+    elsewhere = godwit.destination(src, 'dst2')
+    run = endless(pair)
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 18)	# it does not complete by itself
+    src.qmp('migrate', uri=ELSEWHERE)
+    assert run.send.wait() == godwit.EXIT['vm-state'] and 'another program migrates the source VM' in run.send.said, run.send.said
+    run.receive.wait()
+    assert 'cancelled a migration of QEMU\'s own' in run.send.said, run.send.said
+    assert src.qmp('query-migrate')['status'] == 'cancelled'
+    src.qmp('migrate-set-parameters', max_bandwidth=src.settings_before[1]['max-bandwidth'])
+    godwit.unharmed(src)
+    lab.qemu_migrate(src, elsewhere)
+    godwit.check_moved(src, elsewhere.wait_ticks(3))
+
+
+@pytest.mark.parametrize('command', ['rate', 'estimate'])
+@pytest.mark.parametrize('when', ['before', 'meanwhile'])
+def test_qemu_migrates_where_we_measure(src, command, when):
+    """The measurement ends, and the log stays on for what QEMU has begun."""
+    elsewhere = godwit.destination(src, 'dst2')
+    moves = lab.QemuMigration(src, elsewhere) if when == 'before' else None
+    options = {'rate': ['--interval', '1000'], 'estimate': ['--bandwidth', '100']}[command]
+    p = godwit.Process('src', command, '--qmp', src.main_qmp, '--seconds', '60', *options)
+    if when == 'meanwhile':
+        src.wait_ticks(4)
+        moves = lab.QemuMigration(src, elsewhere)
+        p.wait_for('stays on until that migration has ended')
+        src.wait_ticks(4)
+        moves.finish()
+    assert p.wait() == godwit.EXIT['vm-state'] and 'another program migrates' in p.said, p.said
+    if when == 'before':
+        src.wait_ticks(4)
+        moves.finish()
+    godwit.check_moved(src, elsewhere.wait_ticks(3))
 
 
 def test_qemu_migrates_before_the_guardian_acts(pair):

@@ -27,7 +27,8 @@ enum act { NOTHING, STANDS_DOWN, STANDS_UP, UNDOES, DISMISSES, MOVES, HANDS_OVER
  * @qemu: a process that lives as long as QEMU does
  * @said: what it writes to stderr
  * @session: a pipe's end, in place of the module's session; -1: there is none
- * @state: the migration's in QEMU; @guest: the VM's
+ * @lease: under which the sender has cleared the log; NULL: none
+ * @state: the migration's in QEMU, which has been under way for @total_ms; @guest: the VM's
  * @heard: all commands, in their order; one that is asked again and again stands there once
  */
 struct scene {
@@ -35,7 +36,9 @@ struct scene {
 	char control[96];
 	pid_t sender, guardian, qemu;
 	int said, session;
+	struct lease *lease;
 	const char *state, *guest;
+	unsigned int total_ms;
 	char heard[4096];
 };
 
@@ -52,7 +55,7 @@ static inline void note_command(struct scene *s, const char *command, size_t len
 static inline void source_vm(struct peer *p)
 {
 	struct scene *s = (struct scene *)((char *)p - offsetof(struct scene, peer));
-	char migration[64], guest[64];
+	char migration[96], guest[64];
 
 	peer_negotiate(p);
 	while (peer_line(p)) {
@@ -66,7 +69,7 @@ static inline void source_vm(struct peer *p)
 			s->state = "cancelled";
 			s->guest = "running";	/* QEMU does that by itself */
 		}
-		snprintf(migration, sizeof(migration), "{\"status\": \"%s\"}", s->state);
+		snprintf(migration, sizeof(migration), "{\"status\": \"%s\", \"total-time\": %u}", s->state, s->total_ms);
 		snprintf(guest, sizeof(guest), "{\"status\": \"%s\"}", s->guest);
 		peer_reply(p, "return", !strncmp(command, "query-migrate\"", 14) ? migration :
 			   !strncmp(command, "query-status", 12) ? guest :
@@ -85,6 +88,7 @@ static inline void sender(struct scene *s, enum act act, int ready)
 		.pid = s->qemu,
 		.vm_fd = -1,
 		.session = s->session,
+		.lease = s->lease,
 		.control = s->control,
 		.lock = "",
 		.timeout_ms = 400,

@@ -30,7 +30,7 @@
  * @cleared: pages that were cleared, in so many calls: @clears
  * @asked: calls of next_data
  * @on_clear: called by clear() before and after its work; may be NULL
- * @idle: for rig_connect_to_nobody(); may be NULL
+ * @idle: while streams are waited for; may be NULL
  * @ram: the source's, to write to; @there: the destination's, to look at
  */
 struct rig {
@@ -117,7 +117,8 @@ static inline struct rig *rig_new(void)
 static inline void rig_connect(struct rig *rig, const struct engine_ops *out_engine, const struct engine_ops *in_engine,
 			       unsigned int n, int sndbuf)
 {
-	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000,
+					  .idle = rig->idle, .arg = rig->idle_arg };
 	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000 };
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
 

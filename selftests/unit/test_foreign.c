@@ -140,11 +140,100 @@ static void one_that_overlaps_is_ended(void **state)
 	assert_int_equal(cancelled(none, 100), 0);
 }
 
+/* One that has run for 300 ms, and what was cleared so many ms ago. */
+static unsigned int cancelled_while_waiting(unsigned int cleared_ms_ago, const char *end_status)
+{
+	const struct answer answers[] = { { "setup", -1 }, { "active", 300 }, { "cancelling", 310 }, { end_status, 320 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+
+	f.cleared_ns = now_ns() - cleared_ms_ago * 1000000ull;
+	patience = 100;
+	assert_true(foreign_wait(&f, enough));
+	end(&f);
+	return qemu.cancelled;
+}
+
+static void one_that_would_lose_what_was_cleared(void **state)
+{
+	(void)state;
+	assert_int_equal(cancelled_while_waiting(100, "cancelled"), 1);
+	assert_int_equal(cancelled_while_waiting(5000, "completed"), 0);
+	assert_int_equal(cancelled_while_waiting(100, "completed"), 1);	/* too late: it says so */
+}
+
+static struct foreign_watch watch(const struct foreign *f)
+{
+	return (struct foreign_watch) { .qmp = f->qmp, .lease = lease_new() };
+}
+
+static bool may_clear(struct foreign_watch *w)
+{
+	bool may = lease_begin(w->lease);
+
+	if (may)
+		lease_end(w->lease);
+	return may;
+}
+
+static void a_lease_is_renewed_while_none_is_under_way(void **state)
+{
+	static const struct answer answers[] = {
+		{ "none", -1 }, { "cancelled", 10 }, { "active", 20 }, { "active", 30 }, { NULL, 0 }
+	};
+	struct foreign f = begin(answers);
+	struct foreign_watch w = watch(&f);
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_true(may_clear(&w));
+	/* It has switched the log off again, which the module notices. */
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_true(may_clear(&w));
+	assert_int_not_equal(foreign_renew(&w, &e), 0);
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_non_null(strstr(e.text, "another program migrates"));
+	assert_false(may_clear(&w));
+	lease_free(w.lease);
+	end(&f);
+}
+
+/* query-status of this QEMU says what query-migrate would. */
+static void one_that_came_and_went(void **state)
+{
+	static const struct answer answers[] = {
+		{ "completed", 10 }, { "completed", 10 }, { "completed", 11 }, { "running", 0 },
+		{ "completed", 12 }, { "postmigrate", 0 }, { "completed", 13 }, { "postmigrate", 0 }, { NULL, 0 }
+	};
+	struct foreign f = begin(answers);
+	struct foreign_watch w = watch(&f);
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(foreign_renew(&w, &e), 0);	/* it was there before */
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_int_equal(foreign_renew(&w, &e), 0);	/* a snapshot: the guest runs on here */
+	assert_true(may_clear(&w));
+	assert_int_not_equal(foreign_renew(&w, &e), 0);
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_non_null(strstr(e.text, "may be missing there"));
+	assert_false(may_clear(&w));
+	/* Nothing was cleared since the question before. */
+	e = (struct err) { 0 };
+	assert_int_not_equal(foreign_renew(&w, &e), 0);
+	assert_null(strstr(e.text, "may be missing there"));
+	lease_free(w.lease);
+	end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(it_is_waited_for),
 	cmocka_unit_test(until_somebody_has_enough),
 	cmocka_unit_test(a_qemu_that_does_not_answer),
 	cmocka_unit_test(one_that_overlaps_is_ended),
+	cmocka_unit_test(one_that_would_lose_what_was_cleared),
+	cmocka_unit_test(a_lease_is_renewed_while_none_is_under_way),
+	cmocka_unit_test(one_that_came_and_went),
 };
 
 int main(void)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "guardian_scene.h"
 
 /* As a pipe says that its last writer has gone. */
@@ -54,6 +55,39 @@ static void the_session_stays_while_qemu_migrates(void **state)
 	close(ends[0]);
 	assert_false(has_said(s, "QEMU has a migration"));	/* the sender had */
 	assert_string_equal(s->heard, "query-migrate ");
+}
+
+/*
+ * That migration has been under way for longer than it is since the sender cleared the log, or
+ * died in a clear.
+ */
+static void one_that_would_lose_writes_is_cancelled(void **state)
+{
+	struct scene *s = *state;
+	int ends[2];
+
+	assert_return_code(pipe2(ends, O_CLOEXEC), errno);
+	s->session = ends[1];
+	s->lease = lease_new();
+	lease_renew(s->lease, now_ns());
+	assert_true(lease_begin(s->lease));
+	start_sender(s, UNDOES);
+	close(ends[1]);
+	s->state = "active";
+	s->total_ms = 5000;
+	s->guest = "running";
+	kill_sender(s);
+	next_connection(s);
+	assert_false(is_closed(ends[0]));
+	next_connection(s);	/* migrate_cancel */
+	for (int i = 0; i < 3; i++)
+		next_connection(s);
+	assert_guardian_ends(s);
+	assert_true(is_closed(ends[0]));
+	close(ends[0]);
+	assert_said(s, "cancelled a migration of QEMU's own");
+	assert_string_equal(s->heard, "query-migrate migrate_cancel query-migrate ");
+	lease_free(s->lease);
 }
 
 /* The sender goes on; its guardian has gone before it does. */
@@ -136,6 +170,7 @@ static void it_holds_its_pipe_and_its_pidfd(void **state)
 #define TEST(fn, setup)	cmocka_unit_test_setup_teardown(fn, setup, teardown)
 static const struct CMUnitTest tests[] = {
 	TEST(the_session_stays_while_qemu_migrates, with_nobody),
+	TEST(one_that_would_lose_writes_is_cancelled, with_nobody),
 	TEST(one_that_is_dismissed_has_ended, with_nobody),
 	TEST(signals_are_for_the_sender, with_qemu),
 	TEST(it_holds_its_pipe_and_its_pidfd, with_qemu),

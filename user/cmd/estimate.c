@@ -10,6 +10,7 @@
 #include "devstate/migration.h"
 #include "devstate/mode.h"
 #include "estimate/estimate.h"
+#include "estimate/session.h"
 #include "page/page.h"
 #include "plan/limits.h"
 #include "qmp/qmp_latency.h"
@@ -181,20 +182,20 @@ static int estimate_measure(const struct estimate_args *a, struct curve *curve,
 			    struct estimate_in *in, struct err *e)
 {
 	struct found f = { .vm = { .pidfd = -1, .vm_fd = -1 } };
-	struct dirty_source *source = NULL;
+	struct session session = { .vm = NULL };
 	int r = estimate_find(a, &f, in, e);
 
 	if (!r && a->addr)
 		r = estimate_measure_link(a, &f, in, e);
 	in->save_mode = f.mode != MODE_MIGRATE;
 	if (!r)
-		r = source_kmod(&f.vm, -1, &source, e);
+		r = session_open(&session, &f.vm, f.qmp, e);
 	if (!r)
-		r = curve_measure(&f.vm, source, a->seconds, a->sample_pages, now_ns(), curve, e);
+		r = curve_measure(&f.vm, session.source, a->seconds, a->sample_pages, now_ns(),
+				  curve, e);
 	if (!r)
-		r = content_measure(&f.vm, source, CONTENT_PAGES, &in->content, e);
-	if (source)
-		source->ops->close(source, true);
+		r = content_measure(&f.vm, session.source, CONTENT_PAGES, &in->content, e);
+	session_close(&session);
 	private_ram_free(&f.private);
 	vm_close(&f.vm);
 	qmp_close(f.qmp);

@@ -7,6 +7,7 @@
 #include "base/stop.h"
 #include "cmd/cmd.h"
 #include "estimate/rate.h"
+#include "estimate/session.h"
 #include "page/page.h"
 
 struct rate_args {
@@ -70,7 +71,7 @@ static int rate_parse(struct rate_args *a, int argc, char **argv, struct err *e)
 static int rate_take(const struct rate_args *a, struct rate *out, struct err *e)
 {
 	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
-	struct dirty_source *source = NULL;
+	struct session session = { .vm = NULL };
 	struct qmp *qmp = NULL;
 	int r = 0;
 
@@ -79,11 +80,10 @@ static int rate_take(const struct rate_args *a, struct rate *out, struct err *e)
 	if (!r)
 		r = vm_find(qmp, a->pid, VM_KVM, &vm, e);
 	if (!r)
-		r = source_kmod(&vm, -1, &source, e);
+		r = session_open(&session, &vm, qmp, e);
 	if (!r)
-		r = rate_measure(&vm, source, &a->o, out, e);
-	if (source)
-		source->ops->close(source, true);
+		r = rate_measure(&vm, session.source, &a->o, out, e);
+	session_close(&session);
 	vm_close(&vm);
 	qmp_close(qmp);
 	return r;

@@ -16,6 +16,7 @@
 #include "vmm/vm.h"
 
 struct dirty_source;
+struct lease;
 
 /**
  * struct dirty_ops - a kind of dirty source
@@ -56,6 +57,10 @@ struct dirty_ops {
  * @map: for each block, one bit a page; set by @harvest, cleared by the thread that takes the page
  * @changed: a harvest saw memslots or mappings change since source_check_mappers()
  * @unmapped: pages were unmapped since the start: some may have become holes after they were sent
+ * @lease: who clears does so under it (lease.h); NULL: this source clears no log, or nobody can be
+ *	asked who else reads it
+ * @renew: asks for more of it; NULL: the caller of @clear does not
+ * @renew_arg: for it
  */
 struct dirty_source {
 	const struct dirty_ops *ops;
@@ -63,6 +68,9 @@ struct dirty_source {
 	uint64_t *map[WIRE_BLOCKS_MAX];
 	bool changed;
 	bool unmapped;
+	struct lease *lease;
+	int (*renew)(void *arg, struct err *e);
+	void *renew_arg;
 };
 
 /*

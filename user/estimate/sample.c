@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "dirty/lease.h"
 #include "estimate/sample.h"
 #include "page/page.h"
 
@@ -68,6 +69,23 @@ double sample_scale(const struct sample *s)
 	return (double)s->total_pages / (double)(s->n * SAMPLE_CHUNK);
 }
 
+/* QEMU is asked just before: what it migrates itself is not to lose a write (dirty/lease.h). */
+static int sample_clear(struct dirty_source *src, unsigned int block, struct err *e)
+{
+	int r = 0;
+
+	if (!src->lease)
+		return src->ops->clear(src, block, 0, src->vm->blocks[block].pages, e);
+	do {
+		r = src->renew(src->renew_arg, e);
+		if (r)
+			return r;
+	} while (!lease_begin(src->lease));
+	r = src->ops->clear(src, block, 0, src->vm->blocks[block].pages, e);
+	lease_end(src->lease);
+	return r;
+}
+
 /* Arms only pages that the last harvest has found: one call for each block that has any. */
 int sample_arm(struct sample *s, struct dirty_source *src, uint64_t *since_ns, struct err *e)
 {
@@ -83,7 +101,7 @@ int sample_arm(struct sample *s, struct dirty_source *src, uint64_t *since_ns, s
 	}
 	for (unsigned int b = 0; b < src->vm->nblocks && !r; b++)
 		if (any[b])
-			r = src->ops->clear(src, b, 0, src->vm->blocks[b].pages, e);
+			r = sample_clear(src, b, e);
 	for (uint64_t i = 0; i < s->n; i++)
 		src->map[s->chunks[i].block][s->chunks[i].word] = 0;
 	return r;

@@ -26,8 +26,10 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	struct report *rep = s->report;
 	bool slowed_down = s->limits.bandwidth_mib;
 	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns();
-	int r = sender_round(s, e);
+	int r = sender_renew_lease(s, e);
 
+	if (!r)
+		r = sender_round(s, e);
 	*ns = now_ns() - begin;
 	/* What has arrived, not what the kernel has taken: that may be 4 MiB a stream more. */
 	m->queued = send_streams_queued(s->streams);

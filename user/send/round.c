@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include "dirty/lease.h"
 #include "send/round.h"
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
@@ -123,8 +124,14 @@ static int round_clear_ahead(struct round *rd, uint64_t first, struct err *e)
 {
 	uint64_t end = bitmap_past(rd->source->map[rd->block], rd->vm->blocks[rd->block].pages,
 				   first, CLEAR_PAGES);
-	int r = rd->source->ops->clear(rd->source, rd->block, first, end - first, e);
+	struct lease *lease = rd->source->lease;
+	int r;
 
+	if (lease && !lease_begin(lease))
+		return ROUND_WAITS;
+	r = rd->source->ops->clear(rd->source, rd->block, first, end - first, e);
+	if (lease)
+		lease_end(lease);
 	if (!r)
 		rd->cleared_end = end;
 	return r;
@@ -218,6 +225,7 @@ static int round_fill_piece(struct round *rd, unsigned int stream, struct round_
 			    struct err *e)
 {
 	uint64_t most = round_piece_pages(rd), pages = 0;
+	int waits = 0;
 
 	while (p->nr < ROUND_PIECE_RUNS && (rd->holes || pages < most)) {
 		int r = 1;
@@ -225,8 +233,9 @@ static int round_fill_piece(struct round *rd, unsigned int stream, struct round_
 		if (!rd->rest.count)
 			r = rd->holes ? round_take_hole(rd, &rd->rest, e) :
 					round_take_dirty(rd, most - pages, &rd->rest, e);
-		if (!r) {
+		if (!r || r == ROUND_WAITS) {
 			rd->rest.count = 0;
+			waits = r;
 			break;
 		}
 		if (r > 0)
@@ -234,7 +243,7 @@ static int round_fill_piece(struct round *rd, unsigned int stream, struct round_
 		if (r < 0)
 			return r;
 	}
-	return p->nr > 0;
+	return p->nr ? 1 : waits;
 }
 
 /* What other streams have left to this one. */

@@ -15,6 +15,7 @@
 #include "send/stripes.h"
 
 #define ROUND_PIECE_RUNS	64u
+#define ROUND_WAITS		2
 /* 64 MiB: cleared, then read. Of more, some pages would be dirty again before they are read. */
 #define CLEAR_PAGES		16384u
 
@@ -97,7 +98,8 @@ uint64_t round_taken(struct round *rd);
 void round_cut(struct round *rd);
 /**
  * round_take() - take the next piece for a stream, from any thread. No page is in two pieces
- * Return: 1, 0 when nothing is left, or -errno. The pages are cleared, in its map and, in pre-copy,
+ * Return: 1, 0 when nothing is left, ROUND_WAITS when nothing may be cleared in the source now (its
+ * lease is over): try again soon; or -errno. The pages are cleared, in its map and, in pre-copy,
  * before that in the source: the caller may read them from now on, not before.
  */
 int round_take(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e);

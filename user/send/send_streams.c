@@ -142,7 +142,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 			break;
 		if (atomic_load(&st->stop))
 			r = -ECANCELED;
-		else if (r)
+		else if (r == 1)
 			r = send_stream_piece(&framer, &p, st->round->spread, e);
 		else if (!(r = ram_framer_flush(&framer, e)))
 			r = channel_pause(ch, now_ns() + (last ? LAST_NAP_NS : NAP_NS), e);

@@ -84,6 +84,10 @@ static int sender_start_guardian(struct sender *s, struct err *e)
 		if (s->session < 0)
 			return s->session;
 		w.session = s->session;
+		s->lease = lease_new();
+		w.lease = s->lease;
+		if (!s->lease)
+			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	}
 	r = journal_open(&s->journal, e);
 	return r ? r : guardian_start(&s->guardian, &w, &s->journal, e);
@@ -91,11 +95,16 @@ static int sender_start_guardian(struct sender *s, struct err *e)
 
 static int sender_open_source(struct sender *s, struct err *e)
 {
-	int dev = s->session;
+	int dev = s->session, r;
 
 	s->session = -1;
-	return s->o->pause ? source_none(&s->vm, &s->source, e) :
-			     source_kmod(&s->vm, dev, &s->source, e);
+	if (s->o->pause)
+		return source_none(&s->vm, &s->source, e);
+	r = source_kmod(&s->vm, dev, &s->source, e);
+	if (!r)
+		s->source->lease = s->lease;
+	s->foreign = (struct foreign_watch) { .qmp = s->qmp, .lease = s->lease };
+	return r;
 }
 
 /*
@@ -159,6 +168,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	else
 		record_remove(&s->note);
 	sender_end_session(s);
+	lease_free(s->lease);
 	stop_set_hook(NULL, NULL);
 	control_close(&s->control, outcome);
 	hot_pages_free(&s->hot);

@@ -12,6 +12,7 @@
 #include "devstate/migration.h"
 #include "devstate/mode.h"
 #include "devstate/save.h"
+#include "dirty/lease.h"
 #include "dirty/source.h"
 #include "fit/fit.h"
 #include "net/channel.h"
@@ -27,6 +28,7 @@
 #include "send/send_streams.h"
 #include "send/sender.h"
 #include "txn/commit.h"
+#include "txn/foreign.h"
 #include "txn/guardian.h"
 #include "txn/journal.h"
 #include "vmm/vm.h"
@@ -61,6 +63,8 @@ struct sender {
 	struct guardian guardian;
 	int session;			/* of godwit.ko, until source has it; -1: none */
 	struct dirty_source *source;
+	struct lease *lease;		/* of its log; NULL with --pause */
+	struct foreign_watch foreign;
 	struct dirty_rate dirty_rate;	/* QEMU's own measurement, if it makes one */
 	struct hot_pages hot;
 	struct pace pace;
@@ -140,7 +144,12 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e);
 int sender_listen(struct sender *s, struct err *e);
 /* Sends a PING, if the last one was a second ago. */
 int sender_keep_alive(struct sender *s, struct err *e);
-/* While the streams work: serves the receiver, requests to stop, progress. */
+/*
+ * In rounds of pre-copy, which clear KVM's log: GW_VM_STATE when QEMU has a migration of its own
+ * under way (txn/foreign.h).
+ */
+int sender_renew_lease(struct sender *s, struct err *e);
+/* While the streams work: serves the receiver, requests to stop, progress; renews the lease. */
 int sender_idle(void *arg, struct err *e);
 /* Updates the report's totals. */
 void sender_count(struct sender *s);

@@ -128,6 +128,11 @@ int sender_keep_alive(struct sender *s, struct err *e)
 	return hello_send_ping(s->ch, ++s->ping_serial, realtime_ns(), e);
 }
 
+int sender_renew_lease(struct sender *s, struct err *e)
+{
+	return s->lease ? foreign_renew(&s->foreign, e) : 0;
+}
+
 int sender_idle(void *arg, struct err *e)
 {
 	struct sender *s = arg;
@@ -138,6 +143,8 @@ int sender_idle(void *arg, struct err *e)
 		return stop_err(e);
 	if (channel_readable(s->ch))
 		r = sender_listen(s, e);
+	if (!r && s->round && s->round->kind == ROUND_PRECOPY)
+		r = sender_renew_lease(s, e);
 	/* Only the streams send now; the receiver must not time out on the control connection. */
 	return r ? r : sender_keep_alive(s, e);
 }

@@ -9,6 +9,10 @@
  * An operator may begin a migration between our question and the moment when the log is off in all
  * slots. So godwit asks again afterwards, and cancels a migration that began before that moment,
  * with a message. It cannot be saved any more, and the guest runs on at the source.
+ *
+ * What godwit clears in the log while such a migration runs, QEMU never hears of. So godwit clears
+ * under a lease (dirty/lease.h), ends when it learns of a foreign migration, and cancels that one
+ * if something was cleared since it began: the operator begins it again, and loses nothing.
  */
 #ifndef GODWIT_FOREIGN_H
 #define GODWIT_FOREIGN_H
@@ -16,6 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "devstate/migration.h"
+#include "dirty/lease.h"
 #include "qmp/qmp.h"
 
 /**
@@ -23,6 +29,7 @@
  * @qmp: NULL: a connection for each question, so that other clients have the monitor in between
  * @pidfd: of QEMU's process
  * @timeout_ms: for each of its answers
+ * @cleared_ns: when something was cleared in the log last, CLOCK_MONOTONIC; 0: never
  * @quiet: the operator knows already that godwit waits
  */
 struct foreign {
@@ -30,11 +37,13 @@ struct foreign {
 	const char *qmp_path;
 	int pidfd;
 	unsigned int timeout_ms;
+	uint64_t cleared_ns;
 	bool quiet;
 };
 
 /**
- * foreign_wait() - wait until QEMU has no migration under way
+ * foreign_wait() - wait until QEMU has no migration under way; cancel one that began before
+ * @cleared_ns
  * @enough: called between two questions; true ends the wait. NULL: the wait does not end before
  *	QEMU's migration has, and a QEMU that does not answer is asked again
  * Return: true: none is under way, or QEMU has gone. false: @enough, or QEMU does not answer.
@@ -46,5 +55,26 @@ bool foreign_wait(const struct foreign *f, bool (*enough)(void));
  * off in all slots.
  */
 void foreign_end_overlap(const struct foreign *f, uint64_t off_ns);
+
+/**
+ * struct foreign_watch - how a lease is renewed
+ * @qmp: of the VM whose log is cleared
+ * @lease: what is renewed
+ * @asked_ns: when QEMU was asked last; 0: not yet
+ * @last: its answer
+ */
+struct foreign_watch {
+	struct qmp *qmp;
+	struct lease *lease;
+	uint64_t asked_ns;
+	struct migration_status last;
+};
+
+/*
+ * Asks QEMU, and renews the lease if no migration of its own is under way. GW_VM_STATE: one is, or
+ * has moved the guest away since the last question. Then nothing is cleared any more, and the
+ * caller is to end.
+ */
+int foreign_renew(struct foreign_watch *w, struct err *e);
 
 #endif

@@ -120,11 +120,12 @@ static void guardian_undo(const struct ward *w, struct journal *j, enum undo_wha
 }
 
 /* As the sender does at its end (sender_end_session()). */
-static void guardian_end_session(const struct ward *w, enum undo_what what, bool quiet)
+static void guardian_end_session(const struct ward *w, enum undo_what what, bool quiet,
+				 uint64_t cleared_ns)
 {
 	struct foreign f = {
 		.qmp_path = w->qmp_path, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
-		.quiet = quiet,
+		.quiet = quiet, .cleared_ns = what == UNDO_ALL ? cleared_ns : 0,
 	};
 
 	if (w->session < 0)
@@ -144,6 +145,7 @@ static void guardian_main(int pipe, const struct ward *w)
 	struct err e = { 0 };
 	enum undo_what what;
 	enum sender_end end;
+	uint64_t cleared_ns = 0;
 	bool left;
 
 	/*
@@ -167,6 +169,8 @@ static void guardian_main(int pipe, const struct ward *w)
 	if (journal_open(&j, &e))
 		_exit(1);
 	end = guardian_read(pipe, &j, &what);
+	if (w->lease)
+		cleared_ns = lease_cleared_ns(w->lease, end == SENDER_DIED);
 	if (end != SENDER_DISMISSES) {
 		if (*w->control)
 			unlink(w->control);
@@ -177,7 +181,7 @@ static void guardian_main(int pipe, const struct ward *w)
 		left = json_array_size(j.records);
 		if (left)
 			guardian_undo(w, &j, what, end);
-		guardian_end_session(w, what, !left);
+		guardian_end_session(w, what, !left, cleared_ns);
 		if (*w->lock)
 			unlink(w->lock);
 	}

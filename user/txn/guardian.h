@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "dirty/lease.h"
 #include "txn/journal.h"
 
 #define GUARDIAN_HELD_MAX	80u
@@ -37,6 +38,7 @@ struct guardian {
  * @pid: of that process: the guardian removes its note of a doubt (record.h) when all is undone
  * @vm_fd: of its KVM VM, to hurry what the module has still to undo; -1: none
  * @session: of godwit.ko; -1: none
+ * @lease: under which the sender clears the VM's log, in shared memory; NULL: it clears none
  * @lock: a file that the guardian removes when all is undone; "": none
  * @held: descriptors whose locks keep others from this VM until the rollback is complete; at most
  *	GUARDIAN_HELD_MAX
@@ -49,6 +51,7 @@ struct ward {
 	pid_t pid;
 	int vm_fd;
 	int session;
+	const struct lease *lease;
 	const char *lock;
 	const int *held;
 	unsigned int nheld;
