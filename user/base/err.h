@@ -15,7 +15,7 @@ enum gw_exit {
 	GW_QMP = 5,		/* QEMU refused a command */
 	GW_VM_STATE = 6,	/* the VM is in a state that does not migrate */
 	GW_NO_MODULE = 7,	/* godwit.ko: not loaded, of another version, or we are not root */
-	GW_RAM_PRIVATE = 8,	/* guest RAM is not in a shared tmpfs or hugetlbfs file */
+	GW_RAM_PRIVATE = 8,	/* RAM of the VM is where it cannot be moved from */
 	GW_RAM_DIFFERS = 9,	/* source and destination do not have the same RAM */
 	GW_DIRTY_RING = 10,	/* the VM uses KVM's dirty ring, or is confidential */
 	GW_PINNED = 11,		/* a device, or a debugger, writes guest RAM unseen by godwit.ko */

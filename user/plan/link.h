@@ -7,12 +7,14 @@
 #include <stdint.h>
 
 /**
- * link_streams() - how many streams keep this link busy On the way of one round trip are as many
- * bytes as the link carries in that time, but no more than the socket buffers of all streams hold
- * (by default 4 MiB each); and where packets are lost, TCP's rate on one connection falls with the
- * round trip. So a long link takes more streams than there are CPUs: one for each 5 ms.
+ * link_streams() - how many streams keep this link busy
  * @cpus: at least 1
  * @most: at least 1
+ *
+ * On their way for one round trip are as many bytes as the link carries in that time, but no more
+ * than the socket buffers of all streams hold (by default 4 MiB each); and where packets are lost,
+ * TCP's rate on one connection falls with the round trip. So a long link takes more streams than
+ * there are CPUs: one for each 5 ms.
  */
 unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most);
 /*
