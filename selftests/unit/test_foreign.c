@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <cmocka.h>
 
@@ -21,6 +22,7 @@ struct answer {
 static struct {
 	const struct answer *answers;
 	unsigned int at, cancelled;
+	bool silent;
 } qemu;
 
 static void script(struct peer *p)
@@ -30,6 +32,8 @@ static void script(struct peer *p)
 		const struct answer *a = &qemu.answers[qemu.at];
 		char text[128];
 
+		if (qemu.silent)
+			continue;
 		if (strstr(p->line, "migrate_cancel")) {
 			qemu.cancelled++;
 			peer_reply(p, "return", "{}");
@@ -140,30 +144,64 @@ static void one_that_overlaps_is_ended(void **state)
 	assert_int_equal(cancelled(none, 100), 0);
 }
 
-/* One that has run for 300 ms, and what was cleared so many ms ago. */
-static unsigned int cancelled_while_waiting(unsigned int cleared_ms_ago, const char *end_status)
+static int said_fd, stderr_fd;
+
+/* From here on what is said is kept. */
+static void listen_to_it(void)
 {
-	const struct answer answers[] = { { "setup", -1 }, { "active", 300 }, { "cancelling", 310 }, { end_status, 320 }, { NULL, 0 } };
+	fflush(stderr);
+	stderr_fd = dup(STDERR_FILENO);
+	said_fd = memfd_create("said", MFD_CLOEXEC);
+	dup2(said_fd, STDERR_FILENO);
+}
+
+static bool was_said(const char *what)
+{
+	char text[4096] = "";
+
+	fflush(stderr);
+	assert_true(pread(said_fd, text, sizeof(text) - 1, 0) >= 0);
+	dup2(stderr_fd, STDERR_FILENO);
+	close(stderr_fd);
+	close(said_fd);
+	return strstr(text, what);
+}
+
+/* One that has run for 300 ms, and what was cleared so many ms ago. Was its loss reported? */
+static unsigned int cancelled_while_waiting(unsigned int cleared_ms_ago, const char *status, const char *end_status, bool *loss)
+{
+	const struct answer answers[] = { { "setup", -1 }, { status, 300 }, { "cancelling", 310 }, { end_status, 320 }, { NULL, 0 } };
 	struct foreign f = begin(answers);
 
 	f.cleared_ns = now_ns() - cleared_ms_ago * 1000000ull;
 	patience = 100;
+	listen_to_it();
 	assert_true(foreign_wait(&f, enough));
+	*loss = was_said("may be missing there");
 	end(&f);
 	return qemu.cancelled;
 }
 
 static void one_that_would_lose_what_was_cleared(void **state)
 {
+	bool loss;
+
 	(void)state;
-	assert_int_equal(cancelled_while_waiting(100, "cancelled"), 1);
-	assert_int_equal(cancelled_while_waiting(5000, "completed"), 0);
-	assert_int_equal(cancelled_while_waiting(100, "completed"), 1);	/* too late: it says so */
+	assert_int_equal(cancelled_while_waiting(100, "active", "cancelled", &loss), 1);
+	assert_false(loss);
+	assert_int_equal(cancelled_while_waiting(5000, "active", "completed", &loss), 0);
+	assert_false(loss);
+	/* Too late. */
+	assert_int_equal(cancelled_while_waiting(100, "active", "completed", &loss), 1);
+	assert_true(loss);
+	/* The guest runs there. */
+	assert_int_equal(cancelled_while_waiting(100, "postcopy-active", "completed", &loss), 0);
+	assert_true(loss);
 }
 
 static struct foreign_watch watch(const struct foreign *f)
 {
-	return (struct foreign_watch) { .qmp = f->qmp, .lease = lease_new() };
+	return (struct foreign_watch) { .qmp = f->qmp, .timeout_ms = 1000, .lease = lease_new() };
 }
 
 static bool may_clear(struct foreign_watch *w)
@@ -177,9 +215,7 @@ static bool may_clear(struct foreign_watch *w)
 
 static void a_lease_is_renewed_while_none_is_under_way(void **state)
 {
-	static const struct answer answers[] = {
-		{ "none", -1 }, { "cancelled", 10 }, { "active", 20 }, { "active", 30 }, { NULL, 0 }
-	};
+	static const struct answer answers[] = { { "none", -1 }, { "cancelled", 10 }, { "active", 5 }, { NULL, 0 } };
 	struct foreign f = begin(answers);
 	struct foreign_watch w = watch(&f);
 	struct err e = { 0 };
@@ -190,10 +226,33 @@ static void a_lease_is_renewed_while_none_is_under_way(void **state)
 	/* It has switched the log off again, which the module notices. */
 	assert_int_equal(foreign_renew(&w, &e), 0);
 	assert_true(may_clear(&w));
+	peer_nap(50);
+	/* Nothing was cleared since that one began. */
 	assert_int_not_equal(foreign_renew(&w, &e), 0);
 	assert_int_equal(e.exit, GW_VM_STATE);
 	assert_non_null(strstr(e.text, "another program migrates"));
+	assert_int_equal(qemu.cancelled, 0);
 	assert_false(may_clear(&w));
+	lease_free(w.lease);
+	end(&f);
+}
+
+/* At once: it must not complete first. */
+static void it_is_cancelled_when_it_is_seen(void **state)
+{
+	static const struct answer answers[] = {
+		{ "none", -1 }, { "setup", -1 }, { "setup", -1 }, { "active", 5000 }, { "cancelled", 5001 }, { NULL, 0 }
+	};
+	struct foreign f = begin(answers);
+	struct foreign_watch w = watch(&f);
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_true(may_clear(&w));
+	assert_int_not_equal(foreign_renew(&w, &e), 0);
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_int_equal(qemu.cancelled, 1);
 	lease_free(w.lease);
 	end(&f);
 }
@@ -202,8 +261,8 @@ static void a_lease_is_renewed_while_none_is_under_way(void **state)
 static void one_that_came_and_went(void **state)
 {
 	static const struct answer answers[] = {
-		{ "completed", 10 }, { "completed", 10 }, { "completed", 11 }, { "running", 0 },
-		{ "completed", 12 }, { "postmigrate", 0 }, { "completed", 13 }, { "postmigrate", 0 }, { NULL, 0 }
+		{ "completed", 10 }, { "completed", 10 }, { "completed", 11 }, { "running", 0 }, { "completed", 12 }, { "running", 0 },
+		{ "completed", 13 }, { "postmigrate", 0 }, { NULL, 0 }
 	};
 	struct foreign f = begin(answers);
 	struct foreign_watch w = watch(&f);
@@ -212,16 +271,89 @@ static void one_that_came_and_went(void **state)
 	(void)state;
 	assert_int_equal(foreign_renew(&w, &e), 0);	/* it was there before */
 	assert_int_equal(foreign_renew(&w, &e), 0);
+	listen_to_it();
 	assert_int_equal(foreign_renew(&w, &e), 0);	/* a snapshot: the guest runs on here */
+	assert_false(was_said("may be missing there"));
 	assert_true(may_clear(&w));
+	listen_to_it();
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_true(was_said("may be missing there"));
 	assert_int_not_equal(foreign_renew(&w, &e), 0);
 	assert_int_equal(e.exit, GW_VM_STATE);
-	assert_non_null(strstr(e.text, "may be missing there"));
 	assert_false(may_clear(&w));
-	/* Nothing was cleared since the question before. */
-	e = (struct err) { 0 };
-	assert_int_not_equal(foreign_renew(&w, &e), 0);
-	assert_null(strstr(e.text, "may be missing there"));
+	lease_free(w.lease);
+	end(&f);
+}
+
+/* It completed between the last answer and the end of ours. */
+static void one_that_nobody_saw(void **state)
+{
+	static const struct answer answers[] = { { "none", -1 }, { "completed", 300 }, { NULL, 0 } };
+
+	(void)state;
+	for (int cleared = 0; cleared < 2; cleared++) {
+		struct foreign f = begin(answers);
+		struct foreign_watch w = watch(&f);
+		struct err e = { 0 };
+
+		assert_int_equal(foreign_renew(&w, &e), 0);
+		if (cleared)
+			assert_true(may_clear(&w));
+		f.watch = &w;
+		f.cleared_ns = lease_cleared_ns(w.lease);
+		listen_to_it();
+		assert_true(foreign_wait(&f, enough));
+		assert_int_equal(was_said("may be missing there"), cleared);
+		lease_free(w.lease);
+		end(&f);
+	}
+}
+
+/* The answer is looked at when it is there, and a QEMU that is slow keeps nobody. */
+static void without_a_wait(void **state)
+{
+	static const struct answer answers[] = { { "none", -1 }, { "none", -1 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+	struct foreign_watch w = watch(&f);
+	struct err e = { 0 };
+	unsigned int ms;
+
+	(void)state;
+	for (int turn = 0; turn < 3; turn++) {
+		uint64_t asked_ns = w.asked_ns;
+
+		for (ms = 0; w.asked_ns == asked_ns && ms < 5000; ms++) {
+			assert_int_equal(foreign_renew_soon(&w, &e), 0);
+			peer_nap(1);
+		}
+		assert_true(may_clear(&w));
+	}
+	/* A call in between takes the reply away. */
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_int_equal(foreign_renew_soon(&w, &e), 0);
+	assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_int_equal(foreign_renew_soon(&w, &e), 0);
+	assert_true(w.asking);
+	lease_free(w.lease);
+	end(&f);
+}
+
+static void a_silent_qemu(void **state)
+{
+	static const struct answer answers[] = { { "none", -1 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+	struct foreign_watch w = watch(&f);
+	uint64_t begin_ns = now_ns();
+	struct err e = { 0 };
+
+	(void)state;
+	qemu.silent = true;
+	w.timeout_ms = 300;
+	while (!foreign_renew_soon(&w, &e))
+		peer_nap(10);
+	assert_int_equal(e.exit, GW_TIMEOUT);
+	assert_true(now_ns() - begin_ns >= 300000000ull);
+	assert_false(may_clear(&w));
 	lease_free(w.lease);
 	end(&f);
 }
@@ -233,7 +365,11 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(one_that_overlaps_is_ended),
 	cmocka_unit_test(one_that_would_lose_what_was_cleared),
 	cmocka_unit_test(a_lease_is_renewed_while_none_is_under_way),
+	cmocka_unit_test(it_is_cancelled_when_it_is_seen),
 	cmocka_unit_test(one_that_came_and_went),
+	cmocka_unit_test(one_that_nobody_saw),
+	cmocka_unit_test(without_a_wait),
+	cmocka_unit_test(a_silent_qemu),
 };
 
 int main(void)

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "guardian_scene.h"
 
 /* As a pipe says that its last writer has gone. */
@@ -69,7 +68,7 @@ static void one_that_would_lose_writes_is_cancelled(void **state)
 	assert_return_code(pipe2(ends, O_CLOEXEC), errno);
 	s->session = ends[1];
 	s->lease = lease_new();
-	lease_renew(s->lease, now_ns());
+	lease_renew(s->lease);
 	assert_true(lease_begin(s->lease));
 	start_sender(s, UNDOES);
 	close(ends[1]);

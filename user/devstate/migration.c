@@ -42,7 +42,7 @@ static long long migration_number(const json_t *j, const char *name)
 	return json_is_integer(n) ? json_integer_value(n) : -1;
 }
 
-static void migration_read_status(const json_t *info, struct migration_status *m)
+void migration_read_status(const json_t *info, struct migration_status *m)
 {
 	const char *s = json_string_value(json_object_get(info, "status"));
 

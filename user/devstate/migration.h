@@ -104,6 +104,8 @@ struct migration_status {
 };
 
 int migration_query(struct qmp *q, struct migration_status *m, struct err *e);
+/* From what query-migrate has returned. */
+void migration_read_status(const json_t *info, struct migration_status *m);
 /* query-status: "running", "paused", "postmigrate", ... */
 int migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e);
 /* Does query-status say "running"? */

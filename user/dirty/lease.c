@@ -6,9 +6,6 @@
 #include "base/clock.h"
 #include "dirty/lease.h"
 
-/* A clear of 64 MiB takes a millisecond or a few. */
-#define CLEAR_MOST_NS	100000000ull
-
 /**
  * struct lease
  * @until_ns: when it expires, CLOCK_MONOTONIC
@@ -35,9 +32,9 @@ void lease_free(struct lease *l)
 		munmap(l, sizeof(*l));
 }
 
-void lease_renew(struct lease *l, uint64_t asked_ns)
+void lease_renew(struct lease *l)
 {
-	atomic_store(&l->until_ns, asked_ns + LEASE_NS);
+	atomic_store(&l->until_ns, now_ns() + LEASE_NS);
 }
 
 /*
@@ -67,18 +64,15 @@ void lease_end(struct lease *l)
 
 void lease_revoke(struct lease *l)
 {
-	atomic_store(&l->until_ns, 0);
+	uint64_t now = now_ns();
+
+	if (atomic_load(&l->until_ns) > now)
+		atomic_store(&l->until_ns, now);
 	while (atomic_load(&l->clearing))
 		nap_ms(1);
 }
 
-uint64_t lease_cleared_ns(const struct lease *l, bool died)
+uint64_t lease_cleared_ns(const struct lease *l)
 {
-	uint64_t now = now_ns(), last;
-
-	if (!atomic_load(&l->clearing))
-		return atomic_load(&l->cleared_ns);
-	/* It began before the lease was over, and ended, at the latest, with its process. */
-	last = atomic_load(&l->until_ns) + CLEAR_MOST_NS;
-	return died && last < now ? last : now;
+	return atomic_load(&l->clearing) ? now_ns() : atomic_load(&l->cleared_ns);
 }

@@ -7,8 +7,8 @@
  *
  * A migration that begins before that answer is seen in it. One that begins after it may lose what
  * is cleared before the next answer; that one shows it, together with when it began, and it can be
- * cancelled as long as it has not completed. So a write can be lost unnoticed only by one that
- * begins and completes between two answers, and the second of them tells of that.
+ * cancelled as long as it has not completed. Of one that begins and completes between two answers
+ * the second tells, and godwit says that writes may be missing there.
  *
  * A lease lies in shared memory: the guardian (txn/guardian.h) looks at it when the sender has
  * died.
@@ -32,8 +32,8 @@ struct lease;
 /* NULL: out of memory. It has expired already. */
 struct lease *lease_new(void);
 void lease_free(struct lease *l);
-/* QEMU has just answered that it has no migration under way; asked_ns: when it was asked. */
-void lease_renew(struct lease *l, uint64_t asked_ns);
+/* QEMU has just answered that it has no migration under way. */
+void lease_renew(struct lease *l);
 /* Ends the lease. On return no clear is under way, and none begins before lease_renew(). */
 void lease_revoke(struct lease *l);
 /* Around each clear, by any thread. false: the lease has expired, nothing may be cleared. */
@@ -41,8 +41,9 @@ bool lease_begin(struct lease *l);
 void lease_end(struct lease *l);
 /*
  * Not earlier than the end of the last clear, CLOCK_MONOTONIC; 0: there was none. What has begun
- * later has lost nothing. died: the process that cleared has died, perhaps in a clear.
+ * later has lost nothing. Of a process that has died in a clear: now, as the module may be at it
+ * still.
  */
-uint64_t lease_cleared_ns(const struct lease *l, bool died);
+uint64_t lease_cleared_ns(const struct lease *l);
 
 #endif

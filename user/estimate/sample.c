@@ -77,7 +77,7 @@ static int sample_clear(struct dirty_source *src, unsigned int block, struct err
 	if (!src->lease)
 		return src->ops->clear(src, block, 0, src->vm->blocks[block].pages, e);
 	do {
-		r = src->renew(src->renew_arg, e);
+		r = stop_requested() ? stop_err(e) : src->renew(src->renew_arg, e);
 		if (r)
 			return r;
 	} while (!lease_begin(src->lease));

@@ -2,7 +2,6 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "base/stop.h"
 #include "estimate/session.h"
 
 #define PATIENCE_MS	5000u
@@ -21,7 +20,9 @@ int session_open(struct session *s, const struct vm *vm, struct qmp *q, struct e
 		s->lease = lease_new();
 		if (!s->lease)
 			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-		s->watch = (struct foreign_watch) { .qmp = q, .lease = s->lease };
+		s->watch = (struct foreign_watch) {
+			.qmp = q, .timeout_ms = PATIENCE_MS, .lease = s->lease,
+		};
 		/* Before the log is on: nothing is to be switched off then. */
 		r = foreign_renew(&s->watch, e);
 		if (r)
@@ -40,14 +41,17 @@ void session_close(struct session *s)
 {
 	struct foreign f = {
 		.qmp = s->watch.qmp, .pidfd = s->vm ? s->vm->pidfd : -1,
-		.timeout_ms = PATIENCE_MS,
+		.timeout_ms = PATIENCE_MS, .watch = &s->watch,
 	};
 	bool asks = s->source && s->lease;
 
-	/* As a sender does that has failed (sender_end_session()). */
+	/*
+	 * As a sender does that has failed (sender_end_session()), but no guardian would go on
+	 * with it: a signal does not end this.
+	 */
 	if (asks) {
-		f.cleared_ns = lease_cleared_ns(s->lease, false);
-		foreign_wait(&f, stop_requested);
+		f.cleared_ns = lease_cleared_ns(s->lease);
+		foreign_wait(&f, NULL);
 	}
 	if (s->source)
 		s->source->ops->close(s->source, true);

@@ -24,8 +24,8 @@ struct session {
  */
 int session_open(struct session *s, const struct vm *vm, struct qmp *q, struct err *e);
 /*
- * The log is off again on return. Waits for a migration of QEMU's own that needs it, unless the
- * operator has enough. s: zeros if it was not opened.
+ * The log is off again on return. Waits for a migration of QEMU's own that needs it. s: zeros if it
+ * was not opened.
  */
 void session_close(struct session *s);
 

@@ -244,6 +244,34 @@ int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e)
 	return r;
 }
 
+int qmp_take_reply(struct qmp *q, json_t **ret, struct err *e)
+{
+	for (;;) {
+		json_auto_t *msg = NULL;
+		int r = q->broken ? q->broken : qmp_stream_next(&q->stream, 0, &msg);
+
+		if (r == -ETIMEDOUT && !q->broken)
+			return 0;
+		if (r)
+			return qmp_fail(q, r, q->begun, e);
+		if (qmp_is_event(msg)) {
+			r = qmp_keep_event(q, json_incref(msg), q->begun, e);
+			if (r)
+				return r;
+			continue;
+		}
+		r = qmp_which_reply(q, q->id, msg);
+		if (r < 0)
+			return qmp_malformed(q, "a reply to no command", q->begun, e);
+		if (!r)
+			continue;
+		if (json_object_get(msg, "error"))
+			return qmp_refused(q->begun, json_object_get(msg, "error"), e);
+		*ret = json_incref(json_object_get(msg, "return"));
+		return 1;
+	}
+}
+
 bool qmp_answered(const struct qmp *q)
 {
 	return !q->owed;

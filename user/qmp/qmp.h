@@ -80,6 +80,13 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
  */
 int qmp_begin(struct qmp *q, const char *command, json_t *args, struct err *e);
 
+/*
+ * The reply to the last qmp_begin(), if no call was made since, instead of qmp_event(). Does not
+ * wait. 1: *ret is its "return" value, a new reference; 0: it has not come; errors: those of
+ * qmp_call().
+ */
+int qmp_take_reply(struct qmp *q, json_t **ret, struct err *e);
+
 /* Has QEMU replied to every command? Only qmp_event() and the calls bring this up to date. */
 bool qmp_answered(const struct qmp *q);
 

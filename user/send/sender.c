@@ -103,7 +103,9 @@ static int sender_open_source(struct sender *s, struct err *e)
 	r = source_kmod(&s->vm, dev, &s->source, e);
 	if (!r)
 		s->source->lease = s->lease;
-	s->foreign = (struct foreign_watch) { .qmp = s->qmp, .lease = s->lease };
+	s->foreign = (struct foreign_watch) {
+		.qmp = s->qmp, .timeout_ms = s->o->timeout_ms, .lease = s->lease,
+	};
 	return r;
 }
 

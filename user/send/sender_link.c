@@ -144,7 +144,7 @@ int sender_idle(void *arg, struct err *e)
 	if (channel_readable(s->ch))
 		r = sender_listen(s, e);
 	if (!r && s->round && s->round->kind == ROUND_PRECOPY)
-		r = sender_renew_lease(s, e);
+		r = s->lease ? foreign_renew_soon(&s->foreign, e) : 0;
 	/* Only the streams send now; the receiver must not time out on the control connection. */
 	return r ? r : sender_keep_alive(s, e);
 }

@@ -194,8 +194,10 @@ void sender_end_session(struct sender *s)
 
 	/* Ends the threads that read by the session's bitmaps. */
 	settle_disconnect(s);
-	if (s->lease)
-		f.cleared_ns = lease_cleared_ns(s->lease, false);
+	if (s->lease) {
+		f.cleared_ns = lease_cleared_ns(s->lease);
+		f.watch = &s->foreign;
+	}
 	if (stays && !s->guardian.at_work)
 		stays = settle_wait_foreign(s, &f);
 	if (!s->guardian.at_work)

@@ -28,43 +28,70 @@ static int foreign_ask(const struct foreign *f, struct migration_status *m, bool
 	return r;
 }
 
-/* Did it begin before that? Counted back from before the question: not later than it did begin. */
+/*
+ * Did it begin before that? Counted back from before the question, and QEMU's number may be a
+ * millisecond short: not later than it did begin.
+ */
 static bool foreign_older(const struct migration_status *m, uint64_t asked_ns, uint64_t than_ns)
 {
-	return m->total_ms >= 0 && asked_ns - (uint64_t)m->total_ms * 1000000 <= than_ns;
+	return m->total_ms >= 0 && asked_ns - (uint64_t)(m->total_ms + 1) * 1000000 <= than_ns;
+}
+
+/* The guest runs at the destination, or may: if it were cancelled it would run here as well. */
+static bool foreign_is_beyond(const struct migration_status *m)
+{
+	return !strncmp(m->status, "postcopy", 8) || !strcmp(m->status, "colo");
+}
+
+static void foreign_report_loss(const struct migration_status *m)
+{
+	fprintf(stderr, "godwit: a migration of QEMU's own (%s) began before godwit was done with the dirty log: writes of the guest may be missing there: if the guest does not run there yet, throw that copy away, continue the guest here (cont), and migrate it again\n",
+		m->status);
 }
 
 /* Waits for its end: it may have completed before the command. */
-static void foreign_cancel(const struct foreign *f)
+static void foreign_cancel(const struct foreign *f, struct migration_status *m)
 {
-	struct migration_status m = { .under_way = true };
 	uint64_t deadline = deadline_ms(f->timeout_ms);
 
-	foreign_ask(f, &m, true);
-	while (!foreign_ask(f, &m, false) && m.under_way && now_ns() < deadline)
+	if (foreign_is_beyond(m)) {
+		foreign_report_loss(m);
+		return;
+	}
+	foreign_ask(f, m, true);
+	while (!foreign_ask(f, m, false) && m->under_way && now_ns() < deadline)
 		nap_ms(SETUP_MS);
-	if (m.under_way)
-		fprintf(stderr, "godwit: a migration of QEMU's own (%s) began before godwit was done with the dirty log, and does not end when it is cancelled: cancel it (migrate_cancel), as writes of the guest may be missing there\n",
-			m.status);
-	else if (!strcmp(m.status, "completed"))
-		fprintf(stderr, "godwit: a migration of QEMU's own has completed that began before godwit was done with the dirty log: writes of the guest may be missing there: if you can, throw that copy away, continue the guest here (cont), and migrate it again\n");
+	if (m->under_way || !strcmp(m->status, "completed"))
+		foreign_report_loss(m);
 	else
 		fprintf(stderr, "godwit: cancelled a migration of QEMU's own that began before godwit was done with the dirty log: it would have lost writes of the guest; begin it again\n");
+}
+
+/* Is this the end of a migration that had not ended then? */
+static bool foreign_completed(const struct migration_status *m, const struct migration_status *then)
+{
+	return !strcmp(m->status, "completed") &&
+	       (strcmp(then->status, m->status) || then->total_ms != m->total_ms ||
+		then->bytes != m->bytes);
 }
 
 bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 {
 	struct migration_status m;
-	bool reported = f->quiet, cancelled = false;
+	bool reported = f->quiet, cancelled = false, compared = false;
 
-	for (;;) {
+	for (unsigned int tries = 0;; tries++) {
 		uint64_t asked_ns = now_ns();
 		int r = foreign_ask(f, &m, false);
 
+		if (!r && !compared && f->watch && f->watch->asked_ns &&
+		    foreign_completed(&m, &f->watch->last) && f->cleared_ns >= f->watch->asked_ns)
+			foreign_report_loss(&m);
+		compared |= !r;
 		if ((!r && !m.under_way) || proc_ended(f->pidfd))
 			return true;
 		if (!r && !cancelled && foreign_older(&m, asked_ns, f->cleared_ns)) {
-			foreign_cancel(f);
+			foreign_cancel(f, &m);
 			cancelled = true;
 			continue;
 		}
@@ -76,7 +103,7 @@ bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 		if (enough && (r || enough()))
 			return false;
 		/* Of one that is still connecting QEMU does not say when it began. */
-		nap_ms(!r && m.total_ms < 0 ? SETUP_MS : AGAIN_MS);
+		nap_ms(!r && m.total_ms < 0 && tries < SETUP_TRIES ? SETUP_MS : AGAIN_MS);
 	}
 }
 
@@ -94,52 +121,92 @@ void foreign_end_overlap(const struct foreign *f, uint64_t off_ns)
 			nap_ms(SETUP_MS);
 			continue;
 		}
-		if (!foreign_older(&m, asked_ns, off_ns))
-			return;
-		foreign_cancel(f);
+		if (foreign_older(&m, asked_ns, off_ns))
+			foreign_cancel(f, &m);
 		return;
 	}
 }
 
-/* The guest is gone, by a migration that has ended since QEMU was asked last. */
-static int foreign_moved_it(struct foreign_watch *w, uint64_t before_ns, struct err *e)
+/*
+ * One is under way. At once, before it can complete: what of it is lost is lost while both run.
+ */
+static int foreign_ends_us(struct foreign_watch *w, const struct migration_status *m, struct err *e)
 {
-	bool lost = lease_cleared_ns(w->lease, false) >= before_ns;
+	struct foreign f = { .qmp = w->qmp, .pidfd = -1, .timeout_ms = w->timeout_ms };
 
+	lease_revoke(w->lease);
+	foreign_end_overlap(&f, lease_cleared_ns(w->lease));
 	return err_set(e, GW_VM_STATE, EBUSY,
-		       "another program has migrated the guest away, or saved it to a file, meanwhile%s",
-		       lost ? ", so quickly that writes of the guest may be missing there: if you can, throw that copy away, continue the guest here (cont), and migrate it again" : "");
+		       "another program migrates the source VM, or saves it to a file (%s): wait for that to end, or cancel it",
+		       m->status);
+}
+
+/* One has begun and completed since QEMU was asked before. It may have been a snapshot. */
+static int foreign_came_and_went(struct foreign_watch *w, const struct migration_status *m,
+				 uint64_t before_ns, struct err *e)
+{
+	char vm[64];
+	int r;
+
+	if (lease_cleared_ns(w->lease) >= before_ns)
+		foreign_report_loss(m);
+	r = migration_vm_status(w->qmp, vm, sizeof(vm), e);
+	if (r || strcmp(vm, "postmigrate"))
+		return r;
+	lease_revoke(w->lease);
+	return err_set(e, GW_VM_STATE, EBUSY,
+		       "another program has migrated the guest away, or saved it to a file, meanwhile");
+}
+
+static int foreign_take_answer(struct foreign_watch *w, const json_t *info, struct err *e)
+{
+	uint64_t before_ns = w->asked_ns;
+	struct migration_status m;
+	bool news;
+	int r = 0;
+
+	migration_read_status(info, &m);
+	if (m.under_way)
+		return foreign_ends_us(w, &m, e);
+	news = before_ns && foreign_completed(&m, &w->last);
+	w->asked_ns = w->asking_ns;
+	w->last = m;
+	if (news)
+		r = foreign_came_and_went(w, &m, before_ns, e);
+	if (!r)
+		lease_renew(w->lease);
+	return r;
 }
 
 int foreign_renew(struct foreign_watch *w, struct err *e)
 {
-	struct migration_status m;
-	uint64_t asked_ns = now_ns(), before_ns = w->asked_ns;
-	bool news;
-	int r = migration_query(w->qmp, &m, e);
+	json_auto_t *info = NULL;
+	int r;
 
+	w->asking_ns = now_ns();
+	r = qmp_call(w->qmp, "query-migrate", NULL, &info, e);
+	w->asking = false;
+	return r ? r : foreign_take_answer(w, info, e);
+}
+
+int foreign_renew_soon(struct foreign_watch *w, struct err *e)
+{
+	json_auto_t *info = NULL;
+	int r = 0;
+
+	if (w->asking) {
+		r = qmp_take_reply(w->qmp, &info, e);
+		if (r > 0)
+			r = foreign_take_answer(w, info, e);
+		else if (!r && !qmp_answered(w->qmp))
+			return now_ns() < w->asking_ns + w->timeout_ms * 1000000ull ? 0 :
+			       err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU does not answer query-migrate within %u s", w->timeout_ms / 1000);
+		w->asking = false;
+	}
 	if (r)
 		return r;
-	if (m.under_way) {
-		lease_revoke(w->lease);
-		return err_set(e, GW_VM_STATE, EBUSY,
-			       "another program migrates the source VM, or saves it to a file (%s): wait for that to end, or cancel it",
-			       m.status);
-	}
-	news = before_ns && !strcmp(m.status, "completed") &&
-	       (strcmp(w->last.status, m.status) || w->last.total_ms != m.total_ms ||
-		w->last.bytes != m.bytes);
-	w->asked_ns = asked_ns;
-	w->last = m;
-	if (news) {
-		char vm[64];
-
-		r = migration_vm_status(w->qmp, vm, sizeof(vm), e);
-		if (r || !strcmp(vm, "postmigrate")) {
-			lease_revoke(w->lease);
-			return r ? r : foreign_moved_it(w, before_ns, e);
-		}
-	}
-	lease_renew(w->lease, asked_ns);
-	return 0;
+	w->asking_ns = now_ns();
+	r = qmp_begin(w->qmp, "query-migrate", NULL, e);
+	w->asking = !r;
+	return r;
 }

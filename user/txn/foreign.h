@@ -25,10 +25,31 @@
 #include "qmp/qmp.h"
 
 /**
+ * struct foreign_watch - how a lease is renewed
+ * @qmp: of the VM whose log is cleared
+ * @timeout_ms: for an answer
+ * @lease: what is renewed
+ * @asked_ns: when QEMU was asked the last question that it has answered; 0: none yet
+ * @last: that answer
+ * @asking: a question is under way, since @asking_ns
+ */
+struct foreign_watch {
+	struct qmp *qmp;
+	unsigned int timeout_ms;
+	struct lease *lease;
+	uint64_t asked_ns;
+	struct migration_status last;
+	bool asking;
+	uint64_t asking_ns;
+};
+
+/**
  * struct foreign - how to ask QEMU
  * @qmp: NULL: a connection for each question, so that other clients have the monitor in between
  * @pidfd: of QEMU's process
  * @timeout_ms: for each of its answers
+ * @watch: which lease it was cleared under, if we have not begun a migration ourselves; NULL: not
+ *	known
  * @cleared_ns: when something was cleared in the log last, CLOCK_MONOTONIC; 0: never
  * @quiet: the operator knows already that godwit waits
  */
@@ -37,6 +58,7 @@ struct foreign {
 	const char *qmp_path;
 	int pidfd;
 	unsigned int timeout_ms;
+	const struct foreign_watch *watch;
 	uint64_t cleared_ns;
 	bool quiet;
 };
@@ -56,25 +78,13 @@ bool foreign_wait(const struct foreign *f, bool (*enough)(void));
  */
 void foreign_end_overlap(const struct foreign *f, uint64_t off_ns);
 
-/**
- * struct foreign_watch - how a lease is renewed
- * @qmp: of the VM whose log is cleared
- * @lease: what is renewed
- * @asked_ns: when QEMU was asked last; 0: not yet
- * @last: its answer
- */
-struct foreign_watch {
-	struct qmp *qmp;
-	struct lease *lease;
-	uint64_t asked_ns;
-	struct migration_status last;
-};
-
 /*
  * Asks QEMU, and renews the lease if no migration of its own is under way. GW_VM_STATE: one is, or
  * has moved the guest away since the last question. Then nothing is cleared any more, and the
  * caller is to end.
  */
 int foreign_renew(struct foreign_watch *w, struct err *e);
+/* The same without a wait, called again and again: looks at the answer the next time. */
+int foreign_renew_soon(struct foreign_watch *w, struct err *e);
 
 #endif

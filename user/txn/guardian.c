@@ -170,7 +170,7 @@ static void guardian_main(int pipe, const struct ward *w)
 		_exit(1);
 	end = guardian_read(pipe, &j, &what);
 	if (w->lease)
-		cleared_ns = lease_cleared_ns(w->lease, end == SENDER_DIED);
+		cleared_ns = lease_cleared_ns(w->lease);
 	if (end != SENDER_DISMISSES) {
 		if (*w->control)
 			unlink(w->control);
