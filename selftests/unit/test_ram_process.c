@@ -23,7 +23,10 @@
 #define BYTES	(PAGES * PAGE_BYTES)
 #define GAP	(4 * PAGE_BYTES)	/* behind it, where nothing can be read or written */
 
-/* The child has the RAM and waits; a byte through the pipe makes it look and answer. */
+/*
+ * The child has the RAM and waits; two bytes through the pipe make it do something with a page and answer:
+ * 'r': read it, 'w': write to it, 'a': take it away
+ */
 struct rig {
 	struct ram_block b;
 	uint8_t *ram;
@@ -33,26 +36,37 @@ struct rig {
 
 static void child(struct rig *rig)
 {
-	char what;
+	unsigned char what[2];
 
 	close(rig->ask[1]);
 	close(rig->answer[0]);
-	while (read(rig->ask[0], &what, 1) == 1) {
-		unsigned char v = rig->ram[(size_t)(unsigned char)what * PAGE_BYTES];
+	while (read(rig->ask[0], what, 2) == 2) {
+		uint8_t *page = rig->ram + (size_t)what[1] * PAGE_BYTES, v = 0;
 
+		if (what[0] == 'r')
+			v = *page;
+		else if (what[0] == 'a')
+			madvise(page, PAGE_BYTES, MADV_DONTNEED);
+		else
+			*(volatile uint8_t *)page = 0x77;
 		if (write(rig->answer[1], &v, 1) != 1)
 			break;
 	}
 	_exit(0);
 }
 
-static unsigned char child_sees(struct rig *rig, unsigned char page)
+static unsigned char child_does(struct rig *rig, char what, unsigned char page)
 {
-	unsigned char v;
+	unsigned char v, ask[2] = { (unsigned char)what, page };
 
-	assert_int_equal(write(rig->ask[1], &page, 1), 1);
+	assert_int_equal(write(rig->ask[1], ask, 2), 2);
 	assert_int_equal(read(rig->answer[0], &v, 1), 1);
 	return v;
+}
+
+static unsigned char child_sees(struct rig *rig, unsigned char page)
+{
+	return child_does(rig, 'r', page);
 }
 
 static struct rig *rig_new(int flags, int fd)
@@ -222,6 +236,107 @@ static void test_pages_between_the_file_s(void **state)
 	rig_end(rig);
 }
 
+/* What happens during the naps that a look at hugetlb takes, instead of sleeping; and how many there were. */
+static struct {
+	unsigned int nr;
+	void (*meanwhile)(struct rig *rig);
+	struct rig *rig;
+} naps;
+
+void __wrap_nap_ms(unsigned int ms);
+void __wrap_nap_ms(unsigned int ms)
+{
+	(void)ms;
+	if (naps.meanwhile)
+		naps.meanwhile(naps.rig);
+	naps.nr++;
+}
+
+static struct rig *hugetlb_new(void (*meanwhile)(struct rig *rig))
+{
+	struct rig *rig = rig_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+	rig->b.hugetlb = true;
+	naps.nr = 0;
+	naps.meanwhile = meanwhile;
+	naps.rig = rig;
+	return rig;
+}
+
+/* 128 pages with a hole behind each: one nap for a walk over all of them, none to count them. */
+static void test_one_nap_for_all_holes(void **state)
+{
+	struct rig *rig = hugetlb_new(NULL);
+	static uint8_t page[PAGE_BYTES];
+
+	(void)state;
+	for (unsigned int i = 0; i < 256; i += 2)
+		assert_int_equal(ram_ops(&rig->b)->write(&rig->b, i, 1, page), 0);
+	assert_int_equal(ram_ops(&rig->b)->allocated(&rig->b), 128);
+	assert_int_equal(naps.nr, 0);
+	for (unsigned int i = 0; i < 254; i += 2)
+		expect_run(rig, i + 1, i + 2, 1);
+	expect_run(rig, 255, 0, 0);
+	assert_int_equal(naps.nr, 1);
+	rig_end(rig);
+}
+
+static void page_10_comes(struct rig *rig)
+{
+	if (!naps.nr)
+		child_does(rig, 'w', 10);
+}
+
+/* A page that the kernel was moving when it was looked for is there. */
+static void test_looked_for_twice(void **state)
+{
+	struct rig *rig = hugetlb_new(page_10_comes);
+	static uint8_t page[PAGE_BYTES];
+
+	(void)state;
+	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 20, 1, page), 0);
+	expect_run(rig, 0, 10, 1);
+	assert_int_equal(naps.nr, 1);
+	rig_end(rig);
+}
+
+static void page_20_comes_back(struct rig *rig)
+{
+	child_does(rig, naps.nr ? 'w' : 'a', 20);
+}
+
+/* One that was there at the first look, and is moved at the second, is looked for once more. */
+static void test_moved_at_the_second_look(void **state)
+{
+	struct rig *rig = hugetlb_new(page_20_comes_back);
+	static uint8_t page[PAGE_BYTES];
+
+	(void)state;
+	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 20, 1, page), 0);
+	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 30, 1, page), 0);
+	expect_run(rig, 0, 20, 1);
+	assert_int_equal(naps.nr, 2);
+	rig_end(rig);
+}
+
+/* What this process writes makes a look void that has found nothing there. */
+static void test_written_since_the_look(void **state)
+{
+	struct rig *rig = hugetlb_new(NULL);
+	static uint8_t page[PAGE_BYTES];
+
+	(void)state;
+	expect_run(rig, 0, 0, 0);
+	expect_run(rig, 10, 0, 0);
+	assert_int_equal(naps.nr, 1);
+	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 20, 1, page), 0);
+	child_does(rig, 'a', 20);	/* as the kernel does just now */
+	naps.meanwhile = page_20_comes_back;
+	expect_run(rig, 0, 20, 1);
+	assert_int_equal(naps.nr, 2);
+	rig_end(rig);
+}
+
 static void test_the_process_ends(void **state)
 {
 	struct rig *rig = rig_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -265,6 +380,10 @@ int main(void)
 		cmocka_unit_test(test_cleared),
 		cmocka_unit_test(test_private_file),
 		cmocka_unit_test(test_pages_between_the_file_s),
+		cmocka_unit_test(test_one_nap_for_all_holes),
+		cmocka_unit_test(test_looked_for_twice),
+		cmocka_unit_test(test_moved_at_the_second_look),
+		cmocka_unit_test(test_written_since_the_look),
 		cmocka_unit_test(test_the_process_ends),
 		cmocka_unit_test(test_no_memory_there),
 	};

@@ -16,15 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "page/page.h"
 #include "proc/memory.h"
 #include "proc/proc_io.h"
+#include "ram/missing.h"
 #include "ram/pagemap.h"
 #include "ram/ram_block.h"
 
 #define CLEAR_PAGES	16u	/* looked at at a time */
-#define HUGE_2M		(2u << 20)
 
 static int ram_process_gone(const struct ram_block *b, struct err *e)
 {
@@ -122,6 +121,8 @@ static int ram_process_write(const struct ram_block *b, uint64_t first, uint64_t
 	while (len) {
 		ssize_t n = proc_ended(b->pidfd) ? -ESRCH : proc_memory_write(b->pid, at, p, len);
 
+		if (b->hugetlb)
+			missing_void();
 		if (n <= 0)
 			return proc_ended(b->pidfd) ? -ESRCH : n ? (int)n : -EFAULT;
 		p += n;
@@ -178,20 +179,11 @@ static int next_in_file(const struct ram_block *b, uint64_t first, uint64_t end,
 	return 1;
 }
 
-/*
- * Of hugetlb nothing is believed to be missing that was not missing twice: while the kernel moves
- * such a page its entry reads as none, and to pagemap of kernels before 6.7 for as long as the copy
- * takes.
- */
 static int next_in_process(const struct ram_block *b, uint64_t from, uint64_t end, uint64_t *at,
 			   uint64_t *len)
 {
-	int r = pagemap_next(b->pagemap, from, end, at, len);
-
-	if (r < 0 || !b->hugetlb || (r && *at == from))
-		return r;
-	nap_ms(b->page_size > HUGE_2M ? 200 : 5);
-	return pagemap_next(b->pagemap, from, end, at, len);
+	return b->hugetlb ? missing_next(b, from, end, at, len) :
+			    pagemap_next(b->pagemap, from, end, at, len);
 }
 
 /*
@@ -264,11 +256,25 @@ static int ram_process_clear(const struct ram_block *b, uint64_t first, uint64_t
 	return r;
 }
 
+/* Of hugetlb one look is enough for a number: the kernel moves few pages at a time. */
+static uint64_t allocated_hugetlb(const struct ram_block *b)
+{
+	uint64_t sum = 0, from = b->hva, end = from + b->pages * PAGE_BYTES, run, n;
+
+	while (pagemap_next(b->pagemap, from, end, &run, &n) > 0) {
+		sum += n / PAGE_BYTES;
+		from = run + n;
+	}
+	return sum;
+}
+
 static uint64_t ram_process_allocated(const struct ram_block *b)
 {
 	uint64_t sum = 0, from = 0, run, n;
 	struct err ignored = { 0 };
 
+	if (b->hugetlb)
+		return allocated_hugetlb(b);
 	while (ram_process_next_data(b, from, b->pages, true, &run, &n, &ignored) > 0) {
 		sum += n;
 		from = run + n;
