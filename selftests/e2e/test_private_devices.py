@@ -46,6 +46,63 @@ def test_virtio_mem(directory, qemu, here, there, own):
     proved(plugged['size'] == PLUGGED_MIB << 20, plugged)
 
 
+PARTS_MIB = (1 << 10) + 64	# QEMU shows 1 GiB at a time
+IN_THE_SECOND = (PARTS_MIB - 1) << 20
+
+
+def virtio_mem_in_parts(ram, number=1, parts='on'):
+    """Of this device's RAM the guest, and KVM, are shown what is plugged, in parts: QEMU 8.2 or newer."""
+    return ['-m', 'maxmem=8G', '-object', ram.object(number),
+            '-device', f'virtio-mem-pci,id=vmem0,memdev=ram{number},requested-size={PARTS_MIB}M,'
+            f'unplugged-inaccessible=on,dynamic-memslots={parts}']
+
+
+def moves_in_parts(directory, qemu, here, there, *options, **device):
+    """device: the destination's, where it differs. Return: the report."""
+    more = KINDS[here]('src.more', 3072)
+    src = linux.start(directory, f'{GUEST} size=8 rate=200', qemu=qemu, ram=[KINDS[here]('src', 192)], extra=virtio_mem_in_parts(more))
+    src.ram.append(more)
+    write(src, IN_THE_SECOND, os.urandom(1 << 20), number=1)	# which Linux fills last
+    shown = src.qmp('human-monitor-command', command_line='info mtree -f')
+    assert f'ram1 @{1 << 30:016x}' in shown, 'the guest is shown one part, or none'
+    more = KINDS[there]('dst.more', 3072)
+    dst = godwit.destination(src, ram=[KINDS[there]('dst', 192)], extra=virtio_mem_in_parts(more, **device))
+    dst.ram.append(more)
+    report = godwit.Run(src, dst, *options).wait()
+    assert report['verified']
+    assert pages_with_data(dump(src, 1, PLUGGED_AT + IN_THE_SECOND)) > 200, 'the second part is empty'
+    linux.proof(src, dst, stopped='paused' if report['device-state-saved'] else 'postmigrate')
+    plugged = dst.qmp('query-memory-devices')[0]['data']
+    proved(plugged['size'] == PARTS_MIB << 20, plugged)
+    return report
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('here, there, device', [('anonymous', 'shared_file', {'number': 7}), ('shared_file', 'anonymous', {'parts': 'off'})])
+def test_shown_in_parts(directory, qemu, here, there, device):
+    """
+    No list of what the guest is shown tells where all of it is in the guest: it is matched by where the device is, where its
+    backend has another name, or is shown as a whole.
+    """
+    assert moves_in_parts(directory, qemu, here, there, '--pause', **device)['device-state-saved']
+
+
+@pytest.mark.native
+def test_shown_in_parts_migrated(directory, qemu):
+    report = moves_in_parts(directory, qemu, 'shared_file', 'shared_file', '--pause', '--device-state', 'migrate')
+    assert not report['device-state-saved']
+
+
+@pytest.mark.usefixtures('module')
+@pytest.mark.parametrize('here, there', [('anonymous', 'anonymous'), ('shared_file', 'shared_file')])
+def test_shown_in_parts_running(directory, qemu, here, there):
+    """A memslot of KVM's for each part."""
+    lab.net()
+    lab.link('rate', 200)
+    report = moves_in_parts(directory, qemu, here, there)
+    assert report['device-state-saved'] == (here == 'anonymous')
+
+
 REPORTING = ['-device', 'virtio-balloon-pci,id=balloon0,free-page-reporting=on']
 
 

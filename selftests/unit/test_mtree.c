@@ -87,6 +87,36 @@ static void test_asked(void **state)
 	assert_true(vm.blocks[0].address == WIRE_NO_ADDRESS);
 }
 
+/* Parts of it are shown, by aliases; its own region, which nothing shows as a whole, begins at 0. */
+static void test_shown_in_parts(void **state)
+{
+	static const struct peer_answer qemu[] = {
+		{ "human-monitor-command", "info mtree",
+		  "\"    0000000100000000-000000017fffffff (prio 0, i/o): virtio-mem\\r\\n"
+		  "      0000000100000000-000000013fffffff (prio 0, ram): alias virtio-mem-memslot @ram1 0000000000000000-000000003fffffff\\r\\n"
+		  "memory-region: ram1\\r\\n  0000000000000000-000000007fffffff (prio 0, ram): ram1\\r\\n"
+		  "memory-region: ram0\\r\\n  0000000000000000-000000007fffffff (prio 0, ram): ram0\\r\\n\"" },
+		{ "query-memory-devices", "",
+		  "[{\"type\": \"dimm\", \"data\": {\"addr\": 1, \"memdev\": \"/objects/ram0\"}},"
+		  " {\"type\": \"virtio-mem\", \"data\": {\"memaddr\": 4294967296, \"memdev\": \"/objects/ram1\"}},"
+		  " {\"type\": \"virtio-mem\", \"data\": {\"memaddr\": 8589934592, \"memdev\": \"/objects/ram2\"}}]" },
+		{ NULL, NULL, NULL }
+	};
+	struct vm vm = { .nblocks = 3, .blocks = { { .name = "ram0" }, { .name = "ram1" }, { .name = "ram2" } } };
+	struct err e = { 0 };
+	struct peer p;
+	struct qmp *q = peer_qemu(&p, qemu, &e);
+
+	(void)state;
+	assert_non_null(q);
+	assert_int_equal(mtree_query(q, &vm, &e), 0);
+	peer_qemu_end(&p, q);
+	assert_string_equal(p.missed, "");
+	assert_int_equal(vm.blocks[0].address, 0);
+	assert_int_equal(vm.blocks[1].address, 1ull << 32);
+	assert_int_equal(vm.blocks[2].address, 2ull << 32);	/* of which nothing is shown yet */
+}
+
 #define VIEWS \
 	"FlatView #0\r\n AS \"cpu-smm-0\", root: memory\r\n Root memory region: memory\r\n" \
 	"  0000000000000000-00000000000bffff (prio 0, ram): smram\r\n\r\n" \
@@ -150,6 +180,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_found),
 	cmocka_unit_test(test_not_found),
 	cmocka_unit_test(test_asked),
+	cmocka_unit_test(test_shown_in_parts),
 	cmocka_unit_test(test_ranges),
 };
 

@@ -8,6 +8,9 @@
  * Where parts of a backend are mapped to several places, the parts are aliases, which are lines of
  * another form. A backend that is one part of such a whole (NUMA nodes) has its address within the
  * whole, as in QEMU's own comparison.
+ *
+ * virtio-mem with dynamic-memslots=on shows the guest parts of its backend, and none before the
+ * guest plugs: query-memory-devices tells where all of it is to be.
  */
 #include <assert.h>
 #include <errno.h>
@@ -53,6 +56,29 @@ bool mtree_address(const char *text, const char *name, uint64_t *address)
 	return false;
 }
 
+static void mtree_take_device(const json_t *device, struct vm *vm)
+{
+	const json_t *data = json_object_get(device, "data");
+	const char *memdev = json_string_value(json_object_get(data, "memdev"));
+	json_int_t address = json_integer_value(json_object_get(data, "memaddr"));
+
+	for (unsigned int i = 0; memdev && address && i < vm->nblocks; i++)
+		if (ramblocks_is(memdev, vm->blocks[i].name))
+			vm->blocks[i].address = (uint64_t)address;
+}
+
+static int mtree_query_virtio_mem(struct qmp *q, struct vm *vm, struct err *e)
+{
+	json_auto_t *all = NULL;
+	const json_t *device;
+	size_t i;
+	int r = qmp_call(q, "query-memory-devices", NULL, &all, e);
+
+	json_array_foreach(all, i, device)
+		mtree_take_device(device, vm);
+	return r;
+}
+
 int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 {
 	CLEANUP_FREE char *text = NULL;
@@ -61,7 +87,7 @@ int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
 		if (!text || !mtree_address(text, vm->blocks[i].name, &vm->blocks[i].address))
 			vm->blocks[i].address = WIRE_NO_ADDRESS;
-	return r;
+	return r || !text || !strstr(text, "): virtio-mem") ? r : mtree_query_virtio_mem(q, vm, e);
 }
 
 /*
