@@ -243,18 +243,58 @@ def test_another_vm_shares_the_source_s_ram(directory):
     godwit.unharmed(src)
 
 
-def test_ivshmem(directory):
-    """QEMU's own stream cannot leave such RAM out: that is said before anything is sent, not in the blackout."""
-    device = ['-object', 'memory-backend-file,id=shared,mem-path=/dev/shm/shared.ram,size=1M,share=on',
-              '-device', 'ivshmem-plain,id=pipe,memdev=shared,master=on']
-    try:
-        src = source(directory, devices=device)
-        here = send(src)
-        assert here.wait() == godwit.EXIT['vm-state'] and '"pipe"' in here.said and 'device_del' in here.said, here.said
-        godwit.unharmed(src)
-        src.kill()
-    finally:
-        os.unlink('/dev/shm/shared.ram')
+def ivshmem(path, name='shared', master='on'):
+    return ['-object', f'memory-backend-file,id={name},mem-path={path},size=1M,share=on',
+            '-device', f'ivshmem-plain,id=pipe,memdev={name},master={master}']
+
+
+@pytest.fixture
+def pipes():
+    """Files of an ivshmem device's, the first with something in it."""
+    paths = ['/dev/shm/pipe.here', '/dev/shm/pipe.there']
+    with open(paths[0], 'wb') as f:
+        f.write(os.urandom(1 << 20))
+    yield paths
+    for path in paths:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+def test_ivshmem(directory, qemu, pipes):
+    """QEMU's own stream cannot leave such RAM out, so it takes save mode; it has no place there yet, so its size tells which it is."""
+    src = source(directory, devices=ivshmem(pipes[0]), qemu=qemu)
+    here = send(src, '--device-state', 'migrate')
+    assert here.wait() == godwit.EXIT['ram-private'] and '"shared" is an ivshmem' in here.said and 'device_del' in here.said, here.said
+    godwit.unharmed(src)
+    dst = godwit.destination(src, devices=ivshmem(pipes[1], 'other'))
+    there = godwit.listen(dst)
+    here = send(src, '--verify')
+    assert here.wait() == 0 and there.wait() == 0, here.said + there.said
+    godwit.proof(src, dst, stopped='paused')
+    proved(digest(pipes[0]) == digest(pipes[1]), 'what the device shows is not there')
+
+
+def test_ivshmem_of_a_peer(directory, qemu, pipes):
+    """Where another VM is its master QEMU refuses, in its own words."""
+    src = source(directory, devices=ivshmem(pipes[0], master='off'), qemu=qemu)
+    here = send(src)
+    assert here.wait() == godwit.EXIT['vm-state'] and "'peer mode'" in here.said and "'ivshmem'" in here.said, here.said
+    godwit.unharmed(src)
+
+
+def test_ivshmem_of_two_vms(directory, qemu, pipes):
+    """RAM of two VMs cannot move with one of them, nor may what another VM has at the destination be written."""
+    src = source(directory, devices=ivshmem(pipes[0]), qemu=qemu)
+    dst = godwit.destination(src, devices=ivshmem(pipes[1]))
+    other = lab.Qemu('other', directory=directory, append=APPEND, devices=ivshmem(pipes[1])).wait_ticks(1)
+    there = godwit.receive(dst)
+    assert there.wait() == godwit.EXIT['ram-in-use'] and f'process {other.pid}' in there.said, there.said
+    other.kill()
+    twin = lab.Qemu('twin', directory=directory, append=APPEND, devices=ivshmem(pipes[0])).wait_ticks(1)
+    here = send(src)
+    assert here.wait() == godwit.EXIT['ram-in-use'] and f'process {twin.pid}' in here.said, here.said
+    twin.kill()
+    godwit.unharmed(src)
 
 
 @pytest.mark.parametrize('apart', [0, 0.1, 0.3, 1, 3])

@@ -103,6 +103,26 @@ def test_shown_in_parts_running(directory, qemu, here, there):
     assert report['device-state-saved'] == (here == 'anonymous')
 
 
+@pytest.mark.usefixtures('module')
+def test_ivshmem_running(directory, qemu):
+    """The RAM that such a device shows moves beside private RAM of a guest that runs."""
+    def pipe(name):
+        return ['-object', KINDS['shared_file'](f'{name}.pipe', 2).object(1), '-device', 'ivshmem-plain,id=pipe,memdev=ram1,master=on']
+    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[KINDS['anonymous']('src')], devices=pipe('src'),
+                   append='start=16 size=32 touch=24 rate=200').wait_ticks(2)
+    data = os.urandom(2 << 20)
+    with open('/dev/shm/src.pipe.ram', 'r+b', buffering=0) as f:
+        f.write(data)
+    dst = godwit.destination(src, devices=pipe('dst'), ram=[KINDS['huge']('dst')])
+    report = godwit.Run(src, dst).wait()
+    assert report['verified'] and report['device-state-saved']
+    godwit.proof(src, dst, stopped='paused')
+    with open('/dev/shm/dst.pipe.ram', 'rb') as f:
+        proved(f.read() == data, 'what the device shows is not there')
+    for name in 'src', 'dst':
+        os.unlink(f'/dev/shm/{name}.pipe.ram')
+
+
 REPORTING = ['-device', 'virtio-balloon-pci,id=balloon0,free-page-reporting=on']
 
 

@@ -94,6 +94,8 @@ static void test_same(void **state)
 		/* A name is worth more than nothing where the place is not known, whichever comes first. */
 		{ { "a 9 @?, b 8 @0", "a 9 @0x8000, c 8 @0", true }, "a c " },
 		{ { "b 8 @0, a 9 @?", "a 9 @0x8000, c 8 @0", true }, "c a " },
+		/* What the guest gives its place has none at the receiver yet. */
+		{ { "pipe 7 @0xfe000000, ram0 8 @0", "ram0 8 @0, tube 7 @?", true }, "tube ram0 " },
 		/* QEMU's own migration goes by names, and compares places itself. */
 		{ { "a 8 @0, b 8 @0x8000", "a 8 @0x8000, b 8 @0", false }, "a b " },
 	};

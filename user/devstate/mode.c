@@ -31,7 +31,8 @@ int mode_parse(const char *text, enum mode_wish *wish, struct err *e)
 static const struct ram_block *mode_find_migrated(const struct qmp *q, const struct vm *vm)
 {
 	for (unsigned int i = 0; i < vm->nblocks; i++)
-		if ((vm->blocks[i].memfd && qmp_version(q) >= 80100) || vm->blocks[i].hva)
+		if ((vm->blocks[i].memfd && qmp_version(q) >= 80100) || vm->blocks[i].hva ||
+		    vm->blocks[i].ivshmem)
 			return &vm->blocks[i];
 	return NULL;
 }
@@ -53,6 +54,10 @@ static int mode_refuse_migrated(const struct ram_block *b, const char *why, cons
 		return err_set(e, GW_RAM_DIFFERS, EINVAL,
 			       "the destination's RAM is private to its QEMU, or has other names, so migrate mode cannot fill it, and %s: use memory-backend-file with share=on at both ends%s",
 			       why, also);
+	if (b->ivshmem)
+		return err_set(e, GW_RAM_PRIVATE, EINVAL,
+			       "RAM \"%s\" is an ivshmem device's, which QEMU does not leave out of its own migration, and %s: unplug the device first (device_del)%s",
+			       b->name, why, also);
 	return err_set(e, GW_RAM_PRIVATE, EINVAL,
 		       "RAM \"%s\" is %s, which this QEMU does not leave out of its own migration, and %s: use memory-backend-file with share=on%s",
 		       b->name, b->hva ? "private" : "a memfd", why, also);

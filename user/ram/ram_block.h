@@ -26,6 +26,8 @@
  * @dev: @ino: of that file
  * @hugetlb: on hugetlbfs (lseek knows no holes there)
  * @memfd: it has no name, so QEMU 8.1 and newer do not leave it out of their own stream
+ * @ivshmem: an ivshmem device shows it. QEMU compares guest addresses of what it leaves out of its
+ *	stream, and in a destination that waits the device has none yet
  * @hva: private memory: where it begins in process @pid; 0: it is a shared file, and what
  *	follows means nothing
  * @pidfd: of that process; the VM's, which closes it
@@ -42,6 +44,7 @@ struct ram_block {
 	ino_t ino;
 	bool hugetlb;
 	bool memfd;
+	bool ivshmem;
 	uint64_t hva;
 	pid_t pid;
 	int pidfd;

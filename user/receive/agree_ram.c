@@ -22,6 +22,16 @@ static bool agree_is_namesake(const struct ram_block *b, const struct wire_block
 	return !strcmp(b->name, theirs->name);
 }
 
+/*
+ * It has no place yet, as the guest gives it one: an ivshmem device's. mtree_check() has made sure
+ * that no other block here has its size.
+ */
+static bool agree_has_its_size(const struct ram_block *b, const struct wire_block *theirs)
+{
+	return b->address == WIRE_NO_ADDRESS && theirs->address != WIRE_NO_ADDRESS &&
+	       b->pages == theirs->pages;
+}
+
 typedef bool agree_fn(const struct ram_block *b, const struct wire_block *theirs);
 
 /* Gives each block of the sender's that has none yet the first that fits and is not taken. */
@@ -44,7 +54,7 @@ static void agree_find(const struct vm *vm, const struct wire_block *theirs, agr
 /*
  * The wire numbers blocks as the sender does, and so does the receiver from here on. by_place: in
  * save mode, as the device state holds no names of RAM, which are a matter of the command line.
- * Names count then where it is not known where a block is.
+ * Names count then where it is not known where a block is, and last its size.
  */
 static int agree_order(struct vm *vm, const struct wire_block *theirs, unsigned int n,
 		       bool by_place, struct err *e)
@@ -58,6 +68,8 @@ static int agree_order(struct vm *vm, const struct wire_block *theirs, unsigned 
 	if (by_place)
 		agree_find(vm, theirs, agree_is_at_its_place, found);
 	agree_find(vm, theirs, agree_is_namesake, found);
+	if (by_place)
+		agree_find(vm, theirs, agree_has_its_size, found);
 	for (unsigned int i = 0; i < n; i++) {
 		if (!found[i])
 			return err_set(e, GW_RAM_DIFFERS, EINVAL, "the source has a RAM block \"%s\" and the destination has none of that name%s: use the same id= at both ends",

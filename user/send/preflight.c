@@ -99,7 +99,7 @@ static int preflight_find_ram(struct preflight *p, struct err *e)
 {
 	int r = vm_find(*p->qmp, p->pid, 0, p->vm, e);
 
-	return r ? r : ram_refuse_ivshmem(*p->qmp, e);
+	return r ? r : ram_find_ivshmem(*p->qmp, p->vm, e);
 }
 
 /* Are both blocks held by the same kind of memory? */

@@ -191,7 +191,23 @@ int backends_query(struct qmp *q, pid_t pid, struct backends *all, struct err *e
 	return backends_find_addresses(q, pid, all, e);
 }
 
-static int backends_find_ivshmem(struct qmp *q, const char *container, struct err *e)
+static int backends_mark_shown(struct qmp *q, const char *container, const char *device,
+			       struct vm *vm, struct err *e)
+{
+	json_auto_t *memdev = NULL;
+	char path[600];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/%s", container, device);
+	r = qmp_call(q, "qom-get", json_pack("{s:s, s:s}", "path", path, "property", "memdev"),
+		     &memdev, e);
+	for (unsigned int i = 0; json_is_string(memdev) && i < vm->nblocks; i++)
+		vm->blocks[i].ivshmem |=
+			ramblocks_is(json_string_value(memdev), vm->blocks[i].name);
+	return r;
+}
+
+static int backends_find_ivshmem(struct qmp *q, const char *container, struct vm *vm, struct err *e)
 {
 	json_auto_t *devices = NULL;
 	const json_t *device;
@@ -201,21 +217,18 @@ static int backends_find_ivshmem(struct qmp *q, const char *container, struct er
 	json_array_foreach(devices, i, device) {
 		const char *name = json_string_value(json_object_get(device, "name"));
 		const char *type = json_string_value(json_object_get(device, "type"));
-		char shown[80];
 
 		if (!r && name && type && !strcmp(type, "child<ivshmem-plain>"))
-			r = err_set(e, GW_VM_STATE, EBUSY,
-				    "QEMU cannot leave the RAM of an ivshmem device (\"%s\") out of its migration: unplug the device first (device_del)",
-				    one_line(shown, sizeof(shown), name));
+			r = backends_mark_shown(q, container, name, vm, e);
 	}
 	return r;
 }
 
-int ram_refuse_ivshmem(struct qmp *q, struct err *e)
+int ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e)
 {
-	int r = backends_find_ivshmem(q, "/machine/peripheral", e);
+	int r = backends_find_ivshmem(q, "/machine/peripheral", vm, e);
 
-	return r ? r : backends_find_ivshmem(q, "/machine/peripheral-anon", e);
+	return r ? r : backends_find_ivshmem(q, "/machine/peripheral-anon", vm, e);
 }
 
 static bool backends_has_block(const struct vm *vm, const char *id, json_int_t bytes)

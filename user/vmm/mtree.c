@@ -152,7 +152,7 @@ int mtree_check(const struct vm *vm, struct err *e)
 		for (unsigned int j = 0; j < vm->nblocks; j++)
 			if (i != j && b[i].pages == b[j].pages && b[i].address == WIRE_NO_ADDRESS)
 				return err_set(e, GW_QMP, EOPNOTSUPP,
-					       "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another RAM block has the same size: use memory-backend-file and --device-state migrate",
+					       "this QEMU does not say where RAM \"%s\" lies in the guest (info mtree), and another RAM block has the same size: give it another size, or use memory-backend-file and --device-state migrate",
 					       b[i].name);
 	return 0;
 }

@@ -93,11 +93,10 @@ int ram_open_private(const struct backend *b, const char *proc, const struct vm 
 int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct err *e);
 
 /*
- * GW_VM_STATE: an ivshmem device shows a backend to the guest. QEMU cannot leave that backend out
- * of its migration: QEMU compares guest addresses, and in a destination that waits the device has
- * none yet.
+ * Marks the backends that ivshmem-plain devices show to the guest (@ivshmem). Errors: those of
+ * qmp_call().
  */
-int ram_refuse_ivshmem(struct qmp *q, struct err *e);
+int ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e);
 
 /*
  * ram_find() without asking the VMM: the shared files of tmpfs and hugetlbfs that it maps, by their
