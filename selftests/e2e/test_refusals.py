@@ -111,7 +111,23 @@ def test_nobody_listens(src):
 def test_private_ram(directory):
     """A file that is not in memory. See test_ramblocks.py for RAM whose place is in doubt."""
     src = lab.Qemu('src', directory=directory, append=APPEND, ram=[lab.Ram(64, f'{directory}/src.ram', share=False)]).wait_ticks(1)
-    refused(send('--qmp', src.main_qmp, NOWHERE), 'ram-private', 'ram0', 'not on tmpfs or hugetlbfs', 'memory-backend-ram')
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'ram-private',
+            f'RAM "ram0" is a private mapping of {os.path.realpath(directory)}/src.ram, which is not on tmpfs or hugetlbfs', 'memory-backend-ram')
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('ram, says', [
+    (lab.Ram(64, '/dev/zero', share=False, foreign=True), 'RAM "ram0" is memory of a device, /dev/zero'),
+    (lab.Ram(64, 'shm'), 'RAM "ram0" is a memory-backend-shm, which godwit does not move')], ids=['device', 'shm'])
+def test_other_ram(directory, qemu, ram, says):
+    """By the backend's id, with what to use instead."""
+    src = lab.Qemu('src', directory=directory, append=APPEND, qemu=qemu, ram=[ram]).wait_ticks(1)
+    refused(send('--qmp', src.main_qmp, NOWHERE), 'ram-private', says, 'memory-backend-')
+    src.wait_ticks(1).check()
+    dst = lab.Qemu('dst', 'dst', directory=directory, incoming=True, qemu=qemu, ram=[ram])
+    dst.query_status()
+    p = godwit.receive(dst, at=NOWHERE)
+    refused((p.wait(), p.said), 'ram-private', says)
 
 
 @pytest.mark.native

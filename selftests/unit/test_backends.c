@@ -104,7 +104,7 @@ static void test_refusals(void **state)
 		const char *type, *part;
 	} cases[] = {
 		{ "\"some\\nthing\"", "RAM \"ram0\" is a some thing, which godwit does not know" },
-		{ "\"memory-backend-epc\"", "RAM \"ram0\" is a memory-backend-epc, which" },
+		{ "\"memory-backend-shm\"", "RAM \"ram0\" is a memory-backend-shm, which godwit does not move" },
 	};
 	struct backends all;
 	struct err e;
@@ -118,6 +118,12 @@ static void test_refusals(void **state)
 		assert_non_null(strstr(e.text, way_out));
 		assert_null(strchr(e.text, '\n'));
 	}
+	/* No other backend would be what the guest has there. */
+	assert_int_equal(query(RAM0, "\"memory-backend-epc\"", "true", "\"/x\"", &all, &e), -EINVAL);
+	backends_free(&all);
+	assert_int_equal(e.exit, GW_RAM_PRIVATE);
+	assert_non_null(strstr(e.text, "RAM \"ram0\" is SGX memory (memory-backend-epc)"));
+	assert_non_null(strstr(e.text, "start QEMU without it (-machine sgx-epc.0.memdev=ram0)"));
 	assert_true(query("[]", FILE_TYPE, "true", "\"/x\"", &all, &e) < 0);
 	assert_int_equal(e.exit, GW_RAM_PRIVATE);
 	assert_true(query("[{\"id\": \"r\", \"size\": 4097}]", FILE_TYPE, "true", "\"/x\"", &all, &e) < 0);

@@ -201,6 +201,10 @@ static void test_refused_files(void **state)
 	expect_refused(&t, qemu, GW_RAM_PRIVATE, "/mem/ram0, which is not on tmpfs or hugetlbfs");
 
 	bench_new(&t);
+	fake_map(&t.proc, "/dev/zero", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	expect_refused(&t, qemu, GW_RAM_PRIVATE, "\"ram0\" is /mem/ram0, memory of a device: start QEMU with");
+
+	bench_new(&t);
 	fake_map(&t.proc, "file0", PLACE, 2 * MIB, 0, "rw-s", "/mem/ram0");
 	fake_map(&t.proc, "file1", 0x1000, MIB, 0, "rw-s", "/mem/ram0 (deleted)");
 	expect_refused(&t, qemu, GW_RAM_PRIVATE, "fits two files");

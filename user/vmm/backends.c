@@ -61,6 +61,19 @@ static bool backends_good_id(const char *id)
 	return len && len <= WIRE_NAME_MAX;
 }
 
+/* What no other end can be filled from, and what there is no need for. */
+static int backends_refuse_type(const struct backend *b, const char *type, struct err *e)
+{
+	if (!strcmp(type, "memory-backend-epc"))
+		return err_set(e, GW_RAM_PRIVATE, EINVAL,
+			       "RAM \"%s\" is SGX memory (memory-backend-epc), which the CPU lets no program read: start QEMU without it (-machine sgx-epc.0.memdev=%s)",
+			       b->id, b->id);
+	if (!strcmp(type, "memory-backend-shm"))
+		return ram_refuse(b->id, b->bytes, e,
+				  "is a memory-backend-shm, which godwit does not move");
+	return ram_refuse(b->id, b->bytes, e, "is a %.64s, which godwit does not know", type);
+}
+
 static int backends_get_type(struct qmp *q, struct backend *b, struct err *e)
 {
 	static const char *const types[] = {
@@ -82,7 +95,7 @@ static int backends_get_type(struct qmp *q, struct backend *b, struct err *e)
 			b->kind = (enum backend_kind)i;
 			return 0;
 		}
-	return ram_refuse(b->id, b->bytes, e, "is a %.64s, which godwit does not know", type);
+	return backends_refuse_type(b, type, e);
 }
 
 static int backends_get_share(struct qmp *q, struct backend *b, struct err *e)

@@ -62,8 +62,9 @@ int ram_open(const struct backend *b, const struct proc_map *m, const char *proc
 	memcpy(out->name, b->id, sizeof(out->name));
 	r = ram_open_mapped(m, proc, write, out, &st, e);
 	if (!r)
-		r = ram_refuse(b->id, b->bytes, e, "is %.128s, which is not on tmpfs or hugetlbfs",
-			       m->path);
+		r = ram_refuse(b->id, b->bytes, e, "is %.128s, %s", m->path,
+			       S_ISREG(st.st_mode) ? "which is not on tmpfs or hugetlbfs" :
+						     "memory of a device");
 	else if (r > 0 && (uint64_t)st.st_size < b->bytes)
 		r = ram_refuse(b->id, b->bytes, e, "has a file that is too short, %lld bytes",
 			       (long long)st.st_size);

@@ -8,16 +8,28 @@
  * godwit.ko looks at the page tables as well.
  */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
 #include "proc/proc_io.h"
 #include "vmm/ram.h"
 
-static int ram_unfit(const struct backend *b, const char *why, struct err *e)
+static int ram_unfit(const struct backend *b, struct err *e, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int ram_unfit(const struct backend *b, struct err *e, const char *fmt, ...)
 {
+	char why[300], why_line[300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
 	return err_set(e, GW_RAM_PRIVATE, EINVAL, "RAM \"%s\" %s: this VM cannot be migrated as it was started; use memory-backend-ram, or a file on tmpfs or hugetlbfs",
-		       b->id, why);
+		       b->id, one_line(why_line, sizeof(why_line), why));
 }
 
 /* The file that a mapping shows, opened; *out: its descriptor. */
@@ -29,14 +41,17 @@ static int open_behind(const struct backend *b, const struct proc_map *m, const 
 
 	if (r < 0)
 		return r;
+	if (!r && !S_ISREG(st.st_mode))
+		return ram_unfit(b, e, "is memory of a device, %.128s", m->path);
 	if (!r)
-		return ram_unfit(b, "is a private mapping of a file that is not on tmpfs or hugetlbfs", e);
+		return ram_unfit(b, e, "is a private mapping of %.128s, which is not on tmpfs or hugetlbfs",
+				 m->path);
 	if ((uint64_t)st.st_size < b->bytes)
-		return ram_unfit(b, "is a private mapping of a file that is too short", e);
+		return ram_unfit(b, e, "is a private mapping of a file that is too short");
 	if (m->start != b->hva || m->offset)
-		return ram_unfit(b, "does not begin at the start of its file (offset=)", e);
+		return ram_unfit(b, e, "does not begin at the start of its file (offset=)");
 	if (out->hugetlb && st.st_blocks)
-		return ram_unfit(b, "is a private mapping of a hugetlbfs file that has pages", e);
+		return ram_unfit(b, e, "is a private mapping of a hugetlbfs file that has pages");
 	return 0;
 }
 
@@ -51,12 +66,12 @@ static int check_mappings(const struct backend *b, const struct proc_maps *maps,
 		if (m->start > at)
 			break;
 		if (m->shared)
-			return ram_unfit(b, "is shared in part", e);
+			return ram_unfit(b, e, "is shared in part");
 		if (m->ino != maps->map[0].ino || m->dev != maps->map[0].dev)
-			return ram_unfit(b, "is in more than one file", e);
+			return ram_unfit(b, e, "is in more than one file");
 		at = m->end;
 	}
-	return at >= b->hva + b->bytes ? 0 : ram_unfit(b, "is not mapped where QEMU says that it is", e);
+	return at >= b->hva + b->bytes ? 0 : ram_unfit(b, e, "is not mapped where QEMU says that it is");
 }
 
 int ram_open_private(const struct backend *b, const char *proc, const struct vm *vm,

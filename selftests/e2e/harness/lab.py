@@ -57,7 +57,7 @@ running = []
 
 @dataclasses.dataclass
 class Ram:
-    """One memory backend. path: a file on tmpfs or hugetlbfs; 'memfd'; None is private memory. foreign: the file is another's."""
+    """One memory backend. path: a file on tmpfs or hugetlbfs; 'memfd'; 'shm'; None is private memory. foreign: the file is another's."""
     mib: int
     path: str | None = None
     share: bool = True
@@ -70,8 +70,8 @@ class Ram:
                 f"prealloc={'on' if self.prealloc else 'off'}"
         if not self.path:
             return f'memory-backend-ram,id=ram{number},{flags}'
-        if self.path == 'memfd':
-            return f'memory-backend-memfd,id=ram{number},{flags}'
+        if self.path in ('memfd', 'shm'):
+            return f'memory-backend-{self.path},id=ram{number},{flags}'
         align = f',align={self.align}' if self.align else ''
         return f'memory-backend-file,id=ram{number},mem-path={self.path},{flags}{align}'
 
@@ -281,7 +281,7 @@ class Qemu:
         """What its RAM's files hold there, a page; None if they are not at hand. address: the guest's"""
         for r in self.ram:
             if address < r.mib << 20:
-                if not r.path or r.path == 'memfd':
+                if not r.path or not r.path.startswith('/'):
                     return None
                 with open(r.path, 'rb') as f:
                     f.seek(address)
@@ -311,7 +311,7 @@ class Qemu:
         if self.log and not hasattr(self, 'process'):
             paths.append(self.log)
         if not keep:
-            paths += [r.path for r in self.ram if r.path and r.path != 'memfd' and not r.foreign]
+            paths += [r.path for r in self.ram if r.path and r.path.startswith('/') and not r.foreign]
         for path in paths:
             if os.path.exists(path):
                 os.unlink(path)
