@@ -7,6 +7,7 @@ import re
 import godwit
 import lab
 import pytest
+from kinds import KINDS
 
 APPEND = 'start=16 size=32 touch=32 rate=100'
 AT = godwit.AT
@@ -34,7 +35,7 @@ def test_check(src):
     rows = check('--qmp', src.main_qmp, '--to', AT)
     assert {row for row, (result, _) in rows.items() if result == 'no' or result == 'unknown'} == set(), rows
     assert {'QMP', 'alone', 'state', 'blockers', 'jobs', 'RAM', 'other VMs', 'KVM', 'devices', 'cache modes', 'device state', 'kernel', 'module', 'io_uring',
-            'memlock limit', 'zero filter', 'fit', 'destination', 'link delay', 'link speed'} == set(rows)
+            'memlock limit', 'zero filter', 'RAM access', 'fit', 'page size', 'destination', 'link delay', 'link speed'} == set(rows)
     assert '128 MiB in 1 shared file on tmpfs' in rows['RAM'][1]
     assert lab.allocated_bytes(dst.ram[0].path) == 0 and dst.query_status() == 'inmigrate'
     godwit.unharmed(src)
@@ -83,6 +84,24 @@ def test_destination_says_no(src):
     sender = send(src, '--verify', AT)
     assert sender.wait() == 0, sender.said
     assert receive.wait() == 0 and 'refused a preflight check' in receive.said
+
+
+@pytest.mark.native
+def test_how_ram_travels(directory, qemu):
+    src = lab.Qemu('src', directory=directory, qemu=qemu, append=APPEND, ram=[KINDS['anonymous']('src')]).wait_ticks(1)
+    godwit.listen(godwit.destination(src, ram=[KINDS['shared_file']('dst')]))
+    rows = check('--qmp', src.main_qmp, '--pause', '--to', AT, '--probe', '0')
+    assert rows['RAM access'][0] == 'ok' and 'share=on is faster' in rows['RAM access'][1], rows
+    assert rows['page size'] == ('ok', 'the same at both ends'), rows
+
+
+@pytest.mark.parametrize('here, there', [('anonymous', 'huge'), ('huge', 'shared_file')])
+def test_page_size(directory, qemu, here, there):
+    """Huge pages at one end: what that costs, in words."""
+    src = lab.Qemu('src', directory=directory, qemu=qemu, append=APPEND, ram=[KINDS[here]('src')]).wait_ticks(1)
+    godwit.listen(godwit.destination(src, ram=[KINDS[there]('dst')]))
+    result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '0')['page size']
+    assert result == 'warning' and '"ram0"' in text and ('more memory' if there == 'huge' else 'twice the CPU time') in text, text
 
 
 @pytest.fixture

@@ -163,6 +163,78 @@ static void test_ram_row(void **state)
 	}
 }
 
+/* How it is read, by the kind that needs most: what would be faster, where something is. */
+static void test_ram_access(void **state)
+{
+	static const struct {
+		struct ram_block blocks[2];
+		const char *says;
+	} cases[] = {
+		{ { { .fd = 3 }, { .fd = 4 } }, "shared file: godwit reads the file; no other" },
+		{ { { .fd = 3 }, { .fd = 4, .memfd = true } }, "memfd: godwit reads it as a file" },
+		{ { { .fd = 3, .memfd = true }, { .fd = -1, .hva = 4096 } }, "private: godwit copies from QEMU's process" },
+		{ { { .fd = 3, .hva = 4096 }, { .fd = 3 } }, "memory-backend-file with share=on is faster where" },
+	};
+	struct vm none = { .nblocks = 0 };
+	struct check c = { 0 };
+
+	(void)state;
+	check_ram_access(&none, &c);
+	assert_int_equal(row(&c, "RAM access")->result, CHECK_UNKNOWN);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vm vm = { .nblocks = 2, .blocks = { cases[i].blocks[0], cases[i].blocks[1] } };
+
+		c.n = 0;
+		check_ram_access(&vm, &c);
+		assert_int_equal(row(&c, "RAM access")->result, CHECK_OK);
+		assert_non_null(strstr(row(&c, "RAM access")->text, cases[i].says));
+	}
+}
+
+/* Two blocks here, of 8 MiB at 0 and of 4 MiB at 8 MiB, with these pages. "": no row. */
+static void test_page_sizes(void **state)
+{
+#define THERE(a, b) "{\"ram\": {\"x\": {\"address\": 0}}, \"host\": {\"ram\": {" \
+		    "\"x\": {\"bytes\": 8388608" a "}, \"r1\": {\"bytes\": 4194304" b "}}}}"
+#define PAGES(n) ", \"page-size\": " n
+	static const struct {
+		uint32_t here[2];
+		const char *there, *says;
+		enum check_result result;
+	} cases[] = {
+		{ { 4096, 4096 }, THERE(PAGES("4096"), PAGES("4096")), "the same at both ends", CHECK_OK },
+		{ { 2 << 20, 4096 }, THERE(PAGES("2097152"), PAGES("4096")), "the same at both ends", CHECK_OK },
+		{ { 4096, 4096 }, THERE("", PAGES("4096")), "the same at both ends", CHECK_OK },
+		{ { 4096, 4096 }, THERE("", ""), "", CHECK_OK },
+		{ { 4096, 4096 }, "{}", "", CHECK_OK },
+		{ { 4096, 4096 }, THERE(PAGES("-1"), PAGES("\"x\"")), "", CHECK_OK },
+		{ { 4096, 4096 }, THERE(PAGES("4096"), PAGES("2097152")),
+		  "RAM \"r1\" has pages of 4 KiB here and of 2 MiB at the destination: a touched page takes all of a huge page", CHECK_WARNING },
+		{ { 1 << 30, 4096 }, THERE(PAGES("4096"), PAGES("4096")),
+		  "RAM \"r0\" has pages of 1 GiB here and of 4 KiB at the destination: unless they become transparent huge pages",
+		  CHECK_WARNING },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vm vm = { .nblocks = 2, .blocks = {
+			{ .name = "r0", .pages = 2048, .address = 0, .page_size = cases[i].here[0] },
+			{ .name = "r1", .pages = 1024, .address = 8 << 20, .page_size = cases[i].here[1] },
+		} };
+		json_t *there = json_loads(cases[i].there, 0, NULL);
+		struct check c = { 0 };
+
+		assert_non_null(there);
+		check_page_sizes(&vm, there, &c);
+		json_decref(there);
+		assert_int_equal(c.n, *cases[i].says ? 1 : 0);
+		if (c.n) {
+			assert_int_equal(row(&c, "page size")->result, cases[i].result);
+			assert_non_null(strstr(row(&c, "page size")->text, cases[i].says));
+		}
+	}
+}
+
 static void test_no_qemu(void **state)
 {
 	struct check_options o = { .qmp_path = "/nowhere/qmp", .timeout_ms = 2000, .downtime_limit_ms = 300, .pause = true };
@@ -249,6 +321,8 @@ static void test_window(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_every_reason_is_told),
 	cmocka_unit_test(test_ram_row),
+	cmocka_unit_test(test_ram_access),
+	cmocka_unit_test(test_page_sizes),
 	cmocka_unit_test(test_no_qemu),
 	cmocka_unit_test(test_kernels),
 	cmocka_unit_test(test_io_uring),

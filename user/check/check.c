@@ -77,6 +77,7 @@ void check_run(const struct check_options *o, struct check *c)
 	c->n = 0;
 	for (unsigned int i = 0; i < preflight_steps_count; i++)
 		check_step(&l, &preflight_steps[i], c);
+	check_ram_access(&vm, c);
 	check_host(&l, c);
 	if (o->addr)
 		check_peer(o, &l, c);

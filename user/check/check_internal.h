@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The parts of a check: check.c (order, the VM), host.c (this host), peer.c (the receiver). */
+/*
+ * The parts of a check: check.c (order, the VM), ram.c (its RAM), host.c (this host), peer.c (the
+ * receiver).
+ */
 #ifndef GODWIT_CHECK_INTERNAL_H
 #define GODWIT_CHECK_INTERNAL_H
+
+#include <jansson.h>
 
 #include "check/check.h"
 #include "send/preflight.h"
@@ -27,6 +32,13 @@ void check_io_uring(int err, uint64_t limit, struct check *c);
  */
 void check_window(uint64_t buffer, unsigned int cpus, unsigned int streams, uint64_t rtt_ns,
 		  struct check *c);
+/* Adds a row for how godwit reads this RAM, and what would be faster. */
+void check_ram_access(const struct vm *vm, struct check *c);
+/*
+ * Adds a row for the pages at both ends. there: the receiver's view; no row: it does not say what
+ * pages it has.
+ */
+void check_page_sizes(const struct vm *vm, const json_t *there, struct check *c);
 /* Adds rows for the receiver's answers and the link to it. */
 void check_peer(const struct check_options *o, const struct preflight *l, struct check *c);
 

@@ -11,7 +11,7 @@
 
 #define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: slow for a migration */
 
-#define ROWS_BEHIND	7u	/* the most rows that come after those of the comparison */
+#define ROWS_BEHIND	8u	/* the most rows that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
 
@@ -179,6 +179,8 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 	r = probe_open(&question, &ch, &there, &e);
 	if (!r || fit.there)
 		check_fit(&fit, c);
+	if (fit.there)
+		check_page_sizes(l->vm, fit.there, c);
 	if (r) {
 		check_refuse(c, "destination", &e);
 		check_unmeasured(o, c);

@@ -214,6 +214,7 @@ static void view_ram(const struct host_look *l)
 		json_t *o = host_object(ram, b->name);
 
 		host_set_number(o, "bytes", b->pages * PAGE_BYTES);
+		host_set_number(o, "page-size", b->page_size);
 		if (b->hva)
 			json_object_set_new(o, "private", json_true());
 		host_set_number(o, "allocated", ram_ops(b)->allocated(b) * PAGE_BYTES);

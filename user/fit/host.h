@@ -24,6 +24,7 @@
  *	tsc-set			bool: the VMM's command line sets a TSC frequency
  *	ram.NAME		of each RAM block:
  *	    bytes		how large it is
+ *	    page-size		of the file system, or of the mapping
  *	    allocated		how much of that its file holds, or the process has
  *	    private		true: it is memory of QEMU's own; left out if not
  *	    fs			D: id of the file system that its file is on
