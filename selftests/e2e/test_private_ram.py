@@ -33,6 +33,13 @@ def test_paused(directory, qemu, here, there):
     dst.wait_ticks(1).check()
 
 
+def name_of(pid):
+    with contextlib.suppress(OSError):
+        with open(f'/proc/{pid}/comm', encoding='utf-8', errors='replace') as f:
+            return f.read().strip()
+    return ''
+
+
 def guest(name, kind, qemu, directory, **more):
     """A source that QEMU's own threads write to as well as its vCPU."""
     return lab.Qemu(name, directory=directory, qemu=qemu, ram=[KINDS[kind](name)], devices=lab.rng(),
@@ -140,6 +147,42 @@ def test_killed(directory, qemu, phase):
     dst = godwit.destination(src, 'dst2', qemu=qemu, devices=lab.rng())
     assert godwit.Run(src, dst).wait()['verified']
     godwit.proof(src, dst, stopped='paused')
+
+
+@pytest.mark.usefixtures('module')
+@pytest.mark.parametrize('phase', ['round', 'later', 'blackout'])
+def test_destination_qemu_killed(directory, qemu, phase):
+    """Its receiver tells the sender why; the guest stays as it was, and can be moved afterwards."""
+    src = guest('src', 'anonymous', qemu, directory)
+    dst = godwit.destination(src, qemu=qemu, devices=lab.rng())
+    run = godwit.start_in(phase, (src, dst))
+    dst.kill()
+    ends = [p.wait() for p in (run.send, run.receive)]
+    assert ends == [godwit.EXIT['peer-failed'], godwit.EXIT['vm-gone']], (ends, run.send.said, run.receive.said)
+    assert 'the other host gave up' in run.send.said and 'has exited' in run.send.said, run.send.said
+    godwit.unharmed(src, ticks=1)
+    lab.link('rate', 100)
+    dst = godwit.destination(src, 'dst2', qemu=qemu, devices=lab.rng())
+    assert godwit.Run(src, dst).wait()['verified']
+    godwit.proof(src, dst, stopped='paused')
+
+
+@pytest.mark.usefixtures('module')
+@pytest.mark.parametrize('phase', ['round', 'later', 'blackout'])
+def test_source_qemu_killed(directory, qemu, phase):
+    """The guest has ended with its QEMU: it does not live on at the destination with half of its memory."""
+    src = guest('src', 'anonymous', qemu, directory)
+    dst = godwit.destination(src, qemu=qemu, devices=lab.rng())
+    run = godwit.start_in(phase, (src, dst))
+    src.kill()
+    assert run.send.wait() == godwit.EXIT['vm-gone'], run.send.said
+    assert run.receive.wait() in (godwit.EXIT['peer-failed'], godwit.EXIT['link-lost']), run.receive.said
+    dst.process.wait(30)	# which waits for no other guest: what has come of this one must never run
+    godwit.never_ran(dst)
+    godwit.unload()
+    godwit.load()
+    guardians = [p for p in os.listdir('/proc') if p.isdigit() and name_of(p) == 'godwit-guardian']
+    proved(not guardians, f'guardians are left: {guardians}')
 
 
 def huge_pages_of(vm):

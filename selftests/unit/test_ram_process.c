@@ -357,6 +357,33 @@ static void test_the_process_ends(void **state)
 	rig_end(rig);
 }
 
+/* The memory of a process that ends goes before its pidfd tells: here that tells of another process. */
+static void test_its_memory_goes_first(void **state)
+{
+	struct rig *rig = rig_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	static uint8_t page[PAGE_BYTES];
+	struct err e = { 0 }, by_mem = { 0 };
+	siginfo_t ended;
+	char path[64];
+
+	(void)state;
+	close(rig->b.pidfd);
+	rig->b.pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)rig->pid);
+	rig->b.mem = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(rig->b.mem >= 0);
+	assert_int_equal(kill(rig->pid, SIGKILL), 0);
+	assert_int_equal(waitid(P_PID, (id_t)rig->pid, &ended, WEXITED | WNOWAIT), 0);	/* nobody else gets its pid */
+	assert_int_not_equal(ram_ops(&rig->b)->read(&rig->b, 0, 1, page, &by_mem), 0);
+	assert_int_equal(by_mem.exit, GW_VM_GONE);
+	close(rig->b.mem);
+	rig->b.mem = -1;
+	assert_int_not_equal(ram_ops(&rig->b)->read(&rig->b, 0, 1, page, &e), 0);
+	assert_int_equal(e.exit, GW_VM_GONE);
+	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 0, 1, page), -ESRCH);
+	rig_end(rig);
+}
+
 /* The range ends in the middle: what could not be written is an error, not a short success. */
 static void test_no_memory_there(void **state)
 {
@@ -385,6 +412,7 @@ int main(void)
 		cmocka_unit_test(test_moved_at_the_second_look),
 		cmocka_unit_test(test_written_since_the_look),
 		cmocka_unit_test(test_the_process_ends),
+		cmocka_unit_test(test_its_memory_goes_first),
 		cmocka_unit_test(test_no_memory_there),
 	};
 

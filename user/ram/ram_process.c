@@ -30,6 +30,15 @@ static int ram_process_gone(const struct ram_block *b, struct err *e)
 	return err_set(e, GW_VM_GONE, ESRCH, "process %d, which has RAM \"%s\", has ended", (int)b->pid, b->name);
 }
 
+/*
+ * r: of a read, or of a look: bytes, or -errno. A process that ends loses its memory before its
+ * pidfd tells: then it cannot be found, and of its /proc/PID/mem nothing is read.
+ */
+static bool ram_process_is_gone(const struct ram_block *b, ssize_t r)
+{
+	return !r || r == -ESRCH || proc_ended(b->pidfd);
+}
+
 /* The file's first character; '0': there is none. */
 static char ram_read_char(const char *path)
 {
@@ -103,7 +112,7 @@ static int ram_process_read(const struct ram_block *b, uint64_t first, uint64_t 
 	}
 	if (n == (ssize_t)len)
 		return 0;
-	if (proc_ended(b->pidfd))
+	if (ram_process_is_gone(b, n))
 		return ram_process_gone(b, e);
 	if (n >= 0)
 		n = -EFAULT;
@@ -200,7 +209,7 @@ static int ram_process_next_data(const struct ram_block *b, uint64_t first, uint
 				&len);
 	int of_file;
 
-	if (r < 0 && proc_ended(b->pidfd))
+	if (r < 0 && ram_process_is_gone(b, r))
 		return ram_process_gone(b, e);
 	if (r < 0)
 		return err_set(e, GW_INTERNAL, -r,
