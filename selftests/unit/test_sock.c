@@ -295,6 +295,9 @@ static void *read_all(void *arg)
 
 		poll(&p, 1, 5000);
 		n = recvmsg(r->fd, &msg, MSG_DONTWAIT);
+		/* The signals are for the sender, but may come here. */
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
 		if (n <= 0)
 			return NULL;
 		if (CMSG_FIRSTHDR(&msg)) {
