@@ -28,7 +28,7 @@ enum qemu { WAITS, GIVEN, RAN, FAILED, GONE, GONE_AFTER_IT_RAN };
  * @resume, @failed: in QEMU's monitor, unread
  * @end: DEVICE_ENDs on their way (a network may deliver twice, or late); @left: it has been sent
  * @says_runs, @says_dead: on their way to the sender
- * @cut: the sender has lost its connection; @closed: for good
+ * @cut: the sender has lost its connection; before the commit point it may connect again; @closed: for good
  */
 union world {
 	struct {
@@ -49,7 +49,7 @@ struct mistake {
 	int action;
 };
 
-enum slip { NO_SLIP, KILLED_UNHEARD, STANDS_DOWN_LATE };
+enum slip { NO_SLIP, KILLED_UNHEARD, STANDS_DOWN_LATE, ANSWERS_AND_WAITS_ON };
 
 struct walk {
 	const struct mistake *mistake;
@@ -161,8 +161,14 @@ static void sender_steps(struct walk *k, union world w)
 	union world next = w;
 
 	source_does(k, w, SOURCE_GIVES_UP);
-	if (w.source == COMMIT_PREPARED)
+	if (w.source == COMMIT_PREPARED && !w.cut)
 		source_does(k, w, SOURCE_SENDS_END);
+	/* --reconnect: the link is lost in a round, and comes back to a receiver that waits. */
+	if (w.source == COMMIT_PREPARED && !w.closed && (!w.cut || (w.receiver == ALIVE && w.destination == COMMIT_PREPARED))) {
+		next.cut = !w.cut;
+		reach(k, next);
+		next = w;
+	}
 	if (w.source == COMMIT_SENT && !w.stood_down) {
 		next.stood_down = 1;
 		reach(k, next);
@@ -202,6 +208,12 @@ static void ask(struct walk *k, union world w)
 {
 	enum commit_state verdict = w.destination;
 
+	/* One that waits for a sender that has lost its link gives up, and then answers. */
+	if (w.receiver == ALIVE && verdict == COMMIT_PREPARED) {
+		verdict = COMMIT_DEAD;
+		if (k->slip != ANSWERS_AND_WAITS_ON)
+			destination(k, &w, DESTINATION_GIVES_UP);
+	}
 	if (w.receiver == KILLED && verdict == COMMIT_PREPARED)
 		verdict = COMMIT_DEAD;	/* it never handed anything over, and cannot any more */
 	if (w.receiver == KILLED && (verdict == COMMIT_SENT || verdict == COMMIT_IN_DOUBT) && w.qemu == RAN)
@@ -371,7 +383,7 @@ static void a_mistake_is_found(void **state)
 static void a_slip_of_the_programs_is_found(void **state)
 {
 	(void)state;
-	for (enum slip slip = KILLED_UNHEARD; slip <= STANDS_DOWN_LATE; slip++) {
+	for (enum slip slip = KILLED_UNHEARD; slip <= ANSWERS_AND_WAITS_ON; slip++) {
 		struct walk k = { .slip = slip };
 
 		walk(&k);

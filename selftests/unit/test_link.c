@@ -46,9 +46,17 @@ static void what_buffers_allow(void **state)
 	assert_true(link_rate_max(link_buffer(gigabit, 3, 80 * MS), 3, 80 * MS) >= gigabit);
 }
 
+static void patience_grows_with_the_round_trip(void **state)
+{
+	(void)state;
+	assert_int_equal(link_patience_ms(30000, 0), 30000);
+	assert_int_equal(link_patience_ms(30000, MS / 10), 30002);
+	assert_int_equal(link_patience_ms(2000, 200 * MS), 6000);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(streams_by_the_round_trip), cmocka_unit_test(long_links),
-	cmocka_unit_test(what_buffers_allow),
+	cmocka_unit_test(what_buffers_allow), cmocka_unit_test(patience_grows_with_the_round_trip),
 };
 
 int main(void)

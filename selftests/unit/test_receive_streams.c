@@ -27,9 +27,11 @@ static void say(int fd, enum wire_type type, uint32_t arg, uint16_t flags)
 	assert_int_equal(write(fd, head, sizeof(head)), sizeof(head));
 }
 
-static void start_streams(struct rig *rig, unsigned int n, int *peers, unsigned int timeout_ms)
+static void start_streams_after(struct rig *rig, unsigned int n, int *peers, unsigned int timeout_ms, uint32_t base)
 {
-	struct receive_streams_options o = { .writer = &rig->place, .engine = engine, .timeout_ms = timeout_ms };
+	struct receive_streams_options o = {
+		.writer = &rig->place, .engine = engine, .timeout_ms = timeout_ms, .base = base,
+	};
 	int in[WIRE_STREAMS_MAX], pair[2];
 
 	for (unsigned int i = 0; i < n; i++) {
@@ -38,6 +40,11 @@ static void start_streams(struct rig *rig, unsigned int n, int *peers, unsigned 
 		peers[i] = pair[1];
 	}
 	assert_int_equal(receive_streams_start(&o, in, n, &rig->receiving, &rig->e), 0);
+}
+
+static void start_streams(struct rig *rig, unsigned int n, int *peers, unsigned int timeout_ms)
+{
+	start_streams_after(rig, n, peers, timeout_ms, 0);
 }
 
 static void *end_the_round_late(void *fd)
@@ -63,6 +70,22 @@ static void a_round_needs_all_streams(void **state)
 	assert_in_range(now_ns() - start, 140 * MS, 10000 * MS);
 	pthread_join(thread, NULL);
 	close_all(peers, 3);
+}
+
+/* Streams that came after the link was lost: rounds count on from the one that the sender had begun before. */
+static void rounds_count_on(void **state)
+{
+	struct rig *rig = *state;
+	int peers[2];
+
+	start_streams_after(rig, 2, peers, 300, 7);
+	say(peers[0], WIRE_ROUND, 8, 0);
+	say(peers[1], WIRE_ROUND, 8, 0);
+	assert_int_equal(receive_streams_wait_round(rig->receiving, 8, false, NULL, &rig->e), 0);
+	say(peers[0], WIRE_ROUND, 8, 0);
+	assert_int_not_equal(receive_streams_wait_round(rig->receiving, 9, false, NULL, &rig->e), 0);
+	assert_int_equal(rig->e.exit, GW_BAD_PEER);
+	close_all(peers, 2);
 }
 
 static void a_lane_that_never_ends_is_left(void **state)
@@ -256,6 +279,7 @@ static void new_pages_stand_between_old_ones(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_round_needs_all_streams, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(rounds_count_on, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(a_lane_that_never_ends_is_left, rig_setup, rig_teardown),
 	cmocka_unit_test(streams_know_what_may_come),
 	cmocka_unit_test_setup_teardown(nothing_is_placed_after_the_last_round, rig_setup, rig_teardown),

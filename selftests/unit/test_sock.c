@@ -122,6 +122,11 @@ static void tcp_once(const char *at)
 	assert_int_equal(option(a, IPPROTO_TCP, TCP_USER_TIMEOUT), 8000);
 	assert_in_range(option(a, IPPROTO_TCP, TCP_KEEPIDLE) +
 			option(a, IPPROTO_TCP, TCP_KEEPINTVL) * option(a, IPPROTO_TCP, TCP_KEEPCNT), 1, 8);
+	assert_int_equal(sock_tune(a, 3600000), 0);
+	/* Firewalls forget a connection without a sign of life. */
+	assert_in_range(option(a, IPPROTO_TCP, TCP_KEEPIDLE), 1, 59);
+	assert_in_range(option(a, IPPROTO_TCP, TCP_KEEPINTVL), 1, 59);
+	assert_int_equal(option(a, IPPROTO_TCP, TCP_USER_TIMEOUT), 3600000);
 	assert_int_equal(sock_tune(a, 10), 0);
 	sock_set_unsent(a, 12345);
 	assert_int_equal(option(a, IPPROTO_TCP, TCP_NOTSENT_LOWAT), 12345);

@@ -25,11 +25,12 @@ struct sent {
  * struct link - what is under way on each stream
  * @placed: of each page, the round whose content the receiver has now
  * @done: of each stream, the rounds that it has delivered to the end
+ * @base: the round that was the latest when the link was lost, @stands: the one that the receiver had then
  */
 struct link {
 	struct sent *fifo[STREAMS];
 	size_t first[STREAMS], end[STREAMS];
-	uint32_t placed[PAGES], newest[PAGES], done[STREAMS];
+	uint32_t placed[PAGES], newest[PAGES], done[STREAMS], base, stands;
 	bool sent_now[PAGES];
 };
 
@@ -71,13 +72,20 @@ static void link_deliver(struct link *l, unsigned int stream)
 		l->placed[s->page] = s->round;
 }
 
-/* ACKs what is in place on all streams, as late as it likes. */
-static void link_ack(struct link *l, struct stripes *s)
+static uint32_t link_done(const struct link *l)
 {
 	uint32_t least = UINT32_MAX;
 
 	for (unsigned int i = 0; i < STREAMS; i++)
 		least = l->done[i] < least ? l->done[i] : least;
+	return least;
+}
+
+/* ACKs what is in place on all streams, as late as it likes. */
+static void link_ack(struct link *l, struct stripes *s)
+{
+	uint32_t least = link_done(l);
+
 	if (least > atomic_load(&s->acked))
 		atomic_store(&s->acked, least);
 }
@@ -94,14 +102,38 @@ static void send_piece(struct link *l, unsigned int stream, uint32_t round, cons
 		}
 }
 
+/* All that is under way is lost, and the receiver hears from the sender again. */
+static void link_hear(struct link *l, uint32_t round)
+{
+	if (link_done(l) > l->base)
+		l->stands = link_done(l);
+	l->base = round;
+	for (unsigned int i = 0; i < STREAMS; i++) {
+		l->first[i] = l->end[i] = 0;
+		l->done[i] = l->base;
+	}
+}
+
+/* The answer to that may be lost as well, and then the sender tries again. */
+static void link_lose(struct link *l, struct rig *rig, uint32_t *seed)
+{
+	do {
+		link_hear(l, rig->rounds);
+	} while (next_random(seed) % 2);
+	stripes_lost(&rig->stripes, l->stands, rig->source.map);
+	atomic_store(&rig->stripes.acked, l->base);
+}
+
 /**
  * struct habits - how the link behaves
  * @slow: this stream delivers one thing in so many; 0: as the others
  * @acks: are ACKs sent at all?
+ * @loses: of so many times that it could be lost, the link is once; 0: never
  */
 struct habits {
 	unsigned int slow;
 	bool acks;
+	unsigned int loses;
 };
 
 static void deliver_some(struct link *l, struct stripes *s, const struct habits *h, unsigned int most, uint32_t *seed)
@@ -124,6 +156,7 @@ static void one_round(struct rig *rig, struct link *l, enum round_kind kind, con
 	unsigned int left = STREAMS;
 	struct round_piece p;
 	struct round rd;
+	bool lost = false;
 
 	memcpy(dirty, rig->source.map[0], sizeof(dirty));
 
@@ -132,7 +165,7 @@ static void one_round(struct rig *rig, struct link *l, enum round_kind kind, con
 	if (kind == ROUND_PRECOPY && rig->rounds > 1)
 		hot_pages_hold(&rig->hot, &rig->source);
 	round_begin(&rd, &rig->src, &rig->source, kind, kind == ROUND_PRECOPY ? &rig->hot : NULL, &rig->stripes);
-	while (left) {
+	while (left && !lost) {
 		unsigned int stream = next_random(seed) % STREAMS;
 		int r;
 
@@ -148,8 +181,15 @@ static void one_round(struct rig *rig, struct link *l, enum round_kind kind, con
 			left--;
 		}
 		deliver_some(l, &rig->stripes, h, 400, seed);
+		lost = h->loses && kind == ROUND_PRECOPY && !(next_random(seed) % h->loses);
 	}
+	if (lost)
+		round_drop(&rd);
 	round_end(&rd);
+	if (lost) {
+		link_lose(l, rig, seed);
+		return;
+	}
 	for (uint64_t page = 0; page < PAGES; page++)
 		if (dirty[page / 64] >> page % 64 & 1 && !l->sent_now[page])
 			fail_msg("page %llu was left in round %u", (unsigned long long)page, rig->rounds);
@@ -182,6 +222,10 @@ static void play(const struct habits *h, uint32_t seed)
 		if (round + 1 == ROUNDS)
 			continue;
 		deliver_some(l, &rig->stripes, h, 2000, &seed);
+		/* Perhaps twice, with no round in between: what was lost first must not be forgotten. */
+		for (unsigned int i = 0; i < 2 && h->loses && !last; i++)
+			if (!(next_random(&seed) % 4))
+				link_lose(l, rig, &seed);
 	}
 	for (unsigned int i = 0; i < STREAMS; i++)
 		while (l->first[i] < l->end[i])
@@ -196,10 +240,13 @@ static void play(const struct habits *h, uint32_t seed)
 
 static void the_newest_bytes_win(void **state)
 {
-	static const struct habits habits[] = { { 0, true }, { 30, true }, { 0, false }, { 1000000, true } };
+	static const struct habits habits[] = {
+		{ 0, true, 0 }, { 30, true, 0 }, { 0, false, 0 }, { 1000000, true, 0 },
+		{ 0, true, 40 }, { 30, true, 40 }, { 0, false, 100 }, { 1000000, true, 20 },
+	};
 
 	(void)state;
-	for (unsigned int i = 0; i < 4; i++)
+	for (unsigned int i = 0; i < 8; i++)
 		for (uint32_t seed = 1; seed <= 40; seed++)
 			play(&habits[i], seed);
 }

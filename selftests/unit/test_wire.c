@@ -86,6 +86,8 @@ static const struct {
 	{ "RAM_FILES", 27, 0, 1, 64, 16, 16, 0, 0 },
 	{ "ASK_VIEW", 28, 48, 0, 0, 0, 0, 0, 0 },
 	{ "VIEW", 29, 8, 0, 0, 1, 0, (256 << 10) - 1, 0 },
+	{ "KEEP", 30, 0, 1, 3600, 0, 0, 0, 0 },
+	{ "RECONNECT", 31, 0, 0, (1 << 28) - 1, 16, 0, 0, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -58,6 +58,17 @@ static const struct cmd_option send_zero_copy = {
 		"Without one of them, sends are plain.",
 };
 
+static const struct cmd_option send_reconnect = {
+	"reconnect", .value = "S", .max = WIRE_KEEP_MAX, .initial = "0", .set = cmd_set_number,
+	.offset = offsetof(struct send_args, o.reconnect_s),
+	.help = "when the link is lost before the switchover, try for S seconds to connect again, and "
+		"go on where the migration was; 0: fail at once",
+	.more = "The receiver waits as long, with the RAM that it has.\n"
+		"It has to notice the loss, too: S is best more than\n"
+		".Fl -peer-timeout\n"
+		"of both ends.",
+};
+
 static const struct cmd_option send_resolve_timeout = {
 	"resolve-timeout", .value = "S", .max = 86400, .initial = "60", .set = cmd_set_number,
 	.offset = offsetof(struct send_args, o.resolve_s),
@@ -126,6 +137,7 @@ static const struct cmd_group send_groups[] = {
 	CMD_ONE(cmd_io, struct send_args, io),
 	{ .options = &send_zero_copy, .n = 1 },
 	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
+	{ .options = &send_reconnect, .n = 1 },
 	{ .options = &send_resolve_timeout, .n = 1 },
 	{ "Migration", .options = &cmd_device_state, .n = 1,
 	  .base = offsetof(struct send_args, o.wish) },

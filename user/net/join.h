@@ -41,6 +41,8 @@ struct join {
 	struct join_candidate candidates[JOIN_CANDIDATES];
 };
 
+/* The time does not depend on where a and b differ: no peer can find the secret byte by byte. */
+bool join_secret_ok(const uint8_t *a, const uint8_t *b);
 /* Makes a random secret. 0 or -errno. */
 int join_init(struct join *j, int lfd);
 /*

@@ -241,16 +241,22 @@ int sock_is_loopback(const char *addr)
  * flight, so distance does not matter.
  */
 #define NOTSENT_BYTES	(128 << 10)
+#define KEEPALIVE_S	45
 
 int sock_tune(int fd, unsigned int timeout_ms)
 {
-	/* Three probes without an answer fit into the timeout. */
+	/*
+	 * Three probes without an answer fit into the timeout. And firewalls and NAT forget a
+	 * connection that is idle for long, many after a minute: a stream may be, while the other
+	 * streams send, or the guest stands still.
+	 */
 	int probe_s = timeout_ms >= 4000 ? (int)(timeout_ms / 4000) : 1;
+	int idle_s = probe_s < KEEPALIVE_S ? probe_s : KEEPALIVE_S;
 	const struct { int level, name, value; } opts[] = {
 		{ IPPROTO_TCP, TCP_NODELAY, 1 },
 		{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES },
-		{ IPPROTO_TCP, TCP_KEEPIDLE, probe_s },
-		{ IPPROTO_TCP, TCP_KEEPINTVL, probe_s },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, idle_s },
+		{ IPPROTO_TCP, TCP_KEEPINTVL, idle_s },
 		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },
 		{ IPPROTO_TCP, TCP_USER_TIMEOUT, (int)timeout_ms },
 		{ SOL_SOCKET, SO_KEEPALIVE, 1 },

@@ -8,6 +8,7 @@
 #include "claim/own_ram.h"
 #include "net/sock.h"
 #include "peer/hello.h"
+#include "plan/link.h"
 
 #define PINGS_MAX	5
 #define PINGS_MIN	2
@@ -59,6 +60,7 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; start \"godwit receive --listen\" there, or correct the address",
 			       addr, strerror(-fd));
+	timeout_ms = link_patience_ms(timeout_ms, sock_least_rtt_ns(fd));
 	sock_tune(fd, timeout_ms);
 	r = channel_new(fd, engine, timeout_ms, out, e);
 	return r ? r : hello_exchange(*out, agreed, e);

@@ -11,6 +11,7 @@
 /**
  * hello() - connect, and agree on version and features
  * @addr: the receiver's ADDR:PORT
+ * @timeout_ms: how long to wait for the connection; then, some round trips more, for the peer
  * @out: the control connection; the caller frees it, also after an error
  * @agreed: see hello_exchange()
  * Errors: GW_USAGE, GW_UNREACHABLE, GW_VERSION, and those of a channel.
@@ -19,7 +20,7 @@ int hello(const char *addr, const struct engine_ops *engine, unsigned int timeou
 	  struct channel **out, uint64_t *agreed, struct err *e);
 
 /* The features that this godwit offers in its HELLO, and those that it does not do without. */
-#define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM | WIRE_VIEWS | WIRE_ONE_WAY)
+#define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM | WIRE_VIEWS | WIRE_ONE_WAY | WIRE_RECONNECTS)
 #define HELLO_NEEDS	WIRE_ONE_WAY
 
 /**

@@ -3,6 +3,7 @@
 
 #define SEC_NS		1000000000ull
 #define RTT_NS		5000000ull	/* a stream for each */
+#define PATIENCE	20u		/* round trips */
 
 unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most)
 {
@@ -26,4 +27,9 @@ uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns)
 uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)
 {
 	return (uint64_t)((double)rate * (double)rtt_ns / SEC_NS / streams) + 1;
+}
+
+unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns)
+{
+	return timeout_ms + (unsigned int)(PATIENCE * rtt_ns / 1000000);
 }

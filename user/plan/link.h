@@ -27,4 +27,10 @@ uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns);
 /* The socket buffer, in bytes, with which they can carry this rate. */
 uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns);
 
+/*
+ * How long a peer may be silent that would be allowed timeout_ms on a link without delay: some
+ * round trips more, as a packet may be lost, and an answer may wait behind RAM.
+ */
+unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns);
+
 #endif

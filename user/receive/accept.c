@@ -18,6 +18,7 @@
 #include "fit/fit.h"
 #include "net/sock.h"
 #include "peer/hello.h"
+#include "plan/link.h"
 #include "receive/receiver_internal.h"
 #include "vmm/mtree.h"
 
@@ -44,9 +45,22 @@ static int accept_listen(struct receiver *r, struct err *e)
 }
 
 /* A peer that connects and sends nothing keeps other peers out meanwhile. */
-static unsigned int accept_timeout_ms(const struct receiver *r)
+static unsigned int accept_timeout_ms(const struct receiver *r, uint64_t until_ns)
 {
-	return r->o->timeout_ms < GREETING_MS ? r->o->timeout_ms : GREETING_MS;
+	unsigned int ms = r->o->timeout_ms < GREETING_MS ? r->o->timeout_ms : GREETING_MS;
+	uint64_t left_ms, now = now_ns();
+
+	ms = link_patience_ms(ms, r->rtt_ns);
+	if (!r->waits)
+		return ms;
+	/* A stranger that comes last must not prolong the wait for the sender. */
+	left_ms = until_ns > now ? (until_ns - now) / 1000000 + 1 : 1;
+	return left_ms < ms ? (unsigned int)left_ms : ms;
+}
+
+unsigned int receiver_patience_ms(const struct receiver *r)
+{
+	return link_patience_ms(r->o->timeout_ms, r->rtt_ns);
 }
 
 /* Waits until a peer connects, or until then. */
@@ -55,10 +69,13 @@ static int accept_connection(struct receiver *r, uint64_t until_ns, struct err *
 	int fd = -EAGAIN;
 
 	while (fd == -EAGAIN) {
-		/* With until_ns the migration is over: the verdict stands if QEMU exits, too. */
+		/* When the migration is over the verdict stands if QEMU exits, too. */
 		struct pollfd p[] = {
 			{ .fd = r->lfd, .events = POLLIN },
-			{ .fd = until_ns ? -1 : r->vm.pidfd, .events = POLLIN },
+			{
+				.fd = r->commit == COMMIT_PREPARED ? r->vm.pidfd : -1,
+				.events = POLLIN,
+			},
 		};
 
 		poll(p, 2, STOP_SLICE_NS / 1000000);
@@ -73,8 +90,9 @@ static int accept_connection(struct receiver *r, uint64_t until_ns, struct err *
 	}
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot accept a connection: %s", strerror(-fd));
-	sock_tune(fd, r->o->timeout_ms);
-	return channel_new(fd, r->o->engine, accept_timeout_ms(r), &r->ch, e);
+	r->rtt_ns = sock_least_rtt_ns(fd);
+	sock_tune(fd, receiver_patience_ms(r));
+	return channel_new(fd, r->o->engine, accept_timeout_ms(r, until_ns), &r->ch, e);
 }
 
 /*
@@ -119,10 +137,8 @@ static void accept_reject(struct receiver *r, const struct err *why)
 
 static int accept_hello(struct receiver *r, struct wire_header *h, struct err *e)
 {
-	uint64_t features = 0;
-	int ret = hello_exchange(r->ch, &features, e);
+	int ret = hello_exchange(r->ch, &r->features, e);
 
-	r->verdicts = features & WIRE_VERDICTS;
 	return ret ? ret : channel_recv(r->ch, h, false, e);
 }
 
@@ -162,7 +178,7 @@ static int accept_request(struct receiver *r, struct wire_header *h, struct err 
 	for (unsigned int asked = 0; !ret && asked < VIEWS_MAX && h->type == WIRE_ASK_VIEW;
 	     asked++) {
 		/* The sender views its own QEMU meanwhile, and compares afterwards. */
-		channel_set_timeout(r->ch, r->o->timeout_ms);
+		channel_set_timeout(r->ch, receiver_patience_ms(r));
 		ret = fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
@@ -181,6 +197,8 @@ static int accept_request(struct receiver *r, struct wire_header *h, struct err 
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
 	}
+	if (h->type == WIRE_RECONNECT)
+		return err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for no sender that has lost its link: the receiver that did has ended, begin the migration anew");
 	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK && h->type != WIRE_ASK)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s after HELLO",
 			      wire_type_name(h->type));
@@ -204,7 +222,8 @@ static int accept_migration(struct receiver *r, struct wire_header *h, struct er
 		} else if (h->type == WIRE_ASK) {
 			verdict_reply(r);
 		} else {
-			channel_set_timeout(r->ch, r->o->timeout_ms);
+			channel_set_timeout(r->ch, receiver_patience_ms(r));
+			r->verdicts = r->features & WIRE_VERDICTS;
 			break;
 		}
 	}

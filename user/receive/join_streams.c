@@ -13,6 +13,8 @@
 #include "net/sock.h"
 #include "receive/receiver_internal.h"
 
+#define LISTEN_BACKLOG	(WIRE_STREAMS_MAX + 8)	/* all streams at once, and some strangers */
+
 /* Serves the control connection until the streams have joined: only PING may come. */
 static int join_streams_control(struct receiver *r, struct err *e)
 {
@@ -28,7 +30,7 @@ static int join_streams_control(struct receiver *r, struct err *e)
 
 static int join_streams_wait(struct receiver *r, struct join *join, struct err *e)
 {
-	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	uint64_t deadline = deadline_ms(receiver_patience_ms(r));
 	int here;
 
 	while (!(here = join_step(join, channel_fd(r->ch), STOP_SLICE_NS / 1000000))) {
@@ -46,21 +48,19 @@ static int join_streams_wait(struct receiver *r, struct join *join, struct err *
 	return here < 0 ? err_set(e, GW_UNREACHABLE, -here, "cannot accept a connection: %s", strerror(-here)) : 0;
 }
 
-static int join_streams_accept(struct receiver *r, struct join *join, struct err *e)
+/* h: READY, or the answer to RECONNECT; its body is the secret that the streams are to show. */
+static int join_streams_accept(struct receiver *r, struct wire_header h, struct join *join,
+			       struct err *e)
 {
-	struct wire_header h = {
-		.type = WIRE_READY,
-		.flags = r->save_mode ? WIRE_SAVE_MODE : 0,
-		.arg = r->o->streams,
-		.length = WIRE_SECRET,
-	};
 	const struct receive_streams_options o = {
-		.writer = &r->writer, .engine = r->o->engine, .timeout_ms = r->o->timeout_ms,
+		.writer = &r->writer, .engine = r->o->engine, .base = r->base,
+		.timeout_ms = receiver_patience_ms(r),
 		.frame = receiver_on_stream_frame, .arg = r,
 	};
 	int fds[WIRE_STREAMS_MAX];
 	int ret;
 
+	h.length = WIRE_SECRET;
 	ret = channel_send(r->ch, &h, join->secret, e);
 	if (!ret)
 		ret = channel_expect(r->ch, WIRE_STREAMS, &h, e);
@@ -75,7 +75,7 @@ static int join_streams_accept(struct receiver *r, struct join *join, struct err
 		return ret;
 	join_take(join, fds);
 	for (unsigned int i = 0; i < join->want; i++)
-		sock_tune(fds[i], r->o->timeout_ms);
+		sock_tune(fds[i], o.timeout_ms);
 	ret = receive_streams_start(&o, fds, join->want, &r->streams, e);
 	if (ret)
 		return ret;
@@ -83,8 +83,37 @@ static int join_streams_accept(struct receiver *r, struct join *join, struct err
 	return receiver_send(r, WIRE_STREAMS, join->want, e);
 }
 
+static int join_streams_begin(struct join *join, const struct receiver *r, struct err *e)
+{
+	int ret = join_init(join, r->lfd);
+
+	return ret ? err_set(e, GW_INTERNAL, -ret, "cannot get random numbers: %s", strerror(-ret)) : 0;
+}
+
+static void join_streams_end(struct join *join, struct receiver *r)
+{
+	join_close(join);
+	/*
+	 * From here on a peer that connects gets ECONNREFUSED. A listener that was passed in
+	 * belongs to the process that passed it, too, and stays open.
+	 */
+	r->lfd_shut = r->o->listen_fd < 0 && !shutdown(r->lfd, SHUT_RD);
+}
+
+bool receiver_listen_again(struct receiver *r)
+{
+	if (r->lfd_shut && listen(r->lfd, LISTEN_BACKLOG) < 0)
+		return false;
+	r->lfd_shut = false;
+	return true;
+}
+
 int join_streams(struct receiver *r, struct err *e)
 {
+	const struct wire_header ready = {
+		.type = WIRE_READY, .flags = r->save_mode ? WIRE_SAVE_MODE : 0,
+		.arg = r->o->streams,
+	};
 	struct join join;
 	int ret;
 
@@ -103,19 +132,29 @@ int join_streams(struct receiver *r, struct err *e)
 		ret = migration_configure(&r->migration, e);
 	if (!ret)
 		ret = migration_start(&r->migration, true, e);
+	if (!ret)
+		ret = join_streams_begin(&join, r, e);
 	if (ret)
 		return ret;
-	ret = join_init(&join, r->lfd);
-	if (ret)
-		return err_set(e, GW_INTERNAL, -ret, "cannot get random numbers: %s", strerror(-ret));
 	memcpy(r->token, join.secret, sizeof(r->token));
 	verdict_open(r);
-	ret = join_streams_accept(r, &join, e);
-	join_close(&join);
-	/*
-	 * From here on a peer that connects gets ECONNREFUSED. A listener that was passed in
-	 * belongs to the process that passed it, too, and stays open.
-	 */
-	r->lfd_shut = r->o->listen_fd < 0 && !shutdown(r->lfd, SHUT_RD);
+	ret = join_streams_accept(r, ready, &join, e);
+	join_streams_end(&join, r);
+	return ret;
+}
+
+/*
+ * The secret is new: a connection that an earlier try has left at the listener joins nothing.
+ */
+int join_streams_again(struct receiver *r, struct err *e)
+{
+	const struct wire_header answer = { .type = WIRE_RECONNECT, .arg = r->stands };
+	struct join join;
+	int ret = join_streams_begin(&join, r, e);
+
+	if (ret)
+		return ret;
+	ret = join_streams_accept(r, answer, &join, e);
+	join_streams_end(&join, r);
 	return ret;
 }

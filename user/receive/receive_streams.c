@@ -29,7 +29,7 @@
 /**
  * struct receive_stream
  * @fd: the connection; the thread makes a channel of it, which closes it
- * @round: the latest round that the stream has delivered to its end; 0: none
+ * @round: the latest round that the stream has delivered to its end; at first o.base
  * @last: that was the last one
  */
 struct receive_stream {
@@ -232,6 +232,7 @@ int receive_streams_start(const struct receive_streams_options *o, const int *fd
 	for (unsigned int i = 0; i < n; i++) {
 		if (!r) {
 			all->streams[i].all = all;
+			all->streams[i].round = o->base;
 			all->streams[i].fd = fds[i];
 			r = thread_start(&all->streams[i].thread, receive_stream_main,
 					 &all->streams[i]);

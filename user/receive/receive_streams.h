@@ -18,6 +18,7 @@ struct receive_streams;
 
 /**
  * struct receive_streams_options
+ * @base: the number before that of the first round that comes on the streams
  * @timeout_ms: how long the sender may be silent in the middle of a frame
  * @frame: serves a frame that is neither RAM nor ROUND, on the stream's thread; placed: the last
  *	round is in place on all streams, and RAM changes no more. NULL: no such frame may come
@@ -25,6 +26,7 @@ struct receive_streams;
 struct receive_streams_options {
 	struct ram_writer *writer;
 	const struct engine_ops *engine;
+	uint32_t base;
 	unsigned int timeout_ms;
 	int (*frame)(void *arg, struct channel *ch, const struct wire_header *h, bool placed,
 		     struct err *e);

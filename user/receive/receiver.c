@@ -19,8 +19,6 @@
 #include "receive/load.h"
 #include "receive/receiver_internal.h"
 
-#define LISTEN_BACKLOG	8
-
 /* A stream has failed. If its connection broke, the sender's ABORT may say why. */
 static int receiver_stream_failed(struct receiver *r, struct err *e)
 {
@@ -40,7 +38,7 @@ static int receiver_stream_failed(struct receiver *r, struct err *e)
 /* Waits for DONE: the sender knows that the guest runs here. */
 static bool receiver_wait_done(struct receiver *r)
 {
-	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	uint64_t deadline = deadline_ms(receiver_patience_ms(r));
 	struct err ignored = { 0 };
 	struct wire_header h;
 
@@ -101,10 +99,12 @@ static int receiver_serve(struct receiver *r, struct err *e)
 		ret = channel_recv(r->ch, &h, false, e);
 		if (!ret)
 			ret = receiver_on_frame(r, &h, e);
+		if (ret < 0 && r->streams && atomic_load(receive_streams_failed(r->streams)) &&
+		    (!e->exit || e->exit == GW_LINK_LOST))
+			ret = receiver_stream_failed(r, e);
+		if (ret < 0)
+			ret = reconnect(r, ret, e);
 	}
-	if (ret < 0 && r->streams && atomic_load(receive_streams_failed(r->streams)) &&
-	    (!e->exit || e->exit == GW_LINK_LOST))
-		ret = receiver_stream_failed(r, e);
 	return ret == 1 ? receiver_finish(r, e) : ret;
 }
 
@@ -137,7 +137,7 @@ static void receiver_linger(struct receiver *r)
 	struct wire_header h;
 	struct err e = { 0 };
 
-	if (r->lfd_shut && listen(r->lfd, LISTEN_BACKLOG) < 0)
+	if (!receiver_listen_again(r))
 		return;
 	/* A signal may end this wait: the verdict stays in its file. */
 	stop_heed();
@@ -194,9 +194,7 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 	/* Close QEMU's stream first, so that QEMU gives up; only then tell the sender so. */
 	migration_close_stream(&r->migration);
 	receiver_give_up(r, ret, e);
-	channel_free(r->ch);
-	r->ch = NULL;
-	receive_streams_free(r->streams);
+	receiver_disconnect(r);
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
 	if (r->verdicts && r->state >= RECEIVER_SWITCHES && r->sender == SENDER_MAY_NOT_KNOW)
@@ -224,7 +222,6 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 		.migration = { .stream = -1 }, .commit = COMMIT_PREPARED,
 		.record = RECORD_NONE, .claim = CLAIM_NONE,
 	};
-	struct ram_writer_count count = { 0, 0 };
 	int ret;
 
 	device_state_init(&r.devstate);
@@ -235,13 +232,11 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	if (!ret)
 		ret = receiver_serve(&r, e);
 	device_state_stop(&r.devstate);
-	if (r.streams) {
+	if (r.streams)
 		receive_streams_stop(r.streams);
-		count = receive_streams_count(r.streams);
-	}
-	res->data_pages = count.data_pages;
-	res->zero_pages = count.zero_pages;
 	receiver_settle(&r, ret, e);
+	res->data_pages = r.before.data_pages;
+	res->zero_pages = r.before.zero_pages;
 	receiver_release(&r);
 	return ret;
 }

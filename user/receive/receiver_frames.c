@@ -44,6 +44,10 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	/* Notices a QEMU that has exited here, not in the blackout. */
 	while ((ret = qmp_event(r->qmp, 0, &ev, e)) > 0)
 		;
+	/* A round from before the link was lost cannot end any more. */
+	if (!ret && h->arg <= r->base)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND %u after round %u",
+			      h->arg, r->base);
 	r->res->rounds = h->arg;
 	if (!ret && r->state >= RECEIVER_HAS_RAM)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND after the last round");
@@ -51,9 +55,23 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent the last ROUND without SWITCHOVER");
 	if (!ret)
 		ret = receive_streams_wait_round(r->streams, h->arg, last, &w, e);
-	if (ret || !last)
-		return ret ? ret : receiver_send(r, WIRE_ACK, h->arg, e);
-	r->state = RECEIVER_HAS_RAM;
+	if (ret)
+		return ret;
+	if (last) {
+		r->state = RECEIVER_HAS_RAM;
+		return 0;
+	}
+	/* Also if the ACK is lost. */
+	r->stands = h->arg;
+	return receiver_send(r, WIRE_ACK, h->arg, e);
+}
+
+static int receiver_on_keep(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	if (!(r->features & WIRE_RECONNECTS) || r->keep_s || r->res->rounds ||
+	    r->state != RECEIVER_ROUNDS)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent KEEP at the wrong time");
+	r->keep_s = h->arg;
 	return 0;
 }
 
@@ -175,6 +193,8 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 			return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent PRIVATE %s",
 				       r->save_mode ? "after a round" : "without save mode");
 		return private_ram_frame(r->ch, h, &r->private, e);
+	case WIRE_KEEP:
+		return receiver_on_keep(r, h, e);
 	case WIRE_SWITCHOVER:
 		return receiver_on_switchover(r, e);
 	case WIRE_COMMIT:

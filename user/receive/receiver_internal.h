@@ -18,10 +18,12 @@
 #include "vmm/vm.h"
 
 /**
- * enum receiver_state - how far the migration is, as the receiver sees it. It only goes forward.
- * @RECEIVER_ROUNDS: RAM comes, and the receiver writes it. After a failure the receiver keeps
- *	nothing: the sender sends neither the last round nor DEVICE_END before it has the answer to
- *	SWITCHOVER.
+ * enum receiver_state - how far the migration is, as the receiver sees it. It only goes forward,
+ * but for RECONNECT in RECEIVER_SWITCHES, which leads back to RECEIVER_ROUNDS: who says that is
+ * not in doubt, and will say SWITCHOVER again.
+ * @RECEIVER_ROUNDS: RAM comes, and the receiver writes it. After a failure, and a wait for the
+ *	sender where KEEP was said, the receiver keeps nothing: the sender sends neither the last
+ *	round nor DEVICE_END before it has the answer to SWITCHOVER.
  * @RECEIVER_SWITCHES: the answer to SWITCHOVER has left or leaves next. Rounds may go on. All that
  *	the sender has left to send may be in its socket's buffers, so from here on, after a
  *	failure, the receiver keeps the verdict for the sender's questions, whatever it saw itself.
@@ -48,6 +50,13 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
  * struct receiver
  * @lfd: the listener; -1: none
  * @lfd_shut: all streams have joined, and the listener refuses connections
+ * @features: those that this peer and we offer
+ * @rtt_ns: the shortest round trip to it; 0: not known
+ * @keep_s: how long to wait for the sender when the link is lost; 0: not at all
+ * @waits: the link is lost, and the sender may come back
+ * @base: the latest round that the sender had begun when it connected again
+ * @stands: the latest round that is in place on all streams
+ * @before: what streams wrote that have ended
  * @source_ram: a block of this QEMU whose file is the source's own RAM; NULL: there is none, or the
  *	sender does not list its files
  * @private: QEMU's private RAM, numbered as the sender does
@@ -70,6 +79,11 @@ struct receiver {
 	struct receive_streams *streams;
 	int lfd;
 	bool lfd_shut;
+	uint64_t features, rtt_ns;
+	unsigned int keep_s;
+	bool waits;
+	uint32_t base, stands;
+	struct ram_writer_count before;
 	const struct ram_block *source_ram;
 	struct private_ram private;
 	bool save_mode;
@@ -118,6 +132,19 @@ int agree_ram(struct receiver *r, const struct wire_header *h, struct err *e);
 void check_reply(struct receiver *r, const struct wire_header *check);
 /* Lets the sender's streams join. */
 int join_streams(struct receiver *r, struct err *e);
+/* The same after RECONNECT, which this answers. */
+int join_streams_again(struct receiver *r, struct err *e);
+/* How long the sender may be silent. */
+unsigned int receiver_patience_ms(const struct receiver *r);
+/* The listener accepts connections again. false: it does not. */
+bool receiver_listen_again(struct receiver *r);
+/* Ends all connections, and all writes of the streams. */
+void receiver_disconnect(struct receiver *r);
+/*
+ * ret, *e: the migration has failed. If that is the link, and the sender has said KEEP: waits for
+ * the sender. Return: 0: the sender is back, and its streams have joined. Else ret, or -errno.
+ */
+int reconnect(struct receiver *r, int ret, struct err *e);
 
 /*
  * Makes the record of the verdict on this migration. It stays readable after this receiver is
@@ -126,7 +153,9 @@ int join_streams(struct receiver *r, struct err *e);
 void verdict_open(struct receiver *r);
 void verdict_write(struct receiver *r);
 /*
- * Serves ASK, whose header has come, to its end; r->ch is closed then. Return: the question was
+ * Serves ASK, whose header has come, to its end; r->ch is closed then. If it is about this
+ * migration, and that waits for its sender, the migration is dead from here on (reconnect.c).
+ * Return: the question was
  * about this migration, and the answer is final.
  */
 bool verdict_reply(struct receiver *r);

@@ -118,6 +118,11 @@ bool verdict_reply(struct receiver *r)
 	struct err e = { 0 };
 	int ret = channel_body(r->ch, token, sizeof(token), &e);
 
+	if (!ret && r->waits && join_secret_ok(token, r->token)) {
+		/* Before the answer: from here on RECONNECT is too late. */
+		commit_destination(&r->commit, DESTINATION_GIVES_UP);
+		verdict_write(r);
+	}
 	if (!ret) {
 		h.arg = verdict_look_up(token, &resumed_ns);
 		wire_put_u64(body, resumed_ns);

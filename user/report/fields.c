@@ -36,6 +36,7 @@ static const struct field main_fields[] = {
 	R("expected-downtime", UNIT_MS, predicted_ns),
 	R("downtime-limit", UNIT_MS, limit_ns),
 	R("streams", UNIT_UINT, streams),
+	R("reconnects", UNIT_UINT, reconnects),
 	R("verified", UNIT_BOOL, verified),
 	R("guest-was-paused", UNIT_BOOL, guest_was_paused),
 	R("device-state-saved", UNIT_BOOL, save_mode),

@@ -46,6 +46,7 @@ struct report_row {
  * @started_realtime_ns: when, by CLOCK_REALTIME
  * @phase: "connect", "pre-copy", "switchover", "device state", "done"
  * @streams: connections that carry RAM
+ * @reconnects: how often the link was lost, and came back (--reconnect)
  * @round: the round under way, from 1
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
@@ -76,6 +77,7 @@ struct report {
 	uint64_t started_realtime_ns;
 	const char *phase;
 	unsigned int streams;
+	unsigned int reconnects;
 	unsigned int round;
 	uint64_t total_pages;
 	uint64_t data_pages;

@@ -25,6 +25,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 {
 	struct report *rep = s->report;
 	bool slowed_down = s->limits.bandwidth_mib;
+	const unsigned int reconnects = rep->reconnects;
 	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns();
 	int r = sender_renew_lease(s, e);
 
@@ -35,7 +36,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	m->queued = send_streams_queued(s->streams);
 	bytes = sender_bytes(s) - m->queued - bytes;
 	/* A short round measures round-trip times, not the link. */
-	if (r || !*ns || (bytes <= (4u << 20) && rep->rate))
+	if (r || !*ns || ((bytes <= (4u << 20) || rep->reconnects != reconnects) && rep->rate))
 		return r;
 	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)*ns);
 	if (!slowed_down && !s->limits.bandwidth_mib)
@@ -94,17 +95,24 @@ static enum verdict precopy_decide(struct sender *s, const struct precopy_measur
  * Does the guest still fit at the destination? A change at either end asks for another round. One
  * round trip answers that, and SWITCHOVER.
  */
-static int precopy_check_fit(struct sender *s, enum verdict *verdict, struct err *e)
+static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum verdict *verdict,
+			     struct err *e)
 {
 	bool changed;
 	int r = sender_ask_switchover(s, e);
 
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
-	if (!r && changed)
+	if (r) {
+		/* Rounds that were on their way may be lost. */
 		*verdict = CONVERGE_AGAIN;
-	s->fits = !r && !changed;
-	return r;
+		m->queued = 0;
+		return connect_again(s, r, e);
+	}
+	if (changed)
+		*verdict = CONVERGE_AGAIN;
+	s->fits = !changed;
+	return 0;
 }
 
 static int precopy_not_converged(const struct sender *s, const struct converge *c, struct err *e)
@@ -137,19 +145,24 @@ int precopy(struct sender *s, struct err *e)
 	if (!r)
 		r = source_check_mappers(s->source, "/proc", e);
 	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {
+		const unsigned int reconnects = rep->reconnects;
+
 		r = precopy_round(s, &m, &c.round_ns, e);
 		c.before = c.pending;
 		if (!r)
 			r = precopy_harvest(s, &m, &c.pending, e);
 		if (r)
 			break;
+		/* What the guest wrote while there was no link says nothing about progress. */
+		if (rep->reconnects != reconnects)
+			c.best = UINT64_MAX;
 		verdict = precopy_decide(s, &m, &c);
 		/*
 		 * The guest writes on while both ends are compared again: that is for another
 		 * round.
 		 */
 		if (verdict == CONVERGE_SWITCH)
-			r = precopy_check_fit(s, &verdict, e);
+			r = precopy_check_fit(s, &m, &verdict, e);
 		rep->pending_pages = c.pending;
 		rep->dirty_rate = c.round_ns ?
 				  (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;

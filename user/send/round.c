@@ -312,6 +312,13 @@ static void round_stop(struct round *rd)
 	rd->block = rd->vm->nblocks;
 }
 
+void round_drop(struct round *rd)
+{
+	pthread_mutex_lock(&rd->lock);
+	round_stop(rd);
+	pthread_mutex_unlock(&rd->lock);
+}
+
 static int round_walk(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e)
 {
 	int r = 0;

@@ -96,6 +96,11 @@ uint64_t round_taken(struct round *rd);
  * last round is never cut. Any thread, at any time.
  */
 void round_cut(struct round *rd);
+/*
+ * The streams have failed in a round of pre-copy, and take no more: what was taken and given to
+ * none of them is dirty again. What they got may be lost as well: stripes_lost().
+ */
+void round_drop(struct round *rd);
 /**
  * round_take() - take the next piece for a stream, from any thread. No page is in two pieces
  * Return: 1, 0 when nothing is left, ROUND_WAITS when nothing may be cleared in the source now (its

@@ -370,7 +370,7 @@ uint64_t send_streams_queued(const struct send_streams *st)
 {
 	uint64_t sum = 0;
 
-	for (unsigned int i = 0; i < st->n; i++)
+	for (unsigned int i = 0; st && i < st->n; i++)
 		sum += sock_queued(st->s[i].socket);
 	return sum;
 }

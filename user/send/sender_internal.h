@@ -34,6 +34,12 @@
 #include "vmm/vm.h"
 
 #define PING_NS	1000000000ull	/* between two PINGs */
+/*
+ * With --reconnect a round of pre-copy goes in parts, of so long each, that the receiver
+ * acknowledges: so much is sent again after a loss. The first is shorter, see connect_may().
+ */
+#define PART_NS		5000000000ull
+#define FIRST_PART_NS	1000000000ull
 
 struct sender;
 
@@ -76,7 +82,16 @@ struct sender {
 	struct stripes stripes;
 	struct round *round;		/* under way, or NULL; it is: */
 	struct round the_round;
-	uint32_t announced;		/* the latest round whose ROUND has left */
+	/* By their numbers on the wire, where each part of a round is one: */
+	uint32_t number;		/* the round under way, or the latest */
+	uint32_t announced;		/* the latest whose ROUND has left */
+	uint32_t stands;		/* the latest that the receiver is known to have */
+	uint64_t part_end_ns;		/* when the part under way is over; 0: never */
+	bool part_over;			/* it was cut there */
+	uint64_t taken;			/* pages of the round in the parts before */
+	bool keeps;			/* the receiver waits for us if the link is lost */
+	uint64_t bytes_before;		/* sent over connections that were lost */
+	struct zero_copy_count zero_copies_before;
 	bool asked, answered;		/* SWITCHOVER has left, and come back */
 	bool fits;			/* seen just now: sender_check_fit() need not ask again */
 	enum devstate_mode mode;	/* what this end would do; with the receiver's answer: */
@@ -108,6 +123,14 @@ struct sender {
 /* Connects, compares both ends, opens the streams, compares clocks. */
 int connect_peer(struct sender *s, struct err *e);
 /*
+ * In pre-copy r and *e say what has failed. If that is the link, and the receiver waits for us:
+ * connects again, for as long as --reconnect says. Return: 0: it goes on, and pages that may have
+ * been lost are dirty again. Else -errno, and *e is as before, or says what was tried.
+ */
+int connect_again(struct sender *s, int r, struct err *e);
+/* Closes all connections, if there are any. */
+void sender_disconnect(struct sender *s);
+/*
  * Before the switchover: *changed says whether the VM at either end has changed. If so, both are
  * compared again, and an error says that the guest does not fit any more.
  */
@@ -116,7 +139,7 @@ int sender_check_fit(struct sender *s, bool *changed, struct err *e);
 int sender_check_same(struct sender *s, struct err *e);
 /*
  * Sends the next round of pre-copy, on all streams, and does not wait for its ACK, but for that of
- * a round some rounds before.
+ * a round some rounds before. With --reconnect it survives a loss of the link.
  */
 int sender_round(struct sender *s, struct err *e);
 /*
@@ -124,6 +147,8 @@ int sender_round(struct sender *s, struct err *e);
  */
 void sender_round_begin(struct sender *s, enum round_kind kind);
 int sender_round_end(struct sender *s, struct err *e);
+/* Called often while the streams work: ends a part of a round. */
+void sender_end_part(struct sender *s);
 /* Waits until all streams have sent what was posted. */
 int sender_flush(struct sender *s, struct err *e);
 /*

@@ -13,7 +13,7 @@
 
 uint64_t sender_bytes(const struct sender *s)
 {
-	return channel_sent(s->ch) + send_streams_sent(s->streams);
+	return s->bytes_before + (s->ch ? channel_sent(s->ch) : 0) + send_streams_sent(s->streams);
 }
 
 void sender_count(struct sender *s)
@@ -24,10 +24,10 @@ void sender_count(struct sender *s)
 
 	rep->total_ns = now_ns() - s->started_ns;
 	rep->bytes = sender_bytes(s);
-	rep->zero_copies = zc.sends;
-	rep->zero_copies_copied = zc.copied;
+	rep->zero_copies = s->zero_copies_before.sends + zc.sends;
+	rep->zero_copies_copied = s->zero_copies_before.copied + zc.copied;
 	if (s->round) {
-		taken = round_taken(s->round);
+		taken = s->taken + round_taken(s->round);
 		/*
 		 * The size of the last round is known only after its harvest: the one before is the
 		 * guess.
@@ -61,6 +61,7 @@ static int sender_take_ack(struct sender *s, uint32_t round, struct err *e)
 			       "the receiver sent ACK %u after ACK %u, and round %u was the latest",
 			       round, acked, s->announced);
 	atomic_store(&s->stripes.acked, round);
+	s->stands = round;
 	return 1;
 }
 
@@ -139,6 +140,7 @@ int sender_idle(void *arg, struct err *e)
 	int r = 0;
 
 	sender_progress(s);
+	sender_end_part(s);
 	if (stop_requested())
 		return stop_err(e);
 	if (channel_readable(s->ch))

@@ -14,10 +14,10 @@
 /* Sends ROUND once all streams have sent theirs. */
 static int sender_announce_round(struct sender *s, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_ROUND, .arg = s->report->round };
+	struct wire_header h = { .type = WIRE_ROUND, .arg = s->number };
 	int r = channel_send(s->ch, &h, NULL, e);
 
-	s->announced = s->report->round;
+	s->announced = s->number;
 	while (!r && s->announced - atomic_load(&s->stripes.acked) >= UNACKED_MAX)
 		r = sender_listen(s, e);
 	while (!r && channel_readable(s->ch))
@@ -25,7 +25,7 @@ static int sender_announce_round(struct sender *s, struct err *e)
 	return r;
 }
 
-static void sender_report_round(struct sender *s, bool last)
+static void sender_report_round(struct sender *s, bool blackout)
 {
 	struct report *rep = s->report;
 
@@ -36,26 +36,47 @@ static void sender_report_round(struct sender *s, bool last)
 		rep->untouched_pages = rep->total_pages - rep->pending_pages;
 	}
 	sender_count(s);
-	report_round_begin(rep, last, rep->total_ns);
+	report_round_begin(rep, blackout, rep->total_ns);
+}
+
+/* A round, or the next part of it: what is dirty. */
+static void sender_part_begin(struct sender *s, enum round_kind kind)
+{
+	struct round *rd = &s->the_round;
+
+	s->stripes.round = ++s->number;
+	/* Without the module there are no hot pages. */
+	round_begin(rd, &s->vm, s->source, kind,
+		    kind == ROUND_PRECOPY && !s->o->pause ? &s->hot : NULL, &s->stripes);
+	if (kind == ROUND_LAST && s->spread)
+		round_spread(rd);
+	s->part_over = false;
+	s->part_end_ns = 0;
+	if (s->keeps && kind == ROUND_PRECOPY)
+		s->part_end_ns = now_ns() + (s->number == 1 ? FIRST_PART_NS : PART_NS);
+	s->round = rd;
+	if (s->out_of_time)
+		round_cut(rd);
+	send_streams_begin(s->streams, rd, s->number);
 }
 
 void sender_round_begin(struct sender *s, enum round_kind kind)
 {
-	struct round *rd = &s->the_round;
-
-	sender_report_round(s, kind == ROUND_LAST);
+	sender_report_round(s, kind == ROUND_LAST || s->o->pause);
 	/* In the first round all pages are dirty, which tells nothing about hot ones. */
-	if (kind == ROUND_PRECOPY && s->report->round > 1)
+	if (kind == ROUND_PRECOPY && s->report->round > 1 && !s->o->pause)
 		hot_pages_hold(&s->hot, s->source);
-	s->stripes.round = s->report->round;
-	round_begin(rd, &s->vm, s->source, kind, kind == ROUND_PRECOPY ? &s->hot : NULL,
-		    &s->stripes);
-	if (kind == ROUND_LAST && s->spread)
-		round_spread(rd);
-	s->round = rd;
-	if (s->out_of_time)
-		round_cut(rd);
-	send_streams_begin(s->streams, rd, s->report->round);
+	s->taken = 0;
+	sender_part_begin(s, kind);
+}
+
+void sender_end_part(struct sender *s)
+{
+	if (!s->round || !s->part_end_ns || now_ns() < s->part_end_ns)
+		return;
+	s->part_end_ns = 0;
+	s->part_over = true;
+	round_cut(s->round);
 }
 
 int sender_flush(struct sender *s, struct err *e)
@@ -63,25 +84,85 @@ int sender_flush(struct sender *s, struct err *e)
 	return send_streams_wait(s->streams, NULL, e);
 }
 
-int sender_round_end(struct sender *s, struct err *e)
+static int sender_part_end(struct sender *s, struct round_count *sum, struct err *e)
 {
 	struct round_count sent = { 0, 0 };
 	int r = send_streams_wait(s->streams, &sent, e);
 
 	if (!r && s->round->kind == ROUND_PRECOPY)
 		r = sender_announce_round(s, e);
+	sum->data_pages += sent.data_pages;
+	sum->zero_pages += sent.zero_pages;
 	/* After a failure, or a cut, some of the round is not sent. */
 	sender_count(s);
-	if (!r)
-		s->report->remaining_pages = 0;
+	s->taken += round_taken(s->round);
+	if (r && s->round->kind == ROUND_PRECOPY)
+		round_drop(s->round);
 	s->round = NULL;
 	round_end(&s->the_round);
-	report_round_end(s->report, sent.data_pages, sent.zero_pages, s->report->total_ns);
 	return r;
+}
+
+static void sender_round_done(struct sender *s, int r, const struct round_count *sent)
+{
+	if (!r)
+		s->report->remaining_pages = 0;
+	report_round_end(s->report, sent->data_pages, sent->zero_pages, s->report->total_ns);
+}
+
+int sender_round_end(struct sender *s, struct err *e)
+{
+	struct round_count sent = { 0, 0 };
+	int r = sender_part_end(s, &sent, e);
+
+	sender_round_done(s, r, &sent);
+	return r;
+}
+
+void sender_disconnect(struct sender *s)
+{
+	struct zero_copy_count zc = send_streams_zero_copies(s->streams);
+
+	s->bytes_before = sender_bytes(s);
+	s->zero_copies_before.sends += zc.sends;
+	s->zero_copies_before.copied += zc.copied;
+	channel_free(s->ch);
+	s->ch = NULL;
+	send_streams_free(s->streams);
+	s->streams = NULL;
+}
+
+/* The link is back: what is dirty now, and what was lost with it, is the rest of the round. */
+static int sender_recount(struct sender *s, struct err *e)
+{
+	int r = round_pending(&s->vm, s->source, &s->report->pending_pages, e);
+
+	s->taken = 0;
+	s->report->remaining_pages = s->report->pending_pages;
+	return r < 0 ? r : 0;
 }
 
 int sender_round(struct sender *s, struct err *e)
 {
+	struct round_count sent = { 0, 0 };
+	int r;
+
 	sender_round_begin(s, ROUND_PRECOPY);
-	return sender_round_end(s, e);
+	for (;;) {
+		bool lost = false;
+
+		r = sender_part_end(s, &sent, e);
+		if (r) {
+			r = connect_again(s, r, e);
+			lost = !r;
+		}
+		if (lost)
+			r = sender_recount(s, e);
+		/* With --on-timeout pause the last round takes what is left. */
+		if (r || (!lost && !s->part_over) || s->out_of_time)
+			break;
+		sender_part_begin(s, ROUND_PRECOPY);
+	}
+	sender_round_done(s, r, &sent);
+	return r;
 }

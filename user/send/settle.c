@@ -37,10 +37,7 @@ static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
 
 static void settle_disconnect(struct sender *s)
 {
-	channel_free(s->ch);
-	s->ch = NULL;
-	send_streams_free(s->streams);
-	s->streams = NULL;
+	sender_disconnect(s);
 	/* A failure while the last round was on its way. */
 	if (s->round)
 		round_end(s->round);

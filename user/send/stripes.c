@@ -123,3 +123,23 @@ int stripes_steal(struct stripes *s, unsigned int stream, struct err *e)
 			r = stripes_steal_from(s, i, stream, e);
 	return r;
 }
+
+static void stripes_lost_of(struct stripes *s, unsigned int block, uint32_t stands, uint64_t *map)
+{
+	const uint64_t pages = s->vm->blocks[block].pages;
+
+	for (uint64_t first = 0; first < pages; first += STRIPE_PAGES) {
+		struct stripe *st = stripes_of(s, block, first);
+		uint64_t left = pages - first;
+
+		if (st->round > stands)
+			bitmap_set(map, first, left < STRIPE_PAGES ? left : STRIPE_PAGES);
+		*st = (struct stripe) { .round = 0 };
+	}
+}
+
+void stripes_lost(struct stripes *s, uint32_t stands, uint64_t *const *map)
+{
+	for (unsigned int b = 0; b < s->vm->nblocks; b++)
+		stripes_lost_of(s, b, stands, map[b]);
+}

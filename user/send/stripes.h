@@ -93,5 +93,25 @@ void stripes_drop(struct stripes *s, unsigned int stream);
  * this one, if it has become free. 1, 0: there is nothing; GW_INTERNAL: no memory.
  */
 int stripes_steal(struct stripes *s, unsigned int stream, struct err *e);
+/**
+ * stripes_lost() - all connections are gone: marks again what may have been lost with them
+ * @stands: the latest round that the receiver has completely. It reads none of the old connections
+ *	any more
+ * @map: the source's; no round is under way, and what was taken and not given to a stream is in it
+ *	again (round_drop())
+ *
+ * A page whose bit was cleared was given to a stream by stripes_take(), which noted the round in
+ * the page's stripe, and a note is never of an older round than the one before. So of a stripe
+ * whose note is not later than @stands no page was sent after that round, and the receiver has the
+ * newest bytes of all of it: each stream's end of that round came behind them. Of any other stripe
+ * any page may be lost, wholly or in part, and is marked, those that were not sent as well: that
+ * costs some bytes, and a page too few costs the guest. It does not matter whether the receiver has
+ * got some of them: what the next round brings is newer, and nothing old follows it.
+ *
+ * Afterwards no stripe belongs to a stream, as nothing is under way. A later call with the same
+ * @stands, as no round was completed since, marks what was sent in between. What the first call has
+ * marked was sent since, or is marked still.
+ */
+void stripes_lost(struct stripes *s, uint32_t stands, uint64_t *const *map);
 
 #endif

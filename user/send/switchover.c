@@ -142,7 +142,7 @@ static int switchover_commit(struct sender *s, struct err *e)
 static int switchover_end(struct sender *s, struct err *e)
 {
 	struct wire_header round = {
-		.type = WIRE_ROUND, .flags = WIRE_ROUND_LAST, .arg = s->report->round,
+		.type = WIRE_ROUND, .flags = WIRE_ROUND_LAST, .arg = s->number,
 	};
 	struct wire_header before = { .type = WIRE_COMMIT };
 	struct wire_header end = {
@@ -248,6 +248,23 @@ static int switchover_check(struct sender *s, struct err *e)
 	return r ? r : jobs_check_again(s->qmp, e);
 }
 
+/*
+ * --pause with --reconnect: RAM is at rest, and goes as in pre-copy, so that a loss of the link is
+ * survived. Nothing is left for the last round then but holes. After a loss the receiver is to say
+ * again that it may follow.
+ */
+static int switchover_send_at_rest(struct sender *s, struct err *e)
+{
+	int r;
+
+	/* No limit slows down what the guest waits for. */
+	pace_set(&s->pace, 0);
+	r = sender_round(s, e);
+	if (!r)
+		r = sender_ask_switchover(s, e);
+	return r ? r : sender_await_switchover(s, e);
+}
+
 int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
@@ -280,7 +297,10 @@ int switchover(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	t = now_ns();
-	r = switchover_send(s, e);
+	if (s->o->pause && s->keeps)
+		r = switchover_send_at_rest(s, e);
+	if (!r)
+		r = switchover_send(s, e);
 	if (!r)
 		rep->blackout.ram_ns = send_streams_round_ns(s->streams) - t;
 	if (!r && s->o->verify)

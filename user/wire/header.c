@@ -109,6 +109,10 @@ static const struct frame_limits frame_limits[] = {
 			     .item_max = WIRE_FILE },
 	[WIRE_ASK_VIEW] = { .flags = WIRE_BRIEF | WIRE_GLANCE },
 	[WIRE_VIEW] = { .flags = WIRE_MORE, .body_min = 1, .body_max = WIRE_VIEW_MAX },
+	[WIRE_KEEP] = { .arg_min = 1, .arg_max = WIRE_KEEP_MAX },
+	[WIRE_RECONNECT] = { .arg_max = WIRE_ROUND_MAX,
+			     .body_min = WIRE_SECRET,
+			     .body_max = WIRE_SECRET },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -143,6 +147,8 @@ static const char *const type_names[] = {
 	[WIRE_RAM_FILES] = "RAM_FILES",
 	[WIRE_ASK_VIEW] = "ASK_VIEW",
 	[WIRE_VIEW] = "VIEW",
+	[WIRE_KEEP] = "KEEP",
+	[WIRE_RECONNECT] = "RECONNECT",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

@@ -70,6 +70,22 @@
  *
  * WIRE_ONE_WAY: rounds and the switchover are as described here. This version needs it.
  *
+ * WIRE_RECONNECTS: before the first round, and before any PRIVATE, the sender may send KEEP. If the
+ * link is lost after that and before the last ROUND has come, the receiver keeps the RAM that it
+ * has, ends all streams, and waits so many seconds for the sender to say, in place of BLOCKS, on a
+ * new connection,
+ *
+ *	RECONNECT ---------------> the token, and the latest round that it has begun
+ *	      <------------------- RECONNECT  the latest round that is in place; a secret
+ *	STREAMS -----------------> as at the beginning: as many as before, which show that secret
+ *	      <------------------- STREAMS
+ *
+ * From there on it is as it was before SWITCHOVER. The next round has the number after the one that
+ * the sender named, and brings again what was sent after the one that the receiver named. The
+ * receiver goes on naming that one until it has got a whole round: its answer may be lost, too.
+ * While it waits, ASK with the token ends the migration: the answer is that it is dead. A peer that
+ * wants anything else is refused.
+ *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
  * guest's stop does not wait for, the receiver passes to its QEMU at once, in order; those with it,
@@ -150,6 +166,8 @@
 #define WIRE_PROBE_MAX	(256u << 10)	/* bytes in one PROBE frame */
 #define WIRE_VIEW_MAX	(256u << 10)	/* bytes in one VIEW frame */
 #define WIRE_PRIVATE_MAX (128u << 10)	/* page bytes in one PRIVATE frame */
+#define WIRE_KEEP_MAX	3600u	/* seconds that a receiver waits for a sender that lost the link */
+#define WIRE_ROUND_MAX	((1u << 28) - 1)	/* a RECONNECT's; so many seconds are 8 years */
 
 /**
  * enum wire_type - the frames: arg, body, and the flags that each may have
@@ -185,6 +203,8 @@
  *	bytes device, 8 bytes inode
  * @WIRE_ASK_VIEW: no body; WIRE_BRIEF or WIRE_GLANCE
  * @WIRE_VIEW: body: a part of a JSON object, see fit/compare.h; WIRE_MORE
+ * @WIRE_KEEP: arg seconds, 1 to WIRE_KEEP_MAX; no body
+ * @WIRE_RECONNECT: arg round number; body: of the sender the token, of the receiver a new secret
  */
 enum wire_type {
 	WIRE_HELLO = 1,
@@ -215,6 +235,8 @@ enum wire_type {
 	WIRE_RAM_FILES,
 	WIRE_ASK_VIEW,
 	WIRE_VIEW,
+	WIRE_KEEP,
+	WIRE_RECONNECT,
 	WIRE_TYPES
 };
 
@@ -230,6 +252,7 @@ enum wire_type {
 #define WIRE_OWN_RAM	(1ull << 1)
 #define WIRE_VIEWS	(1ull << 2)
 #define WIRE_ONE_WAY	(1ull << 3)
+#define WIRE_RECONNECTS	(1ull << 4)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX

@@ -5,9 +5,10 @@ import select
 import socket
 import struct
 import threading
+import time
 
 import lab
-from wire import COMMIT, DEVICE, HEADER, HELD, HELLO, MAGIC, VIEWS
+from wire import COMMIT, DEVICE, HEADER, HELD, HELLO, MAGIC, RAM, VIEWS
 
 
 class Relay:
@@ -120,3 +121,96 @@ class Watching(Relay):
         if len(data) == HEADER.size and HEADER.unpack(data)[0] == MAGIC:
             self.seen(HEADER.unpack(data)[1])
         return data
+
+
+class Losing(Relay):
+    """
+    A slow link (bytes per second, over all connections) that can be lost, and can come back. Connections have numbers in the order
+    in which they come: the control connection, then the streams.
+    """
+
+    def __init__(self, to, rate=2 << 20, offers=~0, drop=()):
+        self.rate, self.offers, self.drop = rate, offers, set(drop)
+        self.pairs, self.silent = [], set()
+        self.down, self.silently = False, False
+        self.count, self.passed = {}, 0	# frames by type; bytes of RAM
+        self.lock, self.free = threading.Lock(), 0.0
+        super().__init__(to, None, lasting=True)
+
+    def _pair(self, near):
+        if self.down and not self.silently:
+            near.close()
+            return
+        if self.down:	# whoever waits there gets no answer
+            self.sockets.append(near)
+            return
+        n = len(self.sockets)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 128 << 10)	# what it holds is not on its way
+        super()._pair(near)
+        if len(self.sockets) > n:
+            self.pairs.append(tuple(self.sockets[n:]))
+
+    def _throttle(self, n):
+        with self.lock:
+            self.free = max(self.free, time.monotonic()) + n / self.rate
+            until = self.free
+        time.sleep(max(0, until - time.monotonic()))
+
+    def _receive(self, a, n):
+        while a in self.silent and not self.stopped.is_set():
+            time.sleep(0.05)
+        return super()._receive(a, n)
+
+    def _frames(self, a, b):
+        with contextlib.suppress(OSError, ValueError):
+            while head := self._receive(a, HEADER.size):
+                _, kind, _, _, length, _ = HEADER.unpack(head)
+                body = self._receive(a, length)
+                if kind in self.drop:
+                    self.drop.remove(kind)
+                    self.lose()
+                    return
+                if kind == HELLO:
+                    offers, needs = struct.unpack('<QQ', body)
+                    body = struct.pack('<QQ', offers & self.offers, needs)
+                if kind == RAM:
+                    self._throttle(length)
+                    self.passed += length
+                self.count[kind] = self.count.get(kind, 0) + 1
+                if a not in self.silent:
+                    b.sendall(head + body)
+        if a not in self.silent:
+            for s in (a, b):
+                with contextlib.suppress(OSError):
+                    s.shutdown(socket.SHUT_RDWR)
+
+    def wait(self, what, timeout=60):
+        end = time.monotonic() + timeout
+        while not what():
+            assert time.monotonic() < end, f'the link saw {self.count}'
+            time.sleep(0.02)
+
+    def wait_ram(self, more):
+        """Until so many bytes have passed from now on."""
+        goal = self.passed + more
+        self.wait(lambda: self.passed >= goal)
+
+    def lose(self, which=slice(None)):
+        """Resets connections."""
+        for pair in self.pairs[which]:
+            for s in pair:
+                with contextlib.suppress(OSError):
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+                    s.shutdown(socket.SHUT_RDWR)
+
+    def fall(self, silently=False):
+        """From now on nothing passes, and nobody gets an answer (silently), or all connections are reset and refused."""
+        self.silently, self.down = silently, True
+        if silently:
+            self.silent.update(self.sockets)
+        else:
+            self.lose()
+
+    def rise(self):
+        """New connections pass. Of the old ones nothing ever will."""
+        self.down = False

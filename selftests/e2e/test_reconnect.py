@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+--reconnect: the link is lost while RAM is on its way, and comes back, or does not. Most of it two QEMUs without KVM show as well,
+with --pause, as RAM at rest goes in the same rounds then; in the lab the guest runs, and writes. --verify finds each page that is
+missing.
+"""
+import contextlib
+import signal
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from kinds import KINDS
+
+APPEND = 'start=16 size=16 touch=16 rate=50'
+HOW = [] if lab.IN_LAB else ['--pause']
+TO = godwit.TO
+native = pytest.mark.native
+
+
+@pytest.fixture
+def src(directory):
+    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
+    godwit.note(vm)
+    return vm
+
+
+@pytest.fixture
+def pair(src):
+    return src, godwit.destination(src)
+
+
+@contextlib.contextmanager
+def link(**more):
+    between = relay.Losing(TO, **more)
+    try:
+        yield between
+    finally:
+        between.stop()
+
+
+def migrate(pair, between, seconds=30, *options, receive_options=(), timeout=30 if lab.IN_LAB else 3):
+    return godwit.Run(*pair, *HOW, '--reconnect', str(seconds), '--peer-timeout', str(timeout), *options, to=between.address,
+                      receive_options=['--peer-timeout', str(timeout), '--resolve-timeout', '1', *receive_options])
+
+
+def in_a_round(between, run):
+    """The receiver has acknowledged a part, and has some of the next."""
+    between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
+    assert run.send.poll() is None, run.send.said
+    between.wait_ram(2 << 20)
+
+
+def arrived(pair, run, times=1):
+    report = run.wait()
+    assert report['reconnects'] == times and report['verified'], run.send.said
+    assert 'connected again' in run.send.said and 'connected again' in run.receive.said
+    assert f'Reconnected       {times:10d}' in run.send.said
+    godwit.proof(*pair, stopped='paused' if report['device-state-saved'] else 'postmigrate')
+
+
+@native
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+@pytest.mark.parametrize('which', [slice(None), slice(1), slice(1, 2)], ids=['all', 'control', 'stream'])
+def test_reset(pair, which, mode):
+    """Of one connection, or of all of them."""
+    with link() as between:
+        run = migrate(pair, between, 30, '--device-state', mode, '--streams', '2')
+        in_a_round(between, run)
+        between.lose(which)
+        arrived(pair, run)
+
+
+@native
+def test_the_link_goes_silent(pair):
+    """Longer than both ends wait for a sign of life. They give up the connections, and find each other on new ones."""
+    with link() as between:
+        run = migrate(pair, between)
+        in_a_round(between, run)
+        between.fall(silently=True)
+        time.sleep(10)
+        assert run.send.poll() is None and run.receive.poll() is None
+        between.rise()
+        arrived(pair, run)
+
+
+@native
+def test_lost_again_and_again(pair):
+    """Also while the sender connects again: its RECONNECT, the answer, the streams, and the end of the first round after that."""
+    with link(drop=[]) as between:
+        run = migrate(pair, between)
+        in_a_round(between, run)
+        for kind in (wire.RECONNECT, wire.STREAMS, wire.JOIN, wire.ROUND):
+            between.drop.add(kind)
+            between.lose()
+            between.wait(lambda kind=kind: kind not in between.drop)
+        between.wait_ram(1 << 20)
+        assert run.wait()['reconnects'] >= 2, run.send.said
+        godwit.proof(*pair)
+
+
+@native
+def test_the_answer_is_lost(pair):
+    """The receiver has heard the sender, which does not know: it must not take for granted that the sender knows what to repeat."""
+    with link() as between:
+        run = migrate(pair, between)
+        in_a_round(between, run)
+        seen = []
+
+        def drop_the_answer(a, n, receive=between._receive):
+            head = receive(a, n)
+            # Of the receiver: the sender's is passed on.
+            if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:2] == (wire.MAGIC, wire.RECONNECT):
+                seen.append(a)
+                if len(seen) == 2:
+                    between.lose()
+            return head
+        between._receive = drop_the_answer
+        between.lose()
+        between.wait(lambda: len(seen) >= 4)
+        arrived(pair, run)
+
+
+@native
+def test_a_receiver_that_claims_too_much(pair):
+    """It says that it has a round which was never sent: that would be RAM that nobody sends again."""
+    with link() as between:
+        run = migrate(pair, between)
+        in_a_round(between, run)
+        seen = []
+
+        def lie(a, n, receive=between._receive):
+            head = receive(a, n)
+            if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:2] == (wire.MAGIC, wire.RECONNECT):
+                seen.append(a)
+                if len(seen) == 2:
+                    head = wire.HEADER.pack(wire.MAGIC, wire.RECONNECT, 0, wire.HEADER.unpack(head)[3] + 1, 16, 0)
+            return head
+        between._receive = lie
+        between.lose()
+        assert run.send.wait() == godwit.EXIT['bad-peer'], run.send.said
+        run.receive.kill().wait()
+    godwit.unharmed(pair[0])
+
+
+@native
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_before_an_ack(pair, mode):
+    """What goes ahead of the rounds is not sent twice: the sender does not connect again before it knows that it has arrived."""
+    with link(rate=1 << 20) as between:
+        run = migrate(pair, between, 3, '--device-state', mode)
+        between.wait_ram(256 << 10)
+        assert not between.count.get(wire.ACK)
+        between.lose()
+        run.wait('link-lost')
+        assert 'trying' not in run.send.said and run.receive.wait(30) == godwit.EXIT['link-lost']
+    godwit.unharmed(pair[0])
+
+
+@native
+def test_the_link_stays_lost(pair):
+    with link() as between:
+        run = migrate(pair, between, 4)
+        in_a_round(between, run)
+        between.fall()
+        begin = time.monotonic()
+        run.wait('link-lost')
+        assert 3 < time.monotonic() - begin < 15
+        assert 'tried to connect again for up to 4 s' in run.send.said and 'did not connect again within 4 s' in run.receive.said
+        assert run.receive.process.returncode == godwit.EXIT['link-lost']
+    godwit.unharmed(pair[0])
+
+
+@native
+def test_without_the_option(pair):
+    """As before: a link that is lost ends the migration at once."""
+    with link() as between:
+        run = godwit.Run(*pair, *HOW, '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
+        between.wait_ram(4 << 20)
+        between.lose()
+        assert run.wait('link-lost')['reconnects'] == 0
+        assert 'connect again' not in run.send.said and run.receive.process.returncode == godwit.EXIT['link-lost']
+    godwit.unharmed(pair[0])
+
+
+@native
+def test_the_receiver_is_killed(pair):
+    """The sender tries in vain; of another receiver, which knows nothing of it, it hears that at once."""
+    src = pair[0]
+    with link() as between:
+        run = migrate(pair, between, 60)
+        in_a_round(between, run)
+        run.receive.kill().wait()
+        run.send.wait_for('trying to connect again')
+        dst2 = godwit.destination(src, 'dst2')
+        other = godwit.listen(dst2)
+        assert run.send.wait(30) == godwit.EXIT['peer-failed'], run.send.said
+        assert 'waits for no sender' in run.send.said
+        assert other.poll() is None
+        other.kill().wait()
+    godwit.unharmed(src)
+
+
+@native
+def test_the_sender_is_killed(pair):
+    """The receiver waits as long as it was told to, and has QEMU go on waiting."""
+    src, dst = pair
+    with link() as between:
+        run = migrate(pair, between, 5)
+        in_a_round(between, run)
+        run.send.kill()
+        begin = time.monotonic()
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+        assert 4 < time.monotonic() - begin < 15
+    godwit.never_ran(dst)
+    godwit.unharmed(src)
+
+
+@native
+def test_a_signal_while_there_is_no_link(pair):
+    with link() as between:
+        run = migrate(pair, between, 60)
+        in_a_round(between, run)
+        between.fall()
+        run.send.wait_for('trying to connect again')
+        begin = time.monotonic()
+        run.send.kill(signal.SIGINT)
+        run.receive.kill(signal.SIGINT)
+        assert run.send.wait(30) == godwit.EXIT['cancelled'], run.send.said
+        assert run.receive.wait(30) == godwit.EXIT['cancelled'], run.receive.said
+        assert time.monotonic() - begin < 10
+    godwit.unharmed(pair[0])
+
+
+@native
+def test_an_older_receiver(pair):
+    """It says that it cannot wait; the migration begins all the same, and the operator is told."""
+    with link(offers=~wire.RECONNECTS, rate=64 << 20) as between:
+        run = migrate(pair, between)
+        assert run.wait()['reconnects'] == 0
+        assert 'too old for --reconnect' in run.send.said and not between.count.get(wire.KEEP)
+    godwit.proof(*pair)
+
+
+@native
+def test_another_sender_meanwhile(pair, directory):
+    """One migration is what the receiver waits for: another sender is refused in words."""
+    other = lab.Qemu('other', directory=directory, ram=64, append=APPEND).wait_ticks(1)
+    with link() as between:
+        run = migrate(pair, between)
+        in_a_round(between, run)
+        between.fall()
+        run.receive.wait_for('waiting 30 s')
+        send = godwit.Process('src', 'send', '--qmp', other.main_qmp, *HOW, godwit.AT)
+        assert send.wait() == godwit.EXIT['peer-failed'] and 'busy' in send.said, send.said
+        between.rise()
+        arrived(pair, run)
+
+
+running = pytest.mark.usefixtures('module')
+
+
+@running
+@pytest.mark.parametrize('which', [slice(None), slice(1), slice(2, 3)], ids=['all', 'control', 'stream'])
+def test_running_reset(pair, which):
+    """Twice, in the first round and in a later one, where the guest has written to what was lost."""
+    with link() as between:
+        run = migrate(pair, between, 30, '--streams', '2')
+        in_a_round(between, run)
+        between.lose(which)
+        run.send.wait_for('connected again')
+        run.send.wait_round(2)
+        between.wait_ram(128 << 10)
+        between.lose(which)
+        assert run.wait()['reconnects'] in (1, 2), run.send.said	# the second may hit the switchover's first steps
+        godwit.proof(*pair)
+
+
+@running
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_running_link_down(pair, mode):
+    """Ten seconds, in which the guest writes on. Both ends give up the connections meanwhile."""
+    lab.link('rate', 20)
+    run = godwit.Run(*pair, '--reconnect', '60', '--peer-timeout', '5', '--device-state', mode, receive_options=['--peer-timeout', '5'])
+    run.send.wait_round(1)
+    time.sleep(3)
+    lab.link('down')
+    time.sleep(12)
+    lab.link('up')
+    arrived(pair, run)
+
+
+@running
+def test_running_link_stays_down(pair):
+    """The source is as it was: the guest runs, and KVM logs nothing any more."""
+    lab.link('rate', 20)
+    run = godwit.Run(*pair, '--reconnect', '4', '--peer-timeout', '5', receive_options=['--peer-timeout', '5'])
+    run.send.wait_round(1)
+    time.sleep(3)
+    lab.link('down')
+    run.send.wait_for('trying to connect again')
+    assert run.send.wait(60) == godwit.EXIT['link-lost'], run.send.said
+    assert run.receive.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.receive.said
+    lab.link('up')
+    godwit.unharmed(pair[0])
+
+
+@running
+def test_running_killed(pair):
+    """The sender, while it has no link: the guardian undoes what there is, and the receiver ends after a while."""
+    with link() as between:
+        run = migrate(pair, between, 6)
+        in_a_round(between, run)
+        between.fall()
+        run.send.wait_for('trying to connect again')
+        run.send.kill()
+        assert run.receive.wait(60) == godwit.EXIT['link-lost'], run.receive.said
+    godwit.unharmed(pair[0])
+
+
+@running
+def test_running_cancelled(pair):
+    with link() as between:
+        run = migrate(pair, between, 60)
+        in_a_round(between, run)
+        between.fall()
+        run.send.wait_for('trying to connect again')
+        assert godwit.control(run.send.pid, execute='cancel')['status'] == 'cancelled'
+        assert run.send.wait() == godwit.EXIT['cancelled'], run.send.said
+        run.receive.kill(signal.SIGINT)
+        run.receive.wait()
+    godwit.unharmed(pair[0])
+
+
+@running
+def test_running_private_ram(directory, qemu):
+    """Anonymous memory at both ends, by addresses."""
+    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[KINDS['anonymous']('src')], append=APPEND).wait_ticks(1)
+    dst = godwit.destination(src, qemu=qemu, ram=[KINDS['anonymous']('dst')])
+    with link() as between:
+        run = migrate((src, dst), between)
+        in_a_round(between, run)
+        between.lose()
+        arrived((src, dst), run)

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The link is lost in a round, and the sender has said KEEP: the receiver keeps what it has, and
+ * waits for RECONNECT.
+ *
+ * No old byte may be placed once the sender has the answer: it sends newer ones from there on, and
+ * counts what the answer names as in place, and no more. So before the receiver listens again all
+ * threads of the old streams have ended, and their connections are closed (receiver_disconnect()
+ * joins them). What they had not read by then is lost, also if the kernel had acknowledged it, and
+ * is of rounds after @stands: a round stands once each stream has written all that came before its
+ * end. A page that a thread has written in part, or of a round that does not stand, comes again.
+ *
+ * Two running copies: while the receiver waits, it has got no DEVICE_END, and its QEMU lacks device
+ * state. ASK with the token shows a sender in doubt, which never connects again. So with the answer
+ * "dead" the wait ends, and a wait that has ended never begins again (txn/commit.h: DEAD is final).
+ * The other way round, a sender says RECONNECT only in PREPARED, and a token names one sender.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "receive/receiver_internal.h"
+
+void receiver_disconnect(struct receiver *r)
+{
+	channel_free(r->ch);
+	r->ch = NULL;
+	if (r->streams) {
+		struct ram_writer_count count;
+
+		receive_streams_stop(r->streams);
+		count = receive_streams_count(r->streams);
+		r->before.data_pages += count.data_pages;
+		r->before.zero_pages += count.zero_pages;
+	}
+	receive_streams_free(r->streams);
+	r->streams = NULL;
+}
+
+/* Not for a failure of QEMU's or of ours, nor for a sender that has said why it gives up. */
+static bool reconnect_may(const struct receiver *r, const struct err *e)
+{
+	return r->keep_s && r->state < RECEIVER_HAS_RAM && r->commit == COMMIT_PREPARED &&
+	       (e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT) &&
+	       !(r->ch && channel_aborted(r->ch)) && !stop_requested();
+}
+
+static void reconnect_reject(struct receiver *r, const struct err *why)
+{
+	if (r->ch)
+		channel_abort(r->ch, why);
+	receiver_disconnect(r);
+	printf("godwit: still waiting for the sender; rejected a connection: %s\n", why->text);
+	fflush(stdout);
+}
+
+/* RECONNECT has come: 0: the streams have joined. */
+static int reconnect_join(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	uint8_t token[WIRE_SECRET];
+	int ret = channel_body(r->ch, token, sizeof(token), e);
+
+	if (!ret && !join_secret_ok(token, r->token))
+		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
+	/* Rounds count on from there: the sender has begun all that have been seen here. */
+	if (!ret && (h->arg < r->base || h->arg < r->res->rounds || h->arg < r->stands))
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender says that round %u is the latest, after round %llu",
+			      h->arg, (unsigned long long)r->res->rounds);
+	if (ret)
+		return ret;
+	channel_set_timeout(r->ch, receiver_patience_ms(r));
+	r->base = h->arg;
+	return join_streams_again(r, e);
+}
+
+/* Serves a peer that has said HELLO. 1: the sender is back; 0: it waits on; -errno: it is over. */
+static int reconnect_serve(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct err why = { 0 };
+
+	if (h->type == WIRE_ASK) {
+		if (verdict_reply(r))
+			r->sender = SENDER_KNOWS;
+		if (r->commit == COMMIT_PREPARED)
+			return 0;
+		return err_set(e, GW_LINK_LOST, ENOTCONN, "the sender has given up");
+	}
+	if (h->type != WIRE_RECONNECT) {
+		err_set(&why, GW_BUSY, EBUSY, "this receiver is busy: it waits for a sender that has lost its link; start another receiver");
+	} else if (!reconnect_join(r, h, &why)) {
+		return 1;
+	} else if (stop_requested()) {
+		return stop_err(e);
+	}
+	reconnect_reject(r, &why);
+	return 0;
+}
+
+/* Waits for the sender. 1: it is back; 0: it did not come in time; -errno. */
+static int reconnect_wait(struct receiver *r, struct err *e)
+{
+	/* Nothing prolongs it, not even a sender whose streams do not all get through. */
+	uint64_t until = deadline_ms(r->keep_s * 1000ull);
+	struct wire_header h;
+	int ret = 0;
+
+	while (!ret && now_ns() < until) {
+		if (!receiver_listen_again(r))
+			return 0;
+		ret = receiver_greet(r, &h, until, e);
+		if (ret == -ETIMEDOUT)
+			return 0;
+		if (!ret)
+			ret = reconnect_serve(r, &h, e);
+	}
+	return ret;
+}
+
+int reconnect(struct receiver *r, int ret, struct err *e)
+{
+	struct err lost = *e;
+	int back;
+
+	if (!reconnect_may(r, e))
+		return ret;
+	printf("godwit: %s: waiting %u s for the sender to connect again\n", lost.text, r->keep_s);
+	fflush(stdout);
+	receiver_disconnect(r);
+	*e = (struct err) { 0 };
+	r->waits = true;
+	back = reconnect_wait(r, e);
+	r->waits = false;
+	if (back < 0)
+		return back;
+	if (back > 0) {
+		r->state = RECEIVER_ROUNDS;
+		printf("godwit: the sender has connected again\n");
+		fflush(stdout);
+		return 0;
+	}
+	/* A peer may have been under way. */
+	receiver_disconnect(r);
+	return err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again within %u s",
+		       lost.text, r->keep_s);
+}
