@@ -175,6 +175,27 @@ def test_the_link_stays_lost(pair):
 
 
 @native
+def test_the_link_carries_no_round(pair):
+    """It comes back each time, and breaks as soon as there is RAM on it. That does not prolong the wait, at either end."""
+    class Always(set):
+        def remove(self, _):
+            pass
+
+    with link() as between:
+        run = migrate(pair, between, 6)
+        in_a_round(between, run)
+        between.drop = Always([wire.RAM])
+        between.lose()
+        begin = time.monotonic()
+        run.wait('link-lost')
+        assert 5 < time.monotonic() - begin < 20
+        assert 'carried no round' in run.send.said or 'tried to connect again for up to 6 s' in run.send.said, run.send.said
+        assert len(between.pairs) > 6	# it has tried again and again
+        assert run.receive.wait(20) == godwit.EXIT['link-lost']
+    godwit.unharmed(pair[0])
+
+
+@native
 def test_without_the_option(pair):
     """As before: a link that is lost ends the migration at once."""
     with link() as between:

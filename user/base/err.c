@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -40,17 +41,38 @@ static const char *const exit_names[] = {
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 
+static void err_vset(struct err *e, enum gw_exit exit, bool silent, const char *fmt, va_list ap)
+{
+	if (e->exit != GW_OK)
+		return;
+	e->exit = exit;
+	e->silent = silent;
+	vsnprintf(e->text, sizeof(e->text), fmt, ap);
+}
+
 int err_set(struct err *e, enum gw_exit exit, int code, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (e->exit == GW_OK) {
-		e->exit = exit;
-		va_start(ap, fmt);
-		vsnprintf(e->text, sizeof(e->text), fmt, ap);
-		va_end(ap);
-	}
+	va_start(ap, fmt);
+	err_vset(e, exit, false, fmt, ap);
+	va_end(ap);
 	return -code;
+}
+
+int err_set_silent(struct err *e, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	err_vset(e, GW_TIMEOUT, true, fmt, ap);
+	va_end(ap);
+	return -ETIMEDOUT;
+}
+
+bool err_is_link(const struct err *e)
+{
+	return e->exit == GW_LINK_LOST || (e->exit == GW_TIMEOUT && e->silent);
 }
 
 const char *gw_exit_name(enum gw_exit exit)

@@ -5,6 +5,8 @@
 #ifndef GODWIT_ERR_H
 #define GODWIT_ERR_H
 
+#include <stdbool.h>
+
 /* The exit statuses of godwit(1). Numbers are a promise to scripts: append, never renumber. */
 enum gw_exit {
 	GW_OK = 0,
@@ -44,10 +46,12 @@ enum gw_exit {
 /**
  * struct err - the first thing that went wrong
  * @exit: exit status, GW_OK while nothing went wrong
+ * @silent: a GW_TIMEOUT that the other host has caused, or the link to it, and not QEMU
  * @text: one line: what happened, to which object, and what to do
  */
 struct err {
 	enum gw_exit exit;
+	bool silent;
 	char text[1024];
 };
 
@@ -61,6 +65,11 @@ struct err {
  */
 int err_set(struct err *e, enum gw_exit exit, int code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* err_set(): GW_TIMEOUT, as the other host is silent. */
+int err_set_silent(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Is the link lost, as far as this end can tell? */
+bool err_is_link(const struct err *e);
 
 /* The name of an exit status, as in the JSON report: "link-lost". "?": no such status. */
 const char *gw_exit_name(enum gw_exit exit);

@@ -64,7 +64,7 @@ static const struct cmd_option send_reconnect = {
 	.help = "when the link is lost before the switchover, try for S seconds to connect again, and "
 		"go on where the migration was; 0: fail at once",
 	.more = "The receiver waits as long, with the RAM that it has.\n"
-		"It has to notice the loss, too: S is best more than\n"
+		"It has to notice the loss, too: S is best more than twice\n"
 		".Fl -peer-timeout\n"
 		"of both ends.",
 };

@@ -172,7 +172,7 @@ int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 			return r;
 		if (deadline && now_ns() > deadline) {
 			ch->broken = true;
-			return err_set(e, GW_TIMEOUT, ETIMEDOUT, "the other host has stopped talking (nothing for %llu s)",
+			return err_set_silent(e, "the other host has stopped talking (nothing for %llu s)",
 				       (unsigned long long)(ch->timeout_ns / 1000000000ull));
 		}
 	}

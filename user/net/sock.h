@@ -32,6 +32,11 @@ int sock_tcp_listen(const char *addr);
 int sock_accept(int fd);
 /* 1: all addresses that addr resolves to are loopback; 0: not all, or none; -EINVAL: malformed. */
 int sock_is_loopback(const char *addr);
+/*
+ * The other end of a TCP connection, as ADDR:PORT in numbers: to connect to it again needs no
+ * resolver. 0 or -errno.
+ */
+int sock_tcp_peer(int fd, char *addr, size_t len);
 /* Sets the TCP options: keepalive and the user timeout detect a peer that is gone. */
 int sock_tune(int fd, unsigned int timeout_ms);
 /*

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -156,6 +157,22 @@ int sock_tcp_connect(const char *addr, uint64_t deadline)
 			return r;
 	}
 	return r;
+}
+
+int sock_tcp_peer(int fd, char *addr, size_t len)
+{
+	struct sockaddr_storage peer = { 0 };
+	socklen_t n = sizeof(peer);
+	char host[80], port[8];
+	int most;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &n) < 0)
+		return -errno;
+	if (getnameinfo((struct sockaddr *)&peer, n, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		return -EADDRNOTAVAIL;
+	most = snprintf(addr, len, peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+	return most < 0 || (size_t)most >= len ? -ENAMETOOLONG : 0;
 }
 
 int sock_tcp_begin_again(int fd)

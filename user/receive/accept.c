@@ -50,7 +50,7 @@ static unsigned int accept_timeout_ms(const struct receiver *r, uint64_t until_n
 	unsigned int ms = r->o->timeout_ms < GREETING_MS ? r->o->timeout_ms : GREETING_MS;
 	uint64_t left_ms, now = now_ns();
 
-	ms = link_patience_ms(ms, r->rtt_ns);
+	/* The round trip is not asked: a stranger could make it long. */
 	if (!r->waits)
 		return ms;
 	/* A stranger that comes last must not prolong the wait for the sender. */

@@ -41,7 +41,7 @@ static int join_streams_wait(struct receiver *r, struct join *join, struct err *
 		if (stop_requested())
 			return stop_err(e);
 		if (now_ns() > deadline)
-			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
+			return err_set_silent(e,
 				       "only some of the sender's %u streams connected within %u s: make sure that every connection to %s reaches this receiver",
 				       join->want, r->o->timeout_ms / 1000, r->o->listen);
 	}

@@ -326,7 +326,7 @@ int receive_streams_wait(struct receive_streams *all, int (*there)(void *arg, st
 		if (stop_requested())
 			r = stop_err(e);
 		else if (now_ns() > deadline)
-			r = err_set(e, GW_TIMEOUT, ETIMEDOUT, "a stream stopped in the middle of a round: no data for %u s",
+			r = err_set_silent(e, "a stream stopped in the middle of a round: no data for %u s",
 				    all->o.timeout_ms / 1000);
 		if (!r && w && (w->always || frames != reported) && now_ns() > next_alive) {
 			pthread_mutex_unlock(&all->lock);

@@ -63,6 +63,7 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	}
 	/* Also if the ACK is lost. */
 	r->stands = h->arg;
+	r->lost_ns = 0;
 	return receiver_send(r, WIRE_ACK, h->arg, e);
 }
 

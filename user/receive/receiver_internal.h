@@ -53,6 +53,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
  * @features: those that this peer and we offer
  * @rtt_ns: the shortest round trip to it; 0: not known
  * @keep_s: how long to wait for the sender when the link is lost; 0: not at all
+ * @lost_ns: the first loss of the link since a round stood; 0: none
  * @waits: the link is lost, and the sender may come back
  * @base: the latest round that the sender had begun when it connected again
  * @stands: the latest round that is in place on all streams
@@ -81,6 +82,7 @@ struct receiver {
 	bool lfd_shut;
 	uint64_t features, rtt_ns;
 	unsigned int keep_s;
+	uint64_t lost_ns;
 	bool waits;
 	uint32_t base, stands;
 	struct ram_writer_count before;

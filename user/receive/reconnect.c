@@ -22,6 +22,8 @@
 #include "base/stop.h"
 #include "receive/receiver_internal.h"
 
+#define AGAIN_MS	100u
+
 void receiver_disconnect(struct receiver *r)
 {
 	channel_free(r->ch);
@@ -42,13 +44,14 @@ void receiver_disconnect(struct receiver *r)
 static bool reconnect_may(const struct receiver *r, const struct err *e)
 {
 	return r->keep_s && r->state < RECEIVER_HAS_RAM && r->commit == COMMIT_PREPARED &&
-	       (e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT) &&
+	       err_is_link(e) &&
 	       !(r->ch && channel_aborted(r->ch)) && !stop_requested();
 }
 
+/* Not told to a sender whose link was lost again: for that an ABORT would be the end. */
 static void reconnect_reject(struct receiver *r, const struct err *why)
 {
-	if (r->ch)
+	if (r->ch && !err_is_link(why))
 		channel_abort(r->ch, why);
 	receiver_disconnect(r);
 	printf("godwit: still waiting for the sender; rejected a connection: %s\n", why->text);
@@ -100,19 +103,29 @@ static int reconnect_serve(struct receiver *r, const struct wire_header *h, stru
 /* Waits for the sender. 1: it is back; 0: it did not come in time; -errno. */
 static int reconnect_wait(struct receiver *r, struct err *e)
 {
-	/* Nothing prolongs it, not even a sender whose streams do not all get through. */
-	uint64_t until = deadline_ms(r->keep_s * 1000ull);
 	struct wire_header h;
+	uint64_t until;
 	int ret = 0;
 
+	/* Nothing prolongs it, not even a sender that gets through, and whose rounds do not. */
+	if (!r->lost_ns)
+		r->lost_ns = now_ns();
+	until = r->lost_ns + r->keep_s * 1000000000ull;
 	while (!ret && now_ns() < until) {
 		if (!receiver_listen_again(r))
 			return 0;
 		ret = receiver_greet(r, &h, until, e);
 		if (ret == -ETIMEDOUT)
 			return 0;
-		if (!ret)
+		if (!ret) {
 			ret = reconnect_serve(r, &h, e);
+		} else if (e->exit != GW_VM_GONE && !stop_requested()) {
+			/* No descriptor or memory was free just then. */
+			receiver_disconnect(r);
+			*e = (struct err) { 0 };
+			nap_ms(AGAIN_MS);
+			ret = 0;
+		}
 	}
 	return ret;
 }
@@ -131,8 +144,11 @@ int reconnect(struct receiver *r, int ret, struct err *e)
 	r->waits = true;
 	back = reconnect_wait(r, e);
 	r->waits = false;
-	if (back < 0)
+	if (back < 0) {
+		/* The peer that is connected now may be a stranger: it is told nothing. */
+		receiver_disconnect(r);
 		return back;
+	}
 	if (back > 0) {
 		r->state = RECEIVER_ROUNDS;
 		printf("godwit: the sender has connected again\n");

@@ -225,7 +225,8 @@ static int connect_keep(struct sender *s, uint64_t features, struct err *e)
 
 	if (!s->o->reconnect_s)
 		return 0;
-	s->keeps = features & WIRE_RECONNECTS;
+	s->keeps = (features & WIRE_RECONNECTS) &&
+		   !sock_tcp_peer(channel_fd(s->ch), s->peer, sizeof(s->peer));
 	if (s->keeps)
 		return channel_send(s->ch, &h, NULL, e);
 	fprintf(stderr, "godwit: warning: the receiver's godwit is too old for --reconnect: if the link is lost the migration fails\n");
@@ -266,10 +267,9 @@ int connect_peer(struct sender *s, struct err *e)
  */
 static bool connect_may(struct sender *s, struct err *e)
 {
-	const bool lost = e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT;
 	struct err said = { 0 };
 
-	if (!s->keeps || !lost || stop_requested())
+	if (!s->keeps || !err_is_link(e) || stop_requested())
 		return false;
 	if ((s->o->pause || s->devstate == &devstate_save) && !atomic_load(&s->stripes.acked))
 		return false;
@@ -299,7 +299,7 @@ static int connect_once(struct sender *s, unsigned int ms, uint32_t *stands, str
 	};
 	uint8_t secret[WIRE_SECRET];
 	uint64_t features = 0;
-	int r = hello(s->o->addr, s->o->engine, ms, &s->ch, &features, e);
+	int r = hello(s->peer, s->o->engine, ms, &s->ch, &features, e);
 
 	if (!r && !(features & WIRE_RECONNECTS))
 		r = err_set(e, GW_VERSION, EPROTO, "another receiver listens there now, of an older version");
@@ -333,6 +333,8 @@ static void connect_resume(struct sender *s, uint32_t stands)
 	s->asked = s->answered = s->fits = false;
 	channel_unasked(s->ch, sender_take, s);
 	s->report->reconnects++;
+	s->again_ns = now_ns();
+	s->again_bytes = sender_bytes(s);
 	fprintf(stderr, "godwit: connected again\n");
 }
 
@@ -353,9 +355,17 @@ static bool connect_nap(struct sender *s, uint64_t deadline)
 /* Tries until it is connected again: 0. */
 static int connect_try(struct sender *s, uint32_t *stands, struct err *e)
 {
-	uint64_t deadline = deadline_ms(s->o->reconnect_s * 1000ull), now;
+	uint64_t deadline, now = now_ns();
 	int r;
 
+	/* A link that comes back, and carries no round, is as good as lost. */
+	if (!s->lost_ns)
+		s->lost_ns = now;
+	deadline = s->lost_ns + s->o->reconnect_s * 1000000000ull;
+	if (now > deadline) {
+		sender_disconnect(s);
+		return err_set(e, GW_LINK_LOST, ETIME, "the link came back, but carried no round");
+	}
 	do {
 		unsigned int ms = s->o->timeout_ms;
 
@@ -375,7 +385,7 @@ static int connect_try(struct sender *s, uint32_t *stands, struct err *e)
 
 int connect_again(struct sender *s, int r, struct err *e)
 {
-	struct err lost, why;
+	struct err lost, why = { 0 };
 	uint32_t stands = 0;
 
 	if (!connect_may(s, e))

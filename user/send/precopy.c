@@ -26,19 +26,25 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	struct report *rep = s->report;
 	bool slowed_down = s->limits.bandwidth_mib;
 	const unsigned int reconnects = rep->reconnects;
-	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns();
+	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns(), rate_ns;
 	int r = sender_renew_lease(s, e);
 
 	if (!r)
 		r = sender_round(s, e);
 	*ns = now_ns() - begin;
+	rate_ns = *ns;
+	/* The time without a link says nothing of the link. */
+	if (rep->reconnects != reconnects) {
+		rate_ns = now_ns() - s->again_ns;
+		bytes = s->again_bytes;
+	}
 	/* What has arrived, not what the kernel has taken: that may be 4 MiB a stream more. */
 	m->queued = send_streams_queued(s->streams);
 	bytes = sender_bytes(s) - m->queued - bytes;
 	/* A short round measures round-trip times, not the link. */
-	if (r || !*ns || ((bytes <= (4u << 20) || rep->reconnects != reconnects) && rep->rate))
+	if (r || !rate_ns || (bytes <= (4u << 20) && rep->rate))
 		return r;
-	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)*ns);
+	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)rate_ns);
 	if (!slowed_down && !s->limits.bandwidth_mib)
 		m->free_rate = rep->rate;
 	return 0;

@@ -89,6 +89,9 @@ struct sender {
 	uint64_t part_end_ns;		/* when the part under way is over; 0: never */
 	bool part_over;			/* it was cut there */
 	uint64_t taken;			/* pages of the round in the parts before */
+	uint64_t lost_ns;		/* first loss of the link since the last ACK; 0: none */
+	uint64_t again_ns, again_bytes;	/* when it came back in this round; sent until then */
+	char peer[96];			/* the receiver's address, in numbers */
 	bool keeps;			/* the receiver waits for us if the link is lost */
 	uint64_t bytes_before;		/* sent over connections that were lost */
 	struct zero_copy_count zero_copies_before;

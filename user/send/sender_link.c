@@ -21,6 +21,7 @@ void sender_count(struct sender *s)
 	struct report *rep = s->report;
 	struct zero_copy_count zc = send_streams_zero_copies(s->streams);
 	uint64_t taken, start_ns = rep->rows[0].start_ns;
+	uint64_t start_bytes = rep->rows[0].bytes;
 
 	rep->total_ns = now_ns() - s->started_ns;
 	rep->bytes = sender_bytes(s);
@@ -37,8 +38,12 @@ void sender_count(struct sender *s)
 	/*
 	 * Until a whole round has been measured, what this one has shown so far is the best guess.
 	 */
+	if (s->again_ns) {
+		start_ns = s->again_ns - s->started_ns;
+		start_bytes = s->again_bytes;
+	}
 	if (s->round && rep->round == 1 && rep->total_ns > start_ns)
-		rep->rate = (uint64_t)((double)(rep->bytes - rep->rows[0].bytes) * 1e9 /
+		rep->rate = (uint64_t)((double)(rep->bytes - start_bytes) * 1e9 /
 				       (double)(rep->total_ns - start_ns));
 }
 
@@ -62,6 +67,7 @@ static int sender_take_ack(struct sender *s, uint32_t round, struct err *e)
 			       round, acked, s->announced);
 	atomic_store(&s->stripes.acked, round);
 	s->stands = round;
+	s->lost_ns = 0;
 	return 1;
 }
 

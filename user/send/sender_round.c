@@ -67,6 +67,7 @@ void sender_round_begin(struct sender *s, enum round_kind kind)
 	if (kind == ROUND_PRECOPY && s->report->round > 1 && !s->o->pause)
 		hot_pages_hold(&s->hot, s->source);
 	s->taken = 0;
+	s->again_ns = 0;
 	sender_part_begin(s, kind);
 }
 

@@ -192,12 +192,15 @@ int foreign_renew(struct foreign_watch *w, struct err *e)
 int foreign_renew_soon(struct foreign_watch *w, struct err *e)
 {
 	json_auto_t *info = NULL;
+	uint64_t now = now_ns(), looked_ns = w->looked_ns;
 	int r = 0;
 
+	w->looked_ns = now;
 	if (w->asking) {
 		r = qmp_take_reply(w->qmp, &info, e);
+		/* An answer that may be as old as a lease says nothing of now: ask again. */
 		if (r > 0)
-			r = foreign_take_answer(w, info, e);
+			r = now - looked_ns < LEASE_NS ? foreign_take_answer(w, info, e) : 0;
 		else if (!r && !qmp_answered(w->qmp))
 			return now_ns() < w->asking_ns + w->timeout_ms * 1000000ull ? 0 :
 			       err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU does not answer query-migrate within %u s", w->timeout_ms / 1000);
@@ -205,7 +208,7 @@ int foreign_renew_soon(struct foreign_watch *w, struct err *e)
 	}
 	if (r)
 		return r;
-	w->asking_ns = now_ns();
+	w->asking_ns = now;
 	r = qmp_begin(w->qmp, "query-migrate", NULL, e);
 	w->asking = !r;
 	return r;

@@ -32,6 +32,7 @@
  * @asked_ns: when QEMU was asked the last question that it has answered; 0: none yet
  * @last: that answer
  * @asking: a question is under way, since @asking_ns
+ * @looked_ns: when its answer was looked for last
  */
 struct foreign_watch {
 	struct qmp *qmp;
@@ -40,7 +41,7 @@ struct foreign_watch {
 	uint64_t asked_ns;
 	struct migration_status last;
 	bool asking;
-	uint64_t asking_ns;
+	uint64_t asking_ns, looked_ns;
 };
 
 /**
