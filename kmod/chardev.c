@@ -32,13 +32,16 @@ static int godwit_release(struct inode *inode, struct file *file)
 {
 	struct godwit_session *s = file->private_data;
 
-	/* Only queues: whoever closes, or is killed, does not wait for the log to go off. */
+	/*
+	 * Only queues: a process that closes the file, or is killed, does not
+	 * wait for the log to go off.
+	 */
 	godwit_session_retire(s, READ_ONCE(godwit_tunables.retire_delay_ms));
 	godwit_session_put(s);
 	return 0;
 }
 
-/* remap_vmalloc_range() is for memory of vmalloc_user(), which is charged to nobody. */
+/* remap_vmalloc_range() is for memory of vmalloc_user(), which is charged to no memory cgroup. */
 static int insert_bitmap(struct vm_area_struct *vma, const struct godwit_ram *ram)
 {
 	unsigned long bytes = vma->vm_end - vma->vm_start, at;
@@ -63,8 +66,8 @@ static int godwit_mmap(struct file *file, struct vm_area_struct *vma)
 	if (!(vma->vm_flags & VM_SHARED) || pgoff || index >= GODWIT_RAM_MAX)
 		return -EINVAL;
 	/*
-	 * Without session->lock, which is held across calls into KVM while mmap_lock is held here. RAM
-	 * files are only ever added, and freed with the session, which this VMA's file keeps.
+	 * Without session->lock, which is held across calls into KVM while mmap_lock is held here.
+	 * RAM files are only ever added, and freed with the session, which this VMA's file keeps.
 	 */
 	ram = smp_load_acquire(&s->rams[index]);	/* pairs with add_ram() */
 	if (!ram)
@@ -267,7 +270,8 @@ static long ioctl_mappers(struct godwit_session *s, void __user *uarg)
 		r = godwit_mappers(s, &a, pids);
 		mutex_unlock(&s->lock);
 	}
-	if (!r && (copy_to_user(u64_to_user_ptr(a.pids), pids, min(a.count, a.room) * sizeof(*pids)) ||
+	if (!r && (copy_to_user(u64_to_user_ptr(a.pids), pids,
+				min(a.count, a.room) * sizeof(*pids)) ||
 		   copy_to_user(uarg, &a, sizeof(a))))
 		r = -EFAULT;
 	kvfree(pids);

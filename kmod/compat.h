@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What older kernels lack. The code is written for the newest one; this is the only place that asks for a version. */
+/*
+ * What older kernels lack. The code is written for the newest one; this is the only place
+ * that asks for a version.
+ */
 #ifndef GODWIT_COMPAT_H
 #define GODWIT_COMPAT_H
 
@@ -57,8 +60,8 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 #endif
 
 /*
- * 6.6 made a shadow stack of an entry that is dirty and not writable. When it takes the right to write away (mprotect,
- * NUMA balancing) the dirty bit moves to a place that the CPU does not know.
+ * 6.6 made a shadow stack of an entry that is dirty and not writable. When it takes the right to
+ * write away (mprotect, NUMA balancing) the dirty bit moves to a place that the CPU does not know.
  */
 #ifndef _PAGE_DIRTY_BITS
 #define _PAGE_DIRTY_BITS	_PAGE_DIRTY
@@ -76,7 +79,10 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 #define godwit_dump_attrs(cb)	(genl_info_dump(cb)->attrs)
 #endif
 
-/* 6.7, and stable kernels since: who may listen. Before, anybody may: it is process numbers that can be heard. */
+/*
+ * 6.7, and stable kernels since, let the module say which processes may listen. Before, any process
+ * may: what it hears is process numbers.
+ */
 #ifdef GENL_MCAST_CAP_SYS_ADMIN
 #define GODWIT_MCAST_ADMIN	.flags = GENL_MCAST_CAP_SYS_ADMIN
 #else

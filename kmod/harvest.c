@@ -2,36 +2,37 @@
 /*
  * The harvest: every row of the ledger into one bitmap.
  *
- * Why no write is missed. Take a write to page P by anybody, after the helper's last CLEAR of P, and the first harvest
- * H that begins after it. Then H reports P:
+ * Why no write is missed. Take a write to page P, by any writer, after the helper's last CLEAR of
+ * P, and the first harvest H that begins after it. Then H reports P:
  *
- *	vCPU		P's bit in KVM's bitmap is cleared only by KVM_CLEAR_DIRTY_LOG, for pages that the
- *			helper is about to read (CLEAR). KVM write-protects P and flushes TLBs before that
- *			ioctl returns, so a later store faults and sets the bit again.
- *			With Intel's PML the bit of a store may sit in a vCPU's buffer until its next exit:
- *			it comes with a later harvest, and the last one is taken when vCPUs have stopped
- *			(selftests/model plays that; the lab has no PML).
- *	mapping		The store set the dirty bit of the entry it went through (private RAM: the VMM's
- *			own; each new entry that may be stored through is born dirty). Either the entry is still
- *			there: the sweep takes the bit, and flushes TLBs, so that no CPU keeps on writing
- *			through a translation it believes to be marked already. Or the entry went away, see
- *			unmap. The flush comes before H returns, hence before the helper reads P.
- *	unmap		The notifier noted P when the invalidation ended; if it has not ended yet, it is in
- *			flight and H counts its range. This is looked at after the sweep: what the sweep did
- *			not find any more has been noted, or is in flight, by then. The kernel may
- *			flush after the notifier's end (reclaim and page migration do, a batch at a
- *			time), so a CPU may go on storing to P through what it has kept, and no
- *			entry is there to tell. Hence H flushes once more if anything was noted,
- *			before the helper reads P; what is stored after that walks, faults, and sets
- *			the bit of an entry that is new. And it flushes if a mapping is new: what was
- *			unmapped from that before it was watched nobody noted, and the flush may not
- *			have come yet.
+ *	vCPU		P's bit in KVM's bitmap is cleared only by KVM_CLEAR_DIRTY_LOG, for pages
+ *			that the helper is about to read (CLEAR). KVM write-protects P and flushes
+ *			TLBs before that ioctl returns, so a later store faults and sets the bit
+ *			again. With Intel's PML the bit of a store may sit in a vCPU's buffer until
+ *			its next exit: it comes with a later harvest, and the last one is taken when
+ *			vCPUs have stopped (selftests/model plays that; the lab has no PML).
+ *	mapping		The store set the dirty bit of the entry it went through (private RAM: the
+ *			VMM's own; each new entry that may be stored through is born dirty). Either
+ *			the entry is still there: the sweep takes the bit, and flushes TLBs, so that
+ *			no CPU keeps on writing through a translation it believes to be marked
+ *			already. Or the entry went away, see unmap. The flush comes before H
+ *			returns, hence before the helper reads P.
+ *	unmap		The notifier noted P when the invalidation ended; if it has not ended yet,
+ *			it is in flight and H counts its range. This is looked at after the sweep:
+ *			what the sweep did not find any more has been noted, or is in flight, by
+ *			then. The kernel may flush after the notifier's end (reclaim and page
+ *			migration do, a batch at a time), so a CPU may go on storing to P through
+ *			what it has kept, and no entry is there to tell. Hence H flushes once more
+ *			if anything was noted, before the helper reads P; what is stored after that
+ *			walks, faults, and sets the bit of an entry that is new. And it flushes if a
+ *			mapping is new: no watch has noted what was unmapped from it earlier, and
+ *			the flush for that may not have come yet.
  *	block		The completion noted P before the reader of the block device was told.
  *	change		A slot or mapping that came or went counts as written throughout.
  *
- * The mapping sweep reads page tables of mms that we know; a mapping that we did not know yet counts as
- * written throughout, once it is watched, and so does one that was moved. START counts everything as
- * written, and flushes when all mappings are watched, for the same reason.
+ * The mapping sweep reads page tables of mms that we know; a mapping that we did not know yet
+ * counts as written throughout, once it is watched, and so does one that was moved. START counts
+ * everything as written, and flushes when all mappings are watched, for the same reason.
  *
  * What is not seen:
  *
@@ -42,8 +43,8 @@
  *	- write(2) and its kin on the file.
  *	- Stores of the kernel through a page that it has pinned, whose entry is there and clean:
  *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted
- *	  in for that is seen. Nor what a device writes to pinned pages. MAPPERS and NEXT_PINNED
- *	  are there to tell who could.
+ *	  in for that is seen. Nor what a device writes to pinned pages. MAPPERS and NEXT_PINNED are
+ *	  there to tell which processes map the RAM, and which pages are pinned.
  *	- A block device's data that is changed in place after its request has ended, by a file
  *	  system on top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a
  *	  rebuild of btrfs RAID5. The last harvest is taken when the VMM has drained its I/O, so
@@ -54,11 +55,11 @@
  *
  * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits
  * later; a page table that is absent is made later; no flush is needed where no bit was taken,
- * nothing noted and no mapping new, since each harvest flushes for what it took; and a note sets its
- * stripe in ledger.c before the writer is told, whoever had set the bit.
+ * nothing noted and no mapping new, since each harvest flushes for what it took; and a note sets
+ * its stripe in ledger.c before the writer is told, whichever note had set the bit.
  *
- * The order within H does not matter but for "in flight after sweep": each source is read once, and a
- * write that comes after it was read is the next harvest's.
+ * The order within H does not matter but for "in flight after sweep": each source is read once, and
+ * a write that comes after it was read is the next harvest's.
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>
@@ -78,7 +79,10 @@ static bool log_was_lost(struct godwit_session *s)
 	       godwit_slots_generation(s) != s->view.generation;
 }
 
-/* Brings the view up to date and reads KVM's log; begins again while the VMM changes slots meanwhile. */
+/*
+ * Brings the view up to date and reads KVM's log; begins again while the VMM
+ * changes slots meanwhile.
+ */
 static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 {
 	u64 since = ktime_get_ns();
@@ -168,10 +172,11 @@ int godwit_job_harvest(struct godwit_session *s, void *arg)
 #define PUNCH_WAIT_MS	1000
 
 /*
- * A hole is punched in two steps: pages are unmapped, which the watches note, then dropped. Of one that was between
- * the two when the watches came nobody would ever hear: its pages would be read as they were. Whoever punches holds
- * the lock of the inode that has the pages throughout. We do not queue for it, as a VMM may hold it
- * for ever (a write of what a userfaultfd withholds).
+ * A hole is punched in two steps: pages are unmapped, which the watches note, then dropped. A
+ * hole that was between the two when the watches came would never be reported: its pages
+ * would be read as they were. A task that punches a hole holds, throughout, the lock of the
+ * inode that has the pages. We do not queue for it, as a VMM may hold it for ever (a write of
+ * what a userfaultfd withholds).
  */
 static int wait_for_punches(struct godwit_session *s)
 {

@@ -11,15 +11,15 @@
  *				(slots_lock, mmap_lock, i_mmap_rwsem, anon_vma's rwsem, page table
  *				locks) come inside
  *	godwit_sessions_lock	the list of sessions, session->kvm, session->retiring
- *	block_lock		the list of tracked RAM (writers; readers use RCU), and so which session
- *				has a file, or a range
+ *	block_lock		the list of tracked RAM (writers; readers use RCU), and so which
+ *				session has a file, or a range
  *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
  *				MMU notifier callbacks
  *
- * session->stats, ->id, ->owner_*, ->vm_pid and counts are read without a lock, by sysfs and netlink.
- * ram->pending has no lock: bits are set atomically from any context and taken with xchg.
- * ram->dirty has none either: only a harvest sets bits, and its caller promised (uapi) to keep
- * its own hands off meanwhile; if it lies it harms its own bitmap only.
+ * session->stats, ->id, ->owner_*, ->vm_pid and counts are read without a lock, by sysfs and
+ * netlink. ram->pending has no lock: bits are set atomically from any context and taken with xchg.
+ * ram->dirty has none either: only a harvest sets bits, and its caller promised (uapi) to keep its
+ * own hands off meanwhile; if it lies it harms its own bitmap only.
  */
 #ifndef GODWIT_INTERNAL_H
 #define GODWIT_INTERNAL_H
@@ -43,14 +43,16 @@ struct kvm_memory_slot;
 
 /**
  * struct godwit_ram - a RAM file, or a range of private RAM
- * @session_id: whose it is, and
+ * @session_id: the session that it belongs to, and
  * @index: its number there; for the trace
  * @addr: private RAM: where it begins in the VMM; 0: a file
  * @mm: private RAM: the VMM's. Compared only; the session keeps it
- * @areas: private RAM: its VMAs as the last sweep has published them; written by jobs, readers use RCU
- * @file: keeps the page cache; dropped when the session retires, so that an exiting VMM frees its memory
- * @mapping: the page cache: the key by which writers are recognized. Compared only, never followed, once
- *	@file is gone
+ * @areas: private RAM: its VMAs as the last sweep has published them; written
+ *	by jobs, readers use RCU
+ * @file: keeps the page cache; dropped when the session retires, so that an
+ *	exiting VMM frees its memory
+ * @mapping: the page cache: the key by which writers are recognized. Compared only, never
+ *	followed, once @file is gone
  * @npages: 4 KiB pages that are watched, from the start
  * @page_shift: of the native page; of the smallest one in private RAM
  * @words: unsigned longs in each bitmap
@@ -145,14 +147,14 @@ struct godwit_stats {
 
 /**
  * struct godwit_session - one open /dev/godwit
- * @kobj: its directory in sysfs, and the reference count: the open file, each job, and the list (until
- *	retired) hold one each
+ * @kobj: its directory in sysfs, and the reference count: the open file, each job, and the list
+ *	(until retired) hold one each
  * @id: never used twice
- * @owner_pid: who opened it; the initial pid namespace's number, as @vm_pid
- * @vm_pid: who created the VM; 0 before ATTACH
+ * @owner_pid: the process that opened it; the initial pid namespace's number, as @vm_pid
+ * @vm_pid: the process that created the VM; 0 before ATTACH
  * @vm_gone: the VM's mm is being torn down: nothing to give back
  * @retiring: retirement was asked for (protected by godwit_sessions_lock)
- * @hurry: somebody waits for the VM: no pauses
+ * @hurry: a task waits for the VM: no pauses
  * @tracked: block.c knows the RAM files
  * @vm_file: keeps the VM's struct kvm
  * @mm: the VM's mm, by mmgrab: never keeps its memory
@@ -237,7 +239,8 @@ void godwit_session_put(struct godwit_session *s);
 void godwit_session_free(struct kobject *kobj);
 typedef int (*godwit_job_fn)(struct godwit_session *s, void *arg);
 int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes);
-int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, struct file *vm_file);
+int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg,
+			  struct file *vm_file);
 void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms);
 void godwit_session_retired(struct godwit_session *s);
 enum godwit_state godwit_session_state(const struct godwit_session *s);
@@ -251,7 +254,10 @@ void godwit_session_pause(struct godwit_session *s, unsigned int ms);
 /* Bitmaps and page tables are mostly empty: a cache line of them is skipped with one test. */
 #define GODWIT_LINE_WORDS	8
 
-/* What is set in any word of the line; written out, since gcc leaves it a loop, which takes four times as long. */
+/*
+ * What is set in any word of the line; written out, since gcc leaves it a loop, which
+ * takes four times as long.
+ */
 static inline unsigned long godwit_line(const unsigned long *w)
 {
 	return READ_ONCE(w[0]) | READ_ONCE(w[1]) | READ_ONCE(w[2]) | READ_ONCE(w[3]) |
@@ -275,7 +281,8 @@ void godwit_return_mm(struct godwit_session *s);
 
 /**
  * struct godwit_scratch - a few pages of the VM's own mm, for the arguments of an ioctl
- * @uaddr: where; private anonymous memory, mapped by the first ioctl of a job and until its end; else 0, as at first
+ * @uaddr: where; private anonymous memory, mapped by the first ioctl of a job and until its
+ *	end; else 0, as at first
  *
  * Nothing is ever read back from it: a VMM that writes there changes what KVM does to its own VM.
  */
@@ -287,10 +294,12 @@ struct godwit_scratch {
 
 void godwit_scratch_unmap(struct godwit_scratch *sc);
 int godwit_kvm_refuse_encrypted(struct godwit_session *s);
-int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages);
+int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags,
+			    u64 npages);
 int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc);
-int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot,
-		     u64 first, u64 npages, const unsigned long *bits);
+int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc,
+		     const struct godwit_slot *slot, u64 first, u64 npages,
+		     const unsigned long *bits);
 
 /* slots.c */
 int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u64 *changed_pages);
@@ -311,9 +320,11 @@ int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsig
 /* slot_flags.c */
 #define GODWIT_SETTLE_MS	20
 #define GODWIT_SHOWS_WRITES(flags)	(!((flags) & (KVM_MEM_READONLY | KVM_MEMSLOT_INVALID)))
-const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const struct godwit_slot *slot);
+const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s,
+					       const struct godwit_slot *slot);
 const void *godwit_slot_identity(const struct kvm_memory_slot *ks);
-int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags);
+int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
+			  struct godwit_slot *slot, u32 flags);
 void godwit_slots_settle(struct godwit_session *s, unsigned int ms);
 u64 godwit_slots_generation(struct godwit_session *s);
 

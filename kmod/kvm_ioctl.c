@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KVM's own VM ioctls, on a VM that belongs to somebody else.
+ * KVM's own VM ioctls, on a VM that belongs to another process.
  *
- * KVM serves a VM descriptor only to tasks whose mm created the VM. A kernel thread that borrows that mm
- * passes, and may then use the documented, stable ABI rather than KVM's inner functions, whose exports
- * come and go. The arguments have to lie in the borrowed mm: anonymous pages, mapped when a job needs them and
- * until it ends. They are charged to the VMM and vanish with it; a fork at that moment copies them into the
- * child, where they are harmless.
+ * KVM serves a VM descriptor only to tasks whose mm created the VM. A kernel thread that borrows
+ * that mm passes, and may then use the documented, stable ABI rather than KVM's inner functions,
+ * whose exports come and go. The arguments have to lie in the borrowed mm: anonymous pages, mapped
+ * when a job needs them and until it ends. They are charged to the VMM and vanish with it; a fork
+ * at that moment copies them into the child, where they are harmless.
  */
 #include <linux/delay.h>
 #include <linux/kvm_host.h>
@@ -25,7 +25,7 @@
 
 /*
  * Anonymous inodes are named by the kernel code that makes them, never by user space, and kvm-vm is
- * KVM's; the owner of its functions is one of KVM's modules, or nobody when KVM is built in.
+ * KVM's; the owner of its functions is one of KVM's modules, or NULL when KVM is built in.
  */
 bool godwit_is_kvm_vm(struct file *file)
 {
@@ -33,7 +33,8 @@ bool godwit_is_kvm_vm(struct file *file)
 
 	return file_inode(file)->i_sb->s_magic == ANON_INODE_FS_MAGIC &&
 	       !strcmp(file->f_path.dentry->d_name.name, "kvm-vm") &&
-	       (!owner || !strncmp(owner->name, "kvm", 3)) && file->f_op->unlocked_ioctl && file->private_data;
+	       (!owner || !strncmp(owner->name, "kvm", 3)) &&
+	       file->f_op->unlocked_ioctl && file->private_data;
 }
 
 /* Only in a workqueue's thread. -EOWNERDEAD: the VMM is exiting. */
@@ -48,7 +49,7 @@ int godwit_borrow_mm(struct godwit_session *s)
 void godwit_return_mm(struct godwit_session *s)
 {
 	kthread_unuse_mm(s->mm);
-	/* May be the last one: then the VMM's memory is freed here, not in an innocent's context. */
+	/* If it is the last one, the VMM's memory is freed here, not in an innocent's context. */
 	mmput(s->mm);
 }
 
@@ -59,7 +60,8 @@ static int scratch_map(struct godwit_scratch *sc)
 
 	if (sc->uaddr)
 		return 0;
-	uaddr = vm_mmap(NULL, 0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	uaddr = vm_mmap(NULL, 0, SCRATCH_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, 0);
 	if (IS_ERR_VALUE(uaddr))
 		return (long)uaddr;
 	sc->uaddr = uaddr;
@@ -72,11 +74,12 @@ void godwit_scratch_unmap(struct godwit_scratch *sc)
 
 	if (!sc->uaddr)
 		return;
-	/* Unmapping allocates too, and nobody but us would try again. */
+	/* Unmapping allocates too, and only we would try again. */
 	while ((r = vm_munmap(sc->uaddr, SCRATCH_BYTES)) == -ENOMEM && ++tries < UNMAP_TRIES)
 		msleep(20);
 	if (r)
-		pr_warn_ratelimited("godwit: %lu bytes stay mapped in a VMM (error %d)\n", SCRATCH_BYTES, r);
+		pr_warn_ratelimited("godwit: %lu bytes stay mapped in a VMM (error %d)\n",
+				    SCRATCH_BYTES, r);
 	sc->uaddr = 0;
 }
 
@@ -135,7 +138,8 @@ int godwit_kvm_refuse_encrypted(struct godwit_session *s)
 }
 
 /* Prepares godwit_kvm_set_region(). npages 0 deletes the slot. */
-int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags, u64 npages)
+int godwit_kvm_stage_region(struct godwit_scratch *sc, const struct godwit_slot *slot, u32 flags,
+			    u64 npages)
 {
 	struct kvm_userspace_memory_region region = {
 		.slot = slot->as_id << 16 | slot->id,
@@ -159,8 +163,9 @@ int godwit_kvm_set_region(struct godwit_session *s, struct godwit_scratch *sc)
  * @npages: at most GODWIT_CLEAR_PAGES; a multiple of 64, or up to the slot's end
  * @bits: those to clear; bit 0 is @first
  */
-int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_slot *slot, u64 first,
-		     u64 npages, const unsigned long *bits)
+int godwit_kvm_clear(struct godwit_session *s, struct godwit_scratch *sc,
+		     const struct godwit_slot *slot, u64 first, u64 npages,
+		     const unsigned long *bits)
 {
 	struct kvm_clear_dirty_log log = {
 		.slot = slot->as_id << 16 | slot->id,

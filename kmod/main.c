@@ -2,9 +2,9 @@
 /*
  * godwit: a companion to KVM for live migration.
  *
- * It answers one question (which pages of a VM's RAM files changed since I asked last, whoever wrote
- * them?) and keeps one promise (however a session ends, the VM gets back the memslot flags it had).
- * The contract is in uapi/linux/godwit.h, the argument why no write is missed in harvest.c.
+ * It answers one question (which pages of a VM's RAM files changed since I asked last, whatever
+ * wrote them?) and keeps one promise (however a session ends, the VM gets back the memslot flags it
+ * had). The contract is in uapi/linux/godwit.h, the argument why no write is missed in harvest.c.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -55,8 +55,9 @@ static int __init godwit_init(void)
 	int r;
 
 	/*
-	 * A job runs on the caller's CPU, which is free while the caller waits, and not on a vCPU's. It may take long,
-	 * or wait long for a VMM's locks, and must not hold up anybody else's work.
+	 * A job runs on the caller's CPU, which is free while the caller waits, and
+	 * not on a vCPU's. It may take long, or wait long for a VMM's locks, and must
+	 * not hold up any other work.
 	 */
 	godwit_wq = alloc_workqueue("godwit", WQ_PERCPU | WQ_HIGHPRI | WQ_CPU_INTENSIVE, 0);
 	if (!godwit_wq)
@@ -84,7 +85,10 @@ destroy_wq:
 
 static void __exit godwit_exit(void)
 {
-	/* No file is open, and none can be opened any more; sessions that still retire are hurried and waited for. */
+	/*
+	 * No file is open, and none can be opened any more; sessions that still retire
+	 * are hurried and waited for.
+	 */
 	godwit_sessions_drain();
 	godwit_stats_exit();
 	godwit_chardev_exit();

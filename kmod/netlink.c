@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Generic netlink: who is at work on which VM, and what happens to them. The protocol stands in uapi/linux/godwit.h.
+ * Generic netlink: which process is at work on which VM, and what happens to them. The protocol
+ * stands in uapi/linux/godwit.h.
  *
- * A session is read while it changes (see stats.c), and kept by a reference meanwhile. A dump goes on behind the
- * last number that it told, so sessions that come and go meanwhile neither stop nor repeat it.
+ * A session is read while it changes (see stats.c), and kept by a reference meanwhile. A
+ * dump goes on behind the last number that it told, so sessions that come and go meanwhile
+ * neither stop nor repeat it.
  */
 #include <net/genetlink.h>
 #include <net/sock.h>
@@ -43,7 +45,8 @@ static int put_vm(struct sk_buff *skb, const struct godwit_session *s)
 	       put_u64s(skb, GODWIT_A_NS, s->stats.ns, GODWIT_PHASES);
 }
 
-static int put_session(struct sk_buff *skb, const struct godwit_session *s, u32 portid, u32 seq, int flags)
+static int put_session(struct sk_buff *skb, const struct godwit_session *s, u32 portid, u32 seq,
+		       int flags)
 {
 	void *head = genlmsg_put(skb, portid, seq, &family, flags, GODWIT_CMD_SESSION);
 
@@ -105,7 +108,8 @@ static int dump_sessions(struct sk_buff *skb, struct netlink_callback *cb)
 	int r = 0;
 
 	while (!r && (s = godwit_session_next(cb->args[0] + 1))) {
-		r = put_session(skb, s, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, NLM_F_MULTI);
+		r = put_session(skb, s, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+				NLM_F_MULTI);
 		if (!r)
 			cb->args[0] = s->id;
 		godwit_session_put(s);
@@ -143,7 +147,7 @@ static struct genl_family family __ro_after_init = {
 
 /*
  * To the network namespaces of the initial user namespace: in another one root may be a
- * container's, who is not told of this host's processes. Uses up skb.
+ * container's, and is not told of this host's processes. Uses up skb.
  */
 static void multicast(struct sk_buff *skb)
 {
@@ -162,7 +166,10 @@ static void multicast(struct sk_buff *skb)
 	nlmsg_free(skb);
 }
 
-/* Context: may sleep. That nobody listens, or that memory is short, is nobody's error. */
+/*
+ * Context: may sleep. That no process listens, or that memory is short, is
+ * no error of the caller's.
+ */
 void godwit_netlink_event(const struct godwit_session *s, enum godwit_cmd cmd)
 {
 	struct sk_buff *skb;
@@ -172,8 +179,10 @@ void godwit_netlink_event(const struct godwit_session *s, enum godwit_cmd cmd)
 	if (!skb)
 		return;
 	head = genlmsg_put(skb, 0, 0, &family, 0, cmd);
-	if (!head || nla_put_u32(skb, GODWIT_A_ID, s->id) || nla_put_u32(skb, GODWIT_A_VM_PID, s->vm_pid) ||
-	    nla_put_u32(skb, GODWIT_A_OWNER_PID, s->owner_pid) || nla_put_u32(skb, GODWIT_A_CHANGES, s->changes)) {
+	if (!head || nla_put_u32(skb, GODWIT_A_ID, s->id) ||
+	    nla_put_u32(skb, GODWIT_A_VM_PID, s->vm_pid) ||
+	    nla_put_u32(skb, GODWIT_A_OWNER_PID, s->owner_pid) ||
+	    nla_put_u32(skb, GODWIT_A_CHANGES, s->changes)) {
 		nlmsg_free(skb);
 		return;
 	}

@@ -2,9 +2,9 @@
 /*
  * Retirement: the way back, in the background, slot by slot.
  *
- * Switching a slot's log off makes KVM zap what it had split, which can take long for large guests and
- * is the reason why it must not stand in anybody's way. Each slot whose log we have switched on
- * gets back the flags that were found, and only if it still is the slot that was found; what the
+ * Switching a slot's log off makes KVM zap what it had split, which can take long for large guests
+ * and is the reason why it must not stand in any caller's way. Each slot whose log we have switched
+ * on gets back the flags that were found, and only if it still is the slot that was found; what the
  * VMM changed meanwhile is its own.
  *
  * A VMM that wants the log, too, for a migration of its own, cannot be told from one that does not:
@@ -12,8 +12,9 @@
  * writes. So it is the helper's part to keep its session open until its VMM has no migration under
  * way (user/txn/foreign.h); a helper that is killed has another process that holds the session.
  *
- * Between two slots there is a pause, and it goes on while the CPUs that run the VM are busy, up to a limit:
- * a guest that is never calm gets its huge pages back all the same. Whoever waits for the VM ends all pauses.
+ * Between two slots there is a pause, and it goes on while the CPUs that run the VM are busy, up
+ * to a limit: a guest that is never calm gets its huge pages back all the same. A task that waits
+ * for the VM ends all pauses.
  */
 #include <linux/cpufreq.h>
 #include <linux/delay.h>
@@ -54,7 +55,10 @@ static struct load load_of(struct kvm *kvm)
 	return sum;
 }
 
-/* Pauses, and returns how busy the VM's CPUs were meanwhile, in percent; 100 when that cannot be said. */
+/*
+ * Pauses, and returns how busy the VM's CPUs were meanwhile, in percent; 100
+ * when that cannot be said.
+ */
 static unsigned int pause_and_look(struct godwit_session *s, unsigned int ms)
 {
 	struct load before = load_of(s->kvm), after;
@@ -98,7 +102,7 @@ static int clear_log_flag(struct godwit_session *s, struct godwit_slot *slot)
 	return r;
 }
 
-/* The VMM changes slots, or memory is short, the VMM's or ours: both pass. Nobody but us would try again. */
+/* The VMM changes slots, or memory is short, the VMM's or ours: both pass. Only we would retry. */
 static bool passes(int r)
 {
 	return r == -EAGAIN || r == -ENOMEM || r == -EFAULT;
@@ -139,7 +143,8 @@ static void retire_slots(struct godwit_session *s)
 
 void godwit_retire_work(struct work_struct *work)
 {
-	struct godwit_session *s = container_of(to_delayed_work(work), struct godwit_session, retire);
+	struct godwit_session *s = container_of(to_delayed_work(work), struct godwit_session,
+						retire);
 	u64 start = ktime_get_ns();
 	unsigned int i;
 

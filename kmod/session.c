@@ -2,13 +2,15 @@
 /*
  * The life of a session.
  *
- * A session is born by open(), works in jobs, and retires once: when its file is closed (by whatever
- * death of its owner) or when the VM's mm is torn down. Everything that may wait for the VM runs in a
- * workqueue under session->lock, because it borrows the VM's mm and because a helper that is killed
- * while it waits must be able to go: the job then finishes on its own and is thrown away.
+ * A session is born by open(), works in jobs, and retires once: when its file is closed (by
+ * whatever death of its owner) or when the VM's mm is torn down. Everything that may wait
+ * for the VM runs in a workqueue under session->lock, because it borrows the VM's mm and
+ * because a helper that is killed while it waits must be able to go: the job then finishes
+ * on its own and is thrown away.
  *
- * A VM has one owner at a time. A session that retires still owns its VM; who attaches meanwhile
- * hurries it and waits for it. So has a RAM file from START on, see godwit_block_track().
+ * A VM has one owner at a time. A session that retires still owns its VM; a caller that
+ * attaches meanwhile hurries it and waits for it. A RAM file has one as well, from START on,
+ * see godwit_block_track().
  */
 #include <linux/file.h>
 #include <linux/kvm_host.h>
@@ -24,8 +26,8 @@
 DEFINE_MUTEX(godwit_sessions_lock);		/* the list, session->kvm and ->retiring */
 static LIST_HEAD(sessions);			/* by id */
 static u32 last_id;
-static DECLARE_WAIT_QUEUE_HEAD(retired_wait);	/* somebody left the list, or should hurry */
-static bool draining;				/* the module goes: nobody pauses any more */
+static DECLARE_WAIT_QUEUE_HEAD(retired_wait);	/* a session left the list, or should hurry */
+static bool draining;				/* the module goes: no session pauses any more */
 
 /* ERR_PTR: -ENOMEM; -EAGAIN: the module is not quite there yet. */
 struct godwit_session *godwit_session_new(void)
@@ -102,7 +104,7 @@ enum godwit_state godwit_session_state(const struct godwit_session *s)
 
 /**
  * struct job - a call on its way through the workqueue
- * @refs: the caller's, who may be killed, and the worker's
+ * @refs: the caller's, which may be killed, and the worker's
  * @arg: the call's argument: a copy, so that it outlives the caller
  */
 struct job {
@@ -127,17 +129,19 @@ static void job_work(struct work_struct *work)
 	struct godwit_session *s = job->session;
 
 	mutex_lock(&s->lock);
-	job->ret = s->state == GODWIT_STATE_RETIRING || READ_ONCE(s->vm_gone) ? -EOWNERDEAD : job->fn(s, job->arg);
+	job->ret = s->state == GODWIT_STATE_RETIRING || READ_ONCE(s->vm_gone) ?
+		   -EOWNERDEAD : job->fn(s, job->arg);
 	mutex_unlock(&s->lock);
 	complete(&job->done);
 	job_put(job);
 	godwit_session_put(s);
-	/* godwit_exit() drains the workqueue, so this function has left the module's text by then. */
+	/* godwit_exit() drains the workqueue: this function has left the module's text by then. */
 	module_put(THIS_MODULE);
 }
 
 /* Takes a copy of arg. NULL: out of memory. */
-static struct job *job_new(struct godwit_session *s, godwit_job_fn fn, const void *arg, size_t bytes)
+static struct job *job_new(struct godwit_session *s, godwit_job_fn fn, const void *arg,
+			   size_t bytes)
 {
 	struct job *job = kzalloc(struct_size(job, arg, bytes), GFP_KERNEL_ACCOUNT);
 
@@ -152,7 +156,7 @@ static struct job *job_new(struct godwit_session *s, godwit_job_fn fn, const voi
 	return job;
 }
 
-/* Allocates nothing and drops the caller's reference. -EINTR: the caller was killed, the job goes on without it. */
+/* Allocates nothing; drops the caller's reference. -EINTR: caller was killed, the job goes on. */
 static int job_run(struct job *job, void *arg, size_t bytes)
 {
 	int r;
@@ -191,7 +195,7 @@ static struct godwit_session *owner_of(struct kvm *kvm)
 	return NULL;
 }
 
-/* Ends the delay before a retirement, and its pauses. One that runs already must not be queued again. */
+/* Ends the delay before a retirement, and its pauses. One under way must not be queued again. */
 static void hurry(struct godwit_session *s)
 {
 	lockdep_assert_held(&godwit_sessions_lock);
@@ -327,13 +331,13 @@ int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, s
 		job_put(job);
 		return r;
 	}
-	/* Ours from here on: the claim lets nobody else write s->vm_file. */
+	/* Ours from here on: the claim lets no other caller write s->vm_file. */
 	s->vm_file = get_file(vm_file);
 	return job_run(job, arg, sizeof(*arg));
 }
 
 /**
- * godwit_session_retire() - begin to give everything back; the second call and later ones change nothing
+ * godwit_session_retire() - begin to give everything back; later calls change nothing
  * @delay_ms: how long to wait before KVM is touched
  *
  * Context: any that may sleep; also MMU notifier release. Returns at once.
@@ -343,7 +347,8 @@ void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms)
 	mutex_lock(&godwit_sessions_lock);
 	if (!s->retiring) {
 		WRITE_ONCE(s->retiring, true);
-		queue_delayed_work(godwit_wq, &s->retire, msecs_to_jiffies(draining ? 0 : delay_ms));
+		queue_delayed_work(godwit_wq, &s->retire,
+				   msecs_to_jiffies(draining ? 0 : delay_ms));
 	}
 	mutex_unlock(&godwit_sessions_lock);
 }
@@ -357,7 +362,7 @@ void godwit_session_retired(struct godwit_session *s)
 	mutex_unlock(&s->lock);
 	if (had_vm)
 		godwit_netlink_event(s, GODWIT_CMD_RETIRED);
-	kobject_del(&s->kobj);		/* waits for readers of its files, who take no lock of ours */
+	kobject_del(&s->kobj);	/* waits for readers of its files, which take no lock of ours */
 	mutex_lock(&godwit_sessions_lock);
 	list_del(&s->node);
 	mutex_unlock(&godwit_sessions_lock);
@@ -370,7 +375,7 @@ bool godwit_session_hurried(const struct godwit_session *s)
 	return READ_ONCE(draining) || READ_ONCE(s->hurry) || READ_ONCE(s->vm_gone);
 }
 
-/* Pause between two steps of a retirement; cut short when somebody waits. */
+/* Pause between two steps of a retirement; cut short when a task waits. */
 void godwit_session_pause(struct godwit_session *s, unsigned int ms)
 {
 	wait_event_timeout(retired_wait, godwit_session_hurried(s), msecs_to_jiffies(ms));
@@ -388,7 +393,7 @@ void godwit_sessions_drain(void)
 	mutex_unlock(&godwit_sessions_lock);
 	wake_up_all(&retired_wait);
 	wait_event(retired_wait, list_empty_careful(&sessions));
-	/* Whoever took the last one off the list may still be under the lock. */
+	/* The retirement that took the last one off the list may still be under the lock. */
 	mutex_lock(&godwit_sessions_lock);
 	mutex_unlock(&godwit_sessions_lock);
 }

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Changing the flags of a memslot that belongs to somebody else, who may change or delete it at any time.
+ * Changing the flags of a memslot that belongs to the VMM, which may change
+ * or delete it at any time.
  *
- * Changing flags has a race: KVM_SET_USER_MEMORY_REGION changes a slot that exists, and creates one that
- * does not. If the VMM deletes the slot after we looked and before KVM takes slots_lock, we would create
- * it again; and the VMM, which may make another one in its place now, would see that fail. There is no lock
- * that we could hold across the ioctl, so three things keep it away, and one repairs it:
+ * Changing flags has a race: KVM_SET_USER_MEMORY_REGION changes a slot that exists, and creates
+ * one that does not. If the VMM deletes the slot after we looked and before KVM takes
+ * slots_lock, we would create it again; and the VMM, which may make another one in its place
+ * now, would see that fail. There is no lock that we could hold across the ioctl, so three
+ * things keep it away, and one repairs it:
  *
- *	- VMMs change slots in bursts (a guest's reset): while the last change is younger than GODWIT_SETTLE_MS, flags
- *	  are left alone, and what is not logged counts as written;
- *	- the last look is under slots_lock, and nothing but a copy of the arguments, which lie ready, is between
- *	  its unlocking and KVM's locking it: well below a microsecond;
- *	- who finds slots_lock taken comes back later;
- *	- after the ioctl we look again: if the slot is another object than before (the metadata that KVM keeps
- *	  through a change of flags and makes anew for a new slot), it is deleted at once.
+ *	- VMMs change slots in bursts (a guest's reset): while the last change is younger than
+ *	  GODWIT_SETTLE_MS, flags are left alone, and what is not logged counts as written;
+ *	- the last look is under slots_lock, and nothing but a copy of the arguments, which lie
+ *	  ready, is between its unlocking and KVM's locking it: well below a microsecond;
+ *	- a call that finds slots_lock taken gives up, and its caller comes back later;
+ *	- after the ioctl we look again: if the slot is another object than before (the
+ *	  metadata that KVM keeps through a change of flags and makes anew for a new
+ *	  slot), it is deleted at once.
  */
 #include <linux/kvm_host.h>
 
@@ -21,15 +24,17 @@
 #include "internal.h"
 
 /*
- * Context: under kvm->srcu; the result is good until it is unlocked. NULL: that slot is no more. Compares
- * what user space named it by, not the identity.
+ * Context: under kvm->srcu; the result is good until it is unlocked. NULL: that slot is no more.
+ * Compares what user space named it by, not the identity.
  */
-const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s, const struct godwit_slot *slot)
+const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s,
+					       const struct godwit_slot *slot)
 {
-	const struct kvm_memory_slot *ks = id_to_memslot(__kvm_memslots(s->kvm, slot->as_id), slot->id);
+	const struct kvm_memory_slot *ks = id_to_memslot(__kvm_memslots(s->kvm, slot->as_id),
+							 slot->id);
 
-	if (!ks || ks->base_gfn != slot->base_gfn || ks->npages != slot->npages || ks->userspace_addr != slot->hva ||
-	    !GODWIT_SHOWS_WRITES(ks->flags))
+	if (!ks || ks->base_gfn != slot->base_gfn || ks->npages != slot->npages ||
+	    ks->userspace_addr != slot->hva || !GODWIT_SHOWS_WRITES(ks->flags))
 		return NULL;
 	return ks;
 }
@@ -40,7 +45,8 @@ const void *godwit_slot_identity(const struct kvm_memory_slot *ks)
 	return ks->arch.lpage_info[0];
 }
 
-static int look(struct godwit_session *s, const struct godwit_slot *slot, const void **id, u32 *flags)
+static int look(struct godwit_session *s, const struct godwit_slot *slot, const void **id,
+		u32 *flags)
 {
 	const struct kvm_memory_slot *ks;
 	int idx, r = -ENOENT;
@@ -60,9 +66,11 @@ static int look(struct godwit_session *s, const struct godwit_slot *slot, const 
  * godwit_slot_set_flags() - change the flags of a slot that is still the one we know
  * @slot: its flags are updated on success
  *
- * Return: 0; -EAGAIN: the VMM changes slots right now; -ENOENT: that slot is no more; what KVM answers.
+ * Return: 0; -EAGAIN: the VMM changes slots right now; -ENOENT: that slot is
+ * no more; what KVM answers.
  */
-int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot, u32 flags)
+int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
+			  struct godwit_slot *slot, u32 flags)
 {
 	const void *before, *after;
 	u32 now;
@@ -86,8 +94,8 @@ int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc, s
 	if (look(s, slot, &after, &now) || after == before) {
 		slot->flags = flags;
 		/*
-		 * Our own change, as KVM counts it, is no news. Were it counted otherwise, the next comparison
-		 * would see a change that is none; it never overlooks one.
+		 * Our own change, as KVM counts it, is no news. Were it counted otherwise, the next
+		 * comparison would see a change that is none; it never overlooks one.
 		 */
 		s->view.generation += kvm_arch_nr_memslot_as_ids(s->kvm);
 		return 0;
@@ -115,7 +123,7 @@ u64 godwit_slots_generation(struct godwit_session *s)
  * godwit_slots_settle() - pause, and go on until the VMM has left its slots alone meanwhile
  * @ms: of one pause; at least GODWIT_SETTLE_MS
  *
- * Ends after some tries, or when somebody waits, whatever the VMM does: it only makes a race rarer.
+ * Ends after some tries, or when a task waits, whatever the VMM does: it only makes a race rarer.
  */
 void godwit_slots_settle(struct godwit_session *s, unsigned int ms)
 {

@@ -2,15 +2,17 @@
 /*
  * Which memslots show which RAM file, and what to do when that changes.
  *
- * The VMM may add, delete and move memslots whenever it likes (a guest's reset, PCI BARs, hotplug), and
- * tells nobody. So each harvest takes a new view of the slots and compares it with the last one:
+ * The VMM may add, delete and move memslots whenever it likes (a guest's reset, PCI BARs,
+ * hotplug), and does not tell the module. So each harvest takes a new view of the slots and
+ * compares it with the last one:
  *
  *	- a slot or a mapping that is new, or gone, counts as written throughout;
- *	- a slot whose log is off was made anew (or switched off by somebody): likewise, log on again;
- *	- a slot that was made anew with its log on (by the VMM's own migration) cannot always be told from
- *	  the old one. With manual_dirty_log_protect == 3 (QEMU's setting) it starts with all bits set, so
- *	  nothing is lost; else every change of the generation makes all of them count as written, also
- *	  one between this look and the reading of the logs.
+ *	- a slot whose log is off was made anew (or its log was switched
+ *	  off): likewise, log on again;
+ *	- a slot that was made anew with its log on (by the VMM's own migration) cannot always be
+ *	  told from the old one. With manual_dirty_log_protect == 3 (QEMU's setting) it starts with
+ *	  all bits set, so nothing is lost; else every change of the generation makes all of them
+ *	  count as written, also one between this look and the reading of the logs.
  *
  * How flags are changed, and what can go wrong with it, is in slot_flags.c.
  *
@@ -46,7 +48,7 @@ unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged)
 
 	idx = srcu_read_lock(&kvm->srcu);
 	for (as = 0; as < kvm_arch_nr_memslot_as_ids(kvm); as++) {
-		/* Once: the macro evaluates it again and again, and KVM may swap the sets in between. */
+		/* Once: the macro evaluates it many times, and KVM may swap the sets in between. */
 		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
 
 		kvm_for_each_memslot(slot, bkt, slots) {
@@ -273,7 +275,8 @@ static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64
  * godwit_slots_refresh() - take a new view of the slots, switch on the log where it is off
  * @changed_pages: how many pages were marked as written because something changed
  *
- * Context: a job, with the mm borrowed. Return: 0; -EAGAIN when the VMM does not stop changing slots.
+ * Context: a job, with the mm borrowed. Return: 0; -EAGAIN when the VMM does
+ * not stop changing slots.
  */
 int godwit_slots_refresh(struct godwit_session *s, struct godwit_scratch *sc, u64 *changed_pages)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What each session has done, read-only, in /sys/class/misc/godwit/sessions/ID/; docs/abi-sysfs.txt describes each
- * file.
+ * What each session has done, read-only, in /sys/class/misc/godwit/sessions/ID/;
+ * docs/abi-sysfs.txt describes each file.
  *
- * The files take no lock: session->lock may be held for long, and is held by whoever removes them. Numbers that
- * belong together may be a harvest apart.
+ * The files take no lock: session->lock may be held for long, and is held by the task that removes
+ * them. Numbers that belong together may be a harvest apart.
  */
 #include <linux/device.h>
 #include <linux/kobject.h>
@@ -140,7 +140,7 @@ int godwit_stats_init(struct device *dev)
 
 	if (!made)
 		return -ENOMEM;
-	smp_store_release(&directory, made);			/* pairs with godwit_stats_publish() */
+	smp_store_release(&directory, made);	/* pairs with godwit_stats_publish() */
 	return 0;
 }
 

@@ -28,7 +28,8 @@ static ssize_t tunable_show(struct device *dev, struct device_attribute *attr, c
 	return sysfs_emit(buf, "%u\n", READ_ONCE(*container_of(attr, struct tunable, attr)->value));
 }
 
-static ssize_t tunable_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
+static ssize_t tunable_store(struct device *dev, struct device_attribute *attr, const char *buf,
+			     size_t count)
 {
 	struct tunable *t = container_of(attr, struct tunable, attr);
 	unsigned int v;

@@ -43,8 +43,9 @@ TRACE_EVENT(godwit_attach,
 		__entry->logged = a->logged;
 		__entry->manual_protect = a->manual_protect;
 	),
-	TP_printk("session=%u owner_pid=%d vm_pid=%d memslots=%u logged=%u manual_protect=%u", __entry->id,
-		  __entry->owner_pid, __entry->vm_pid, __entry->memslots, __entry->logged, __entry->manual_protect)
+	TP_printk("session=%u owner_pid=%d vm_pid=%d memslots=%u logged=%u manual_protect=%u",
+		  __entry->id, __entry->owner_pid, __entry->vm_pid, __entry->memslots,
+		  __entry->logged, __entry->manual_protect)
 );
 
 TRACE_EVENT(godwit_harvest,
@@ -69,8 +70,8 @@ TRACE_EVENT(godwit_harvest,
 	TP_printk("session=%u generation=%llu vcpu=%llu mapping=%llu block=%llu unmap=%llu change=%llu changes=%u ns=%llu ret=%d",
 		  __entry->id, __entry->generation, __entry->pages[GODWIT_ROW_VCPU],
 		  __entry->pages[GODWIT_ROW_MAPPING], __entry->pages[GODWIT_ROW_BLOCK],
-		  __entry->pages[GODWIT_ROW_UNMAP], __entry->pages[GODWIT_ROW_CHANGE], __entry->changes,
-		  __entry->ns, __entry->ret)
+		  __entry->pages[GODWIT_ROW_UNMAP], __entry->pages[GODWIT_ROW_CHANGE],
+		  __entry->changes, __entry->ns, __entry->ret)
 );
 
 TRACE_EVENT(godwit_clear,
@@ -90,13 +91,14 @@ TRACE_EVENT(godwit_clear,
 		__entry->npages = range->npages;
 		__entry->ret = ret;
 	),
-	TP_printk("session=%u ram=%u first_page=%#llx npages=%llu ret=%d", __entry->id, __entry->ram,
-		  __entry->first_page, __entry->npages, __entry->ret)
+	TP_printk("session=%u ram=%u first_page=%#llx npages=%llu ret=%d",
+		  __entry->id, __entry->ram, __entry->first_page, __entry->npages, __entry->ret)
 );
 
-/* A writer was noted, in any context; fresh: pages that no one had noted since the last harvest. */
+/* A writer was noted, in any context; fresh: pages not noted yet since the last harvest. */
 TRACE_EVENT(godwit_ledger_hit,
-	TP_PROTO(const struct godwit_ram *ram, enum godwit_row row, u64 first_page, u64 npages, u64 fresh),
+	TP_PROTO(const struct godwit_ram *ram, enum godwit_row row, u64 first_page, u64 npages,
+		 u64 fresh),
 	TP_ARGS(ram, row, first_page, npages, fresh),
 	TP_STRUCT__entry(
 		__field(u32, id)
@@ -114,8 +116,9 @@ TRACE_EVENT(godwit_ledger_hit,
 		__entry->npages = npages;
 		__entry->fresh = fresh;
 	),
-	TP_printk("session=%u ram=%u row=%s first_page=%#llx npages=%llu fresh=%llu", __entry->id, __entry->ram,
-		  show_row(__entry->row), __entry->first_page, __entry->npages, __entry->fresh)
+	TP_printk("session=%u ram=%u row=%s first_page=%#llx npages=%llu fresh=%llu",
+		  __entry->id, __entry->ram, show_row(__entry->row), __entry->first_page,
+		  __entry->npages, __entry->fresh)
 );
 
 /* One memslot got its flags back. */
@@ -138,8 +141,9 @@ TRACE_EVENT(godwit_retire,
 		__entry->ns = ns;
 		__entry->ret = ret;
 	),
-	TP_printk("session=%u slot=%u:%u npages=%llu ns=%llu ret=%d", __entry->id, __entry->as_id, __entry->slot,
-		  __entry->npages, __entry->ns, __entry->ret)
+	TP_printk("session=%u slot=%u:%u npages=%llu ns=%llu ret=%d",
+		  __entry->id, __entry->as_id, __entry->slot, __entry->npages, __entry->ns,
+		  __entry->ret)
 );
 
 TRACE_EVENT(godwit_detach,
@@ -157,8 +161,8 @@ TRACE_EVENT(godwit_detach,
 		__entry->vm_gone = vm_gone;
 		__entry->ns = ns;
 	),
-	TP_printk("session=%u vm_pid=%d vm_gone=%d ns=%llu", __entry->id, __entry->vm_pid, __entry->vm_gone,
-		  __entry->ns)
+	TP_printk("session=%u vm_pid=%d vm_gone=%d ns=%llu",
+		  __entry->id, __entry->vm_pid, __entry->vm_gone, __entry->ns)
 );
 
 #endif /* GODWIT_TRACE_H */

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ledger row "block": block devices that read straight into the RAM file's pages (O_DIRECT of the VMM).
+ * Ledger row "block": block devices that read straight into the RAM file's
+ * pages (O_DIRECT of the VMM).
  *
- * No page table entry is used, so no dirty bit is set; but the block layer has a tracepoint for every
- * read that is finished, before the reader is told:
+ * No page table entry is used, so no dirty bit is set; but the block layer has a tracepoint for
+ * every read that is finished, before the reader is told:
  *
- *	block_rq_complete	request-based drivers (NVMe, SCSI, virtio, null_blk); never block_bio_complete
- *	block_bio_complete	bio-based ones (dm, md, brd); dm-crypt decrypts in place after the lower
- *				device's request has ended, so the bio's own end is what counts
+ *	block_rq_complete	request-based drivers (NVMe, SCSI, virtio, null_blk);
+ *				never block_bio_complete
+ *	block_bio_complete	bio-based ones (dm, md, brd); dm-crypt decrypts in
+ *				place after the lower device's request has ended, so
+ *				the bio's own end is what counts
  *
- * Both are needed. The probes are attached only while a session lives. A page belongs to us when its folio
- * lies in a tracked page cache; the read holds a reference on it, so the folio cannot go away meanwhile.
+ * Both are needed. The probes are attached only while a session lives. A page belongs to us
+ * when its folio lies in a tracked page cache; the read holds a reference on it, so the folio
+ * cannot go away meanwhile.
  *
  * A private page belongs to us when the root of its anon_vma and its index fit an area that the
  * last sweep has published; a child that has forked from the VMM may have such pages too, which
  * then count for nothing worse than a page too much. An anon_vma is what it is as long as RCU keeps
  * it (SLAB_TYPESAFE_BY_RCU), and the page's is one as long as the page is mapped. One that is
- * mapped nowhere any more, which the read alone keeps, needs no note: whoever takes a copy of it
- * maps it first, so it was unmapped after the last copy, and the row "unmap" has it. KSM's pages
- * are not written, but copied first.
+ * mapped nowhere any more, which the read alone keeps, needs no note: any process that takes a copy
+ * of it maps it first, so it was unmapped after the last copy, and the row "unmap" has it. KSM's
+ * pages are not written, but copied first.
  */
 #include <linux/bio.h>
 #include <linux/blk-mq.h>
@@ -73,25 +77,31 @@ static void note_page(struct page *page)
 
 	if (((unsigned long)mapping & FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON)
 		note_private(folio, page, (unsigned long)mapping);
-	/* Other tags in the low bits of the pointer match nobody. */
+	/* Other tags in the low bits of the pointer match no RAM file. */
 	if (!mapping)
 		return;
 	list_for_each_entry_rcu(ram, &tracked, node)
 		if (ram->mapping == mapping)
-			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, godwit_page_pgoff(folio, page), 1);
+			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, godwit_page_pgoff(folio, page),
+					   1);
 }
 
-/* A segment may span many pages, which lie next to each other in memory but perhaps not in one folio. */
+/*
+ * A segment may span many pages, which lie next to each other in memory but
+ * perhaps not in one folio.
+ */
 static void note_bvec(const struct bio_vec *bv)
 {
-	struct page *page = bv->bv_page + (bv->bv_offset >> PAGE_SHIFT);	/* vmemmap: x86 has no other model */
+	/* vmemmap: x86 has no other model */
+	struct page *page = bv->bv_page + (bv->bv_offset >> PAGE_SHIFT);
 	unsigned int nr = DIV_ROUND_UP(offset_in_page(bv->bv_offset) + bv->bv_len, PAGE_SIZE);
 
 	while (nr--)
 		note_page(page++);
 }
 
-static void on_rq_complete(void *data, struct request *rq, blk_status_t error, unsigned int nr_bytes)
+static void on_rq_complete(void *data, struct request *rq, blk_status_t error,
+			   unsigned int nr_bytes)
 {
 	struct req_iterator iter;
 	struct bio_vec bv;
@@ -99,7 +109,10 @@ static void on_rq_complete(void *data, struct request *rq, blk_status_t error, u
 	if (op_is_write(req_op(rq)) || !rq->bio || !godwit_row_on(GODWIT_ROW_BLOCK))
 		return;
 	rcu_read_lock();
-	/* By iterator: split and cloned bios have no vector of their own. What has not arrived yet comes again. */
+	/*
+	 * By iterator: split and cloned bios have no vector of their own. What has not
+	 * arrived yet comes again.
+	 */
 	rq_for_each_segment(bv, rq, iter)
 		note_bvec(&bv);
 	rcu_read_unlock();
@@ -113,10 +126,10 @@ static void on_bio_complete(void *data, struct request_queue *q, struct bio *bio
 		return;
 	rcu_read_lock();
 	/*
-	 * The whole vector: the iterator is spent by now. A bio over a vector of somebody else's
-	 * (ITER_BVEC) may count none. That is registered buffers, which godwit refuses, or a loop
-	 * device or a target below: there a request or bio of the reader's own ends after it, and
-	 * counts.
+	 * The whole vector: the iterator is spent by now. A bio over a vector that is not
+	 * its own (ITER_BVEC) may count none. That is registered buffers, which godwit
+	 * refuses, or a loop device or a target below: there a request or bio of the
+	 * reader's own ends after it, and counts.
 	 */
 	for (i = 0; i < bio->bi_vcnt; i++)
 		note_bvec(&bio->bi_io_vec[i]);
@@ -135,12 +148,16 @@ static int probes_on(void)
 {
 	int r;
 
-	/* Registering takes any pointer: a kernel whose tracepoints have other arguments must not compile. */
+	/*
+	 * Registering takes any pointer: a kernel whose tracepoints have other
+	 * arguments must not compile.
+	 */
 	check_trace_callback_type_block_rq_complete(on_rq_complete);
 	check_trace_callback_type_block_bio_complete(on_bio_complete);
 	for_each_kernel_tracepoint(find_tracepoint, NULL);
+	/* A kernel without tracepoints cannot tell us: do not pretend. */
 	if (!rq_complete || !bio_complete)
-		return -EOPNOTSUPP;	/* a kernel without tracepoints cannot tell us: do not pretend */
+		return -EOPNOTSUPP;
 	r = tracepoint_probe_register(rq_complete, on_rq_complete, NULL);
 	if (r)
 		return r;
@@ -211,7 +228,8 @@ void godwit_block_untrack(struct godwit_session *s)
 		if (!--sessions)
 			probes_off();
 		s->tracked = false;
-		synchronize_rcu();	/* the RAM files are freed later, without a grace period of their own */
+		/* The RAM files are freed later, without a grace period of their own. */
+		synchronize_rcu();
 	}
 	mutex_unlock(&block_lock);
 }

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ledger row "vcpu": KVM's dirty log of each memslot, read in place and re-armed with KVM_CLEAR_DIRTY_LOG.
+ * Ledger row "vcpu": KVM's dirty log of each memslot, read in place and re-armed
+ * with KVM_CLEAR_DIRTY_LOG.
  *
- * Reading takes no lock of KVM's and copies nothing: SRCU keeps the bitmap, KVM sets its bits atomically, and nothing
- * passes through memory that the VMM can write. Clean stretches are skipped a cache line at a time.
+ * Reading takes no lock of KVM's and copies nothing: SRCU keeps the bitmap, KVM sets its bits
+ * atomically, and nothing passes through memory that the VMM can write. Clean stretches are
+ * skipped a cache line at a time.
  *
- * Each KVM_CLEAR_DIRTY_LOG kicks all vCPUs out of the guest, twice: to empty their PML buffers, and to flush their
- * TLBs. It does so whether it clears one page or a million; and it holds mmu_lock for about as long as there are words
- * with something to clear. So one call takes as much as it may: it goes on over clean stretches and is cut
+ * Each KVM_CLEAR_DIRTY_LOG kicks all vCPUs out of the guest, twice: to empty their PML buffers, and
+ * to flush their TLBs. It does so whether it clears one page or a million; and it holds mmu_lock
+ * for about as long as there are words with something to clear. So one call takes as much as it
+ * may: it goes on over clean stretches and is cut
  *
- *	- at CLEAR_DIRTY words that are not 0: as many as the largest chunk of QEMU's (1 GiB) can have, so that
- *	  no vCPU waits longer for mmu_lock than it would there;
+ *	- at CLEAR_DIRTY words that are not 0: as many as the largest chunk of QEMU's (1 GiB) can
+ *	  have, so that no vCPU waits longer for mmu_lock than it would there;
  *	- at a clean stretch of CLEAR_GAP words, which costs more to copy, twice, than another call;
  *	- at GODWIT_CLEAR_PAGES, the size of the bitmap in the borrowed mm.
  *
- * A harvest reads the log and marks what it says in the helper's bitmap; CLEAR has KVM clear what is marked there. Both
- * are this walk over the log's words that are not 0. What is marked and not in the log needs no clearing: KVM protects
- * the page, or sets its bit from now on. What is in the log and not marked was written since the harvest, and is
- * found by the next one.
+ * A harvest reads the log and marks what it says in the helper's bitmap; CLEAR has KVM clear what
+ * is marked there. Both are this walk over the log's words that are not 0. What is marked and not
+ * in the log needs no clearing: KVM protects the page, or sets its bit from now on. What is in the
+ * log and not marked was written since the harvest, and is found by the next one.
  */
 #include <linux/kvm_host.h>
 #include <linux/mm.h>
@@ -32,7 +35,8 @@
 /**
  * struct walk - over the log of pages [@lo, @hi) of @slot, which are part of @piece
  * @pages: a harvest: how many are in the log
- * @bits: CLEAR: words [@first, @first + @words) of @slot, for the next KVM_CLEAR_DIRTY_LOG; NULL: a harvest
+ * @bits: CLEAR: words [@first, @first + @words) of @slot, for the next
+ *	KVM_CLEAR_DIRTY_LOG; NULL: a harvest
  * @dirty: how many of them are not 0
  */
 struct walk {
@@ -88,7 +92,8 @@ static unsigned long word_mask(u64 w, u64 first, u64 end)
 static u64 skip_clean(const unsigned long *log, u64 w, u64 end)
 {
 	for (; w < end; w++) {
-		while (IS_ALIGNED(w, GODWIT_LINE_WORDS) && end - w >= GODWIT_LINE_WORDS && !godwit_line(log + w))
+		while (IS_ALIGNED(w, GODWIT_LINE_WORDS) && end - w >= GODWIT_LINE_WORDS &&
+		       !godwit_line(log + w))
 			w += GODWIT_LINE_WORDS;
 		if (w < end && READ_ONCE(log[w]))
 			break;
@@ -223,7 +228,8 @@ static unsigned long *bits_for(const struct godwit_session *s, u64 npages)
 }
 
 /* Has KVM forget and re-arm what is marked in a range of a RAM file, wherever slots show it. */
-int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_range *a)
+int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc,
+			  const struct godwit_range *a)
 {
 	struct walk k = { .s = s, .sc = sc };
 	unsigned int i;
@@ -239,7 +245,10 @@ int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, c
 
 		if (p->ram == a->ram && lo < hi)
 			r = walk_piece(&k, p, lo - p->pgoff + p->first, hi - p->pgoff + p->first);
-		/* A slot that is gone or new is found by the next harvest, which counts all of it as written. */
+		/*
+		 * A slot that is gone or new is found by the next harvest, which
+		 * counts all of it as written.
+		 */
 		if (r == -EAGAIN)
 			r = 0;
 	}

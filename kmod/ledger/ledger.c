@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The rows of the ledger that are told of writes note them here, from any context, until a harvest collects them.
+ * The rows of the ledger that are told of writes note them here, from any context, until
+ * a harvest collects them.
  *
- * Notes are few and guests are large, so a summary says which stripes of the bitmap to look at. A note sets its bit,
- * then the stripe's, always: another note of the same page may have set the bit and not come to the stripe yet. The
- * harvest takes the stripe, then the bits: a note that ends before it begins has its stripe set.
+ * Notes are few and guests are large, so a summary says which stripes of the bitmap to look at. A
+ * note sets its bit, then the stripe's, always: another note of the same page may have set the bit
+ * and not come to the stripe yet. The harvest takes the stripe, then the bits: a note that ends
+ * before it begins has its stripe set.
  */
 #include <linux/bitops.h>
 
@@ -14,7 +16,8 @@
 /* log2 of the pages in a stripe: at least a word, at most GODWIT_STRIPES stripes. */
 static unsigned int stripe_shift(const struct godwit_ram *ram)
 {
-	return max(fls64(ram->npages - 1), ilog2(GODWIT_STRIPES) + ilog2(BITS_PER_LONG)) - ilog2(GODWIT_STRIPES);
+	return max(fls64(ram->npages - 1), ilog2(GODWIT_STRIPES) + ilog2(BITS_PER_LONG)) -
+	       ilog2(GODWIT_STRIPES);
 }
 
 static void set_stripes(struct godwit_ram *ram, u64 first, u64 end)
@@ -41,8 +44,9 @@ void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, 
 		unsigned int to = min_t(u64, BITS_PER_LONG, from + (end - page));
 		unsigned long mask = GENMASK(to - 1, from);
 
-		/* A full barrier, even where nothing is new: the write comes before, the note after. */
-		fresh += hweight_long(mask & ~(unsigned long)atomic_long_fetch_or(mask, (atomic_long_t *)word));
+		/* A full barrier, even where nothing is new: the write before, the note after. */
+		fresh += hweight_long(mask & ~(unsigned long)
+				      atomic_long_fetch_or(mask, (atomic_long_t *)word));
 		page += to - from;
 	}
 	set_stripes(ram, first, end);
@@ -77,14 +81,20 @@ bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 	int row;
 
 	for_each_set_bit(stripe, ram->stripes, GODWIT_STRIPES) {
-		/* A full barrier before the bits are read; pairs with the order of godwit_ledger_note(). */
+		/*
+		 * A full barrier before the bits are read; pairs with the order
+		 * of godwit_ledger_note().
+		 */
 		if (test_and_clear_bit(stripe, ram->stripes))
 			found |= collect_stripe(ram, stripe);
 		cond_resched();
 	}
 	for (row = 0; row < GODWIT_ROWS; row++)
 		pages[row] += atomic64_xchg(&ram->noted[row], 0);
-	/* Whoever looks for holes must hear of it, also where the block row had noted all of the pages. */
+	/*
+	 * A caller that looks for holes must hear of it, also where the block row
+	 * had noted all of the pages.
+	 */
 	if (xchg(&ram->unmapped, false) && !pages[GODWIT_ROW_UNMAP])
 		pages[GODWIT_ROW_UNMAP] = 1;
 	return found;

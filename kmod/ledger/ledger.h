@@ -21,7 +21,8 @@ struct godwit_areas {
 
 /* dirtylog.c */
 int godwit_dirtylog_harvest(struct godwit_session *s, u64 *pages);
-int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc, const struct godwit_range *a);
+int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc,
+			  const struct godwit_range *a);
 
 /* ledger.c */
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);
@@ -78,14 +79,17 @@ struct godwit_mapper {
 };
 
 int godwit_watch_vm(struct godwit_session *s);
-bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
-int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span);
+bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm,
+			const struct godwit_span *span);
+int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm,
+		     const struct godwit_span *span);
 u64 godwit_watch_events(struct godwit_session *s);
-bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *ram, unsigned long *start,
-			    unsigned long *end);
+bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *ram,
+			    unsigned long *start, unsigned long *end);
 void godwit_watch_in_flight(struct godwit_session *s);
 void godwit_watch_prune(struct godwit_session *s);
-unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers, unsigned int max);
+unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers,
+				  unsigned int max);
 void godwit_watch_free(struct godwit_session *s);
 
 /* mappers.c */

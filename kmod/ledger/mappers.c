@@ -2,12 +2,13 @@
 /*
  * Which processes map a RAM file such that their stores reach it.
  *
- * The watches know the mms, as of the last sweep. An mm does not say which processes have it, but each
- * process says which mm it has. So all processes are gone through once, under RCU, and each one's mm is
- * looked up in a sorted array of the watches'. A pointer found there is compared only, never followed.
+ * The watches know the mms, as of the last sweep. An mm does not say which processes have it,
+ * but each process says which mm it has. So all processes are gone through once, under RCU, and
+ * each one's mm is looked up in a sorted array of the watches'. A pointer found there is
+ * compared only, never followed.
  *
- * An mm that lives and that no process has is told as well: a device holds it (vhost), or its process is
- * just being made, or just exits.
+ * An mm that lives and that no process has is told as well: a device holds it (vhost), or its
+ * process is just being made, or just exits.
  */
 #include <linux/bsearch.h>
 #include <linux/mm.h>
@@ -40,7 +41,7 @@ static int compare(const void *a, const void *b)
 	return left->mm < right->mm ? -1 : left->mm > right->mm;
 }
 
-/* Threads share one. A leader that has exited has none, and a kernel thread may have borrowed one. */
+/* Threads share one. A leader that has exited has none, a kernel thread may have borrowed one. */
 static struct mm_struct *mm_of(struct task_struct *process)
 {
 	struct task_struct *t;

@@ -8,17 +8,17 @@
  * page tables and keeps rmap out of the entries until the TLBs are flushed (see flush.c), is the
  * finder's: of a RAM file shared.c, of private RAM private.c.
  *
- *	- The folio is marked dirty before its entry is cleaned: the entry may be the only
- *	  place that knows, and reclaim throws away what nobody calls dirty. A folio of private
- *	  memory may be in the swap cache, with an older copy on the device, or have been given
- *	  to MADV_FREE and written since.
+ *	- The folio is marked dirty before its entry is cleaned: the entry may be the only place
+ *	  that knows, and reclaim throws away what is marked dirty nowhere. A folio of private
+ *	  memory may be in the swap cache, with an older copy on the device, or have been given to
+ *	  MADV_FREE and written since.
  *	- No MMU notifier runs: KVM keeps its mappings, and the guest feels nothing.
  *
- * Others wait for that lock meanwhile: reclaim, faults of hugetlbfs, whoever maps or unmaps the
- * file. So RAM is swept in slices. A slice is over, flush included, as soon as somebody queues
- * for the lock, or the CPU is wanted, or after SLICE_NS; that is looked at after each stride, a
- * stretch of the RAM so short that all its mappings have no more than STRIDE_ENTRIES entries (or
- * one page table each).
+ * Others wait for that lock meanwhile: reclaim, faults of hugetlbfs, tasks that map or unmap
+ * the file. So RAM is swept in slices. A slice is over, flush included, as soon as a task
+ * queues for the lock, or the CPU is wanted, or after SLICE_NS; that is looked at after each
+ * stride, a stretch of the RAM so short that all its mappings have no more than STRIDE_ENTRIES
+ * entries (or one page table each).
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>

@@ -130,7 +130,7 @@ bool godwit_walk(struct godwit_walk *w, unsigned long addr, unsigned long end)
 			continue;
 		next = pud_addr_end(addr, end);
 		pud = pud_offset(p4d, addr);
-		/* One look decides, as a page of 1 GiB may come, go or be moved; see walk_pmds(). */
+		/* One look decides: a page of 1 GiB may come, go or be moved; see walk_pmds(). */
 		seen = READ_ONCE(*pud);
 		if (is_gigantic(w->vma))
 			more = walk_pud_leaf(w, pud, addr);

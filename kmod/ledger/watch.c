@@ -2,18 +2,18 @@
 /*
  * Ledger row "unmap": page table entries that go away and take their dirty bit along.
  *
- * Reclaim, page migration, hole punching, munmap and exit all call the MMU notifiers of the mm before
- * and after. A watch is our notifier on one mm, with the spans of it that map RAM files:
+ * Reclaim, page migration, hole punching, munmap and exit all call the MMU notifiers of the mm
+ * before and after. A watch is our notifier on one mm, with the spans of it that map RAM files:
  *
  *	   invalidate start            entry gone             invalidate end
  *	---------|-------------------------|-----------------------|----------->
  *	      in flight: a harvest counts the range           noted for good
  *
- * To note at the start only would lose a write between the start (collected by a harvest) and the moment
- * when the entry is gone; to note at the end only would lose it for the very last harvest.
+ * To note at the start only would lose a write between the start (collected by a harvest) and the
+ * moment when the entry is gone; to note at the end only would lose it for the very last harvest.
  *
- * Changes of protection keep the dirty bit and are not counted: automatic NUMA balancing would otherwise
- * report the whole guest again and again.
+ * Changes of protection keep the dirty bit and are not counted: automatic NUMA balancing would
+ * otherwise report the whole guest again and again.
  *
  * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
  * reported from then on. So release counts all its spans, whose entries are dropped right after.
@@ -117,8 +117,9 @@ static void watch_end(struct mmu_notifier *mn, const struct mmu_notifier_range *
 	if (range->event == MMU_NOTIFY_UNMAP)
 		note_gone(w, range->start, range->end);
 	/*
-	 * An end may come without its start: the watch was registered in between. The harvest that
-	 * registered it counts the whole span, so a count that is one too low until then loses nothing.
+	 * An end may come without its start: the watch was registered in between. The
+	 * harvest that registered it counts the whole span, so a count that is one too low
+	 * until then loses nothing.
 	 */
 	if (w->in_flight)
 		w->in_flight--;
@@ -212,8 +213,9 @@ int godwit_watch_vm(struct godwit_session *s)
 	return 0;
 }
 
-/* Is all of the span watched as it is? Then this sweep has seen it. Under session->lock; takes no lock that sleeps. */
-bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
+/* Is the whole span watched as it is? Then this sweep has seen it. Under session->lock; spins. */
+bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm,
+			const struct godwit_span *span)
 {
 	struct watch *w = find_watch(s, mm);
 	struct godwit_span *known;
@@ -223,7 +225,8 @@ bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm, const st
 		return false;
 	spin_lock(&w->lock);
 	list_for_each_entry(known, &w->spans, node)
-		if (known->ram == span->ram && known->start <= span->start && known->end >= span->end &&
+		if (known->ram == span->ram &&
+		    known->start <= span->start && known->end >= span->end &&
 		    known->pgoff + ((span->start - known->start) >> PAGE_SHIFT) == span->pgoff) {
 			known->seen = span->seen;
 			found = true;
@@ -274,8 +277,8 @@ bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *r
 }
 
 /*
- * Watches one more span. 0 also for an mm that is exiting: nobody stores through it any more, and the
- * caller counts the span as written.
+ * Watches one more span. 0 also for an mm that is exiting: no thread stores through it any more,
+ * and the caller counts the span as written.
  */
 int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
 {
@@ -314,7 +317,7 @@ void godwit_watch_in_flight(struct godwit_session *s)
 	}
 }
 
-/* Takes the spans that the last sweep has not seen out of the watch. Returns whether any is left. */
+/* Takes spans that the last sweep has not seen out of the watch. Returns whether any is left. */
 static bool drop_spans(struct godwit_session *s, struct watch *w, struct list_head *dropped)
 {
 	struct godwit_span *span, *next;
@@ -335,9 +338,10 @@ static bool drop_spans(struct godwit_session *s, struct watch *w, struct list_he
 /**
  * godwit_watch_prune() - forget mappings that are gone, and processes that have none left
  *
- * Else mappings that come and go would fill the table in time. After a sweep that found a span's VMA gone, its
- * entries are gone too, and the invalidation that took them has been noted if it has ended; while one is in flight,
- * the watch keeps all of its spans. Context: under session->lock, after godwit_watch_in_flight().
+ * Else mappings that come and go would fill the table in time. After a sweep that found a span's
+ * VMA gone, its entries are gone too, and the invalidation that took them has been noted if it has
+ * ended; while one is in flight, the watch keeps all of its spans. Context: under session->lock,
+ * after godwit_watch_in_flight().
  */
 void godwit_watch_prune(struct godwit_session *s)
 {
@@ -356,8 +360,9 @@ void godwit_watch_prune(struct godwit_session *s)
 		kfree(span);
 }
 
-/* Whose mm is on its way out stores nothing any more, and is left out. Returns how many there are; max are stored. */
-unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers, unsigned int max)
+/* Returns how many there are; max are stored. An mm that no thread has any more is left out. */
+unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers,
+				  unsigned int max)
 {
 	unsigned int n = 0;
 	struct watch *w;

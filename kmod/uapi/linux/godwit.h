@@ -10,7 +10,7 @@
  *	START    dirty logging goes on, the writer ledger goes on
  *	HARVEST  "what was written?", ORed into the dirty bitmap
  *	CLEAR    "I am about to read what is marked in this range: tell me of writes from now on"
- *	MAPPERS	 "who else can write it?", to look at what the ledger does not see
+ *	MAPPERS	 "which processes can write it?", to look at what the ledger does not see
  *	close()  dirty logging goes off again, in the background
  *
  * The dirty bitmap of every RAM is mapped from the session's own file descriptor,
@@ -19,20 +19,22 @@
  * HARVEST only sets bits; the caller clears a bit when it takes the page over. Both must
  * not run at the same time.
  *
- * The order that misses nothing: for every page, CLEAR first, then clear its bit, then read the page, then send it. A
- * write that comes after CLEAR is found by the next HARVEST. A page may be reported though nobody wrote it; a
- * written page is never left out. HARVEST costs a vCPU nothing. CLEAR write-protects its pages, so the later
- * it comes, the fewer writes it stops: what is written between HARVEST and CLEAR is read with the rest.
+ * The order that misses nothing: for every page, CLEAR first, then clear its bit, then read the
+ * page, then send it. A write that comes after CLEAR is found by the next HARVEST. A page may be
+ * reported that was not written; a written page is never left out. HARVEST costs a vCPU nothing.
+ * CLEAR write-protects its pages, so the later it comes, the fewer writes it stops: what is written
+ * between HARVEST and CLEAR is read with the rest.
  *
  * A hole that is punched into the file is no write: its pages may be reported before they read as
- * zeros, and not again. Who keeps a copy takes the file's holes for zeros at the end. So it is with
- * private memory that is given back (MADV_DONTNEED, MADV_FREE).
+ * zeros, and not again. A caller that keeps a copy takes the file's holes for zeros at the end. So
+ * it is with private memory that is given back (MADV_DONTNEED, MADV_FREE).
  *
  * Where "RAM file" stands below, private RAM is meant too, if nothing else is said.
  *
- * Who may: opening needs CAP_SYS_ADMIN; ATTACH needs a descriptor of the VM, which only
- * the VMM has or who may ptrace it (pidfd_getfd). Private RAM is the VMM's of that VM, and the
- * module tells what was written, not what: to read it is between the caller and ptrace's rules.
+ * Privileges: opening needs CAP_SYS_ADMIN; ATTACH needs a descriptor of the VM, which only the
+ * VMM has, or a process that may ptrace it (pidfd_getfd). Private RAM is the VMM's of that VM,
+ * and the module tells which pages were written, not what they hold: to read it is between the
+ * caller and ptrace's rules.
  *
  * Errors common to all calls: EBADF (not a file descriptor), EFAULT, EINVAL (an unknown
  * flag, a reserved field that is not 0, a range outside of the file), ENOTTY, EPERM,
@@ -50,7 +52,7 @@
 /* A row of the writer ledger: a class of writers and how it is seen. */
 enum godwit_row {
 	GODWIT_ROW_VCPU,	/* vCPUs and KVM itself: KVM's dirty log */
-	GODWIT_ROW_MAPPING,	/* stores through any user mapping of the file: hardware dirty bits */
+	GODWIT_ROW_MAPPING,	/* stores via any user mapping of the file: hardware dirty bits */
 	GODWIT_ROW_BLOCK,	/* block devices reading into the file's pages: completions */
 	GODWIT_ROW_UNMAP,	/* mappings that went away with their dirty bit: MMU notifier */
 	GODWIT_ROW_CHANGE,	/* a memslot or a mapping appeared or vanished: all its pages */
@@ -68,7 +70,7 @@ enum godwit_state {
 
 /* Where a session's time goes. */
 enum godwit_phase {
-	GODWIT_PHASE_SLOTS,	/* harvest: comparing memslots and their mappings, switching logs on */
+	GODWIT_PHASE_SLOTS,	/* harvest: comparing slots and their mappings, switching logs on */
 	GODWIT_PHASE_VCPU,	/* harvest: reading KVM's log */
 	GODWIT_PHASE_MAPPING,	/* harvest: sweeping page tables, flushing TLBs */
 	GODWIT_PHASE_COLLECT,	/* harvest: what the other rows have noted */
@@ -87,7 +89,7 @@ enum godwit_phase {
  *		With 0, a KVM_GET_DIRTY_LOG of the VMM itself would steal from this
  *		session, so a caller that cannot rule that out should not go on.
  * @memslots:	out: how many memslots the VM has now
- * @logged:	out: how many of them have dirty logging on now, whoever switched it on
+ * @logged:	out: how many of them have dirty logging on now, whatever switched it on
  *
  * A session that had this VM and is over, but still gives back what it took, is hurried and waited
  * for: once ATTACH returns, the VM's memslots are as that one found them.
@@ -130,7 +132,7 @@ struct godwit_attach {
  * GODWIT_RAM_PRIVATE: no file, but @npages pages of the memory of the process that created the VM,
  * the one whose addresses KVM's memslots have. Private memory of each kind: anonymous, of 4 KiB and
  * of transparent huge pages; private hugetlbfs pages, with a file or without; private mappings of
- * files on tmpfs or hugetlbfs, whose pages count when they have been copied (what somebody writes
+ * files on tmpfs or hugetlbfs, whose pages count when they have been copied (what a process writes
  * to the file itself is not seen). The range is one of addresses: what the VMM maps anew in it
  * counts as written throughout, and so does what it unmaps or moves away.
  * Errors, of what is mapped in the range: EADDRNOTAVAIL (nothing, in some of it), ENODEV (device
@@ -161,7 +163,7 @@ struct godwit_add_ram {
  * From here on every page counts as written until it is cleared.
  * Errors: EBUSY (started already, or another session has one of the RAM files, as where two VMs
  * share it: nothing has been changed then), ENOENT (no memslot uses any of the RAM files),
- * EINPROGRESS (somebody has been punching holes into a RAM file, or writing to it, for a second),
+ * EINPROGRESS (a process has been punching holes into a RAM file, or writing to it, for a second),
  * EAGAIN, ENOSPC and EFBIG (see HARVEST), what ADD_RAM says of private RAM, and what
  * KVM_SET_USER_MEMORY_REGION answers.
  */
@@ -175,13 +177,13 @@ struct godwit_start {
  * @flags:	in: 0
  * @changes:	out: how often memslots or mappings were seen to change since START
  * @generation:	out: the number of this harvest, from 1
- * @pages:	out: bits that this call found, per row; one page may count in several rows,
- *		and what an earlier harvest set and nobody cleared counts again. Row UNMAP: not 0 if any
- *		page was unmapped, as before a hole is punched
+ * @pages:	out: bits that this call found, per row; one page may count in several rows, and
+ *		what an earlier harvest set and the caller has not cleared counts again. Row UNMAP:
+ *		not 0 if any page was unmapped, as before a hole is punched
  * @ns:		out: time spent in the call, nanoseconds
  *
- * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and again until they
- * are cleared. The other rows forget a write as soon as it is reported.
+ * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and
+ * again until they are cleared. The other rows forget a write as soon as it is reported.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots, or a
  * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings
  * of the RAM files than can be watched, or behind the memslots than can be compared, or in private
@@ -204,9 +206,10 @@ struct godwit_harvest {
  * @first_page:	in: start of the range, 4 KiB pages; NEXT_*: out: start of what was found
  * @npages:	in: length of the range, 4 KiB pages; NEXT_*: out: length of what was found
  *
- * GODWIT_CLEAR has KVM's dirty log forget and re-arm those pages of the range whose bit is set in the dirty bitmap. The
- * bitmap is not touched: the caller is about to take the bits and to read the pages. Pages whose bit is not set stay as
- * they are. Each call kicks all vCPUs, whatever it clears: 64 MiB of marked pages at a time are a good measure.
+ * GODWIT_CLEAR has KVM's dirty log forget and re-arm those pages of the range whose bit is set in
+ * the dirty bitmap. The bitmap is not touched: the caller is about to take the bits and to read the
+ * pages. Pages whose bit is not set stay as they are. Each call kicks all vCPUs, whatever it
+ * clears: 64 MiB of marked pages at a time are a good measure.
  *
  * GODWIT_NEXT_DATA finds the first run of allocated pages in the range, without touching
  * them, on hugetlbfs, where lseek(SEEK_DATA) knows no holes. Errors: ENXIO (there is none),
@@ -215,11 +218,12 @@ struct godwit_harvest {
  * below a private mapping has; zero pages, which reading makes of what was never written, are
  * holes. A run may come in several pieces.
  *
- * GODWIT_NEXT_PINNED finds the first run of pages in the range that are pinned for DMA now: a device may
- * write them, and no row of the ledger sees that. Pins stay for as long as a device has the memory (VFIO,
- * registered buffers), or for one direct I/O: a page that is still pinned when it is looked at again and
- * again has one that stays. A page that has a thousand references for other reasons is told as well. It
- * looks at all pages that are there, as long as they are not pinned. Errors: ENXIO (there is none).
+ * GODWIT_NEXT_PINNED finds the first run of pages in the range that are pinned for DMA now: a
+ * device may write them, and no row of the ledger sees that. Pins stay for as long as a device has
+ * the memory (VFIO, registered buffers), or for one direct I/O: a page that is still pinned when it
+ * is looked at again and again has one that stays. A page that has a thousand references for other
+ * reasons is told as well. It looks at all pages that are there, as long as they are not pinned.
+ * Errors: ENXIO (there is none).
  *
  * Errors: ENODATA (CLEAR before START).
  */
@@ -238,12 +242,12 @@ struct godwit_range {
  * @flags:	in: 0
  * @reserved:	in: 0
  *
- * Which processes map a RAM file of the session such that their stores reach the file, the VMM among
- * them, as the last HARVEST (or START) has seen mappings: each process once, in no order to rely on.
- * Numbers are those of the caller's pid namespace. 0 stands for a process that this namespace does not
- * see, or for mappings that live though no process has them: a device holds them, or their process is
- * just being made or just exits. Processes that have exited are left out. The call goes through all
- * processes of the host once; nothing is kept out, and nothing changes.
+ * Which processes map a RAM file of the session such that their stores reach the file, the VMM
+ * among them, as the last HARVEST (or START) has seen mappings: each process once, in no order to
+ * rely on. Numbers are those of the caller's pid namespace. 0 stands for a process that this
+ * namespace does not see, or for mappings that live though no process has them: a device holds
+ * them, or their process is just being made or just exits. Processes that have exited are left out.
+ * The call goes through all processes of the host once; nothing is kept out, and nothing changes.
  *
  * Errors: ENODATA (not started), EINVAL also for too much room, ENOMEM.
  */
@@ -268,18 +272,20 @@ struct godwit_mappers {
 #define GODWIT_NEXT_PINNED	_IOWR(GODWIT_IOC_MAGIC, 0x08, struct godwit_range)
 
 /*
- * Generic netlink: who is at work. Reading and listening need CAP_SYS_ADMIN in the initial user
- * namespace, and are possible in all network namespaces that belong to it. Process numbers are
- * those of the initial pid namespace.
+ * Generic netlink: which processes are at work. Reading and listening need CAP_SYS_ADMIN in the
+ * initial user namespace, and are possible in all network namespaces that belong to it. Process
+ * numbers are those of the initial pid namespace.
  *
- *	GET_SESSION	request, with GODWIT_A_ID; as a dump without attributes: all sessions. Each answer
- *			is a SESSION message. Errors: ENOENT (no such session), EINVAL, EPERM.
- *	SESSION		answer: ID, STATE, OWNER_PID, OWNER_COMM; with a VM: VM_PID, MEMSLOTS, CHANGES, HARVESTS,
- *			CLEARS, PAGES, NS
+ *	GET_SESSION	request, with GODWIT_A_ID; as a dump without attributes: all
+ *			sessions. Each answer is a SESSION message. Errors: ENOENT (no such
+ *			session), EINVAL, EPERM.
+ *	SESSION		answer: ID, STATE, OWNER_PID, OWNER_COMM; with a VM: VM_PID, MEMSLOTS,
+ *			CHANGES, HARVESTS, CLEARS, PAGES, NS
  *	ATTACHED	event: a session has a VM
  *	SLOTS_CHANGED	event: a harvest has seen memslots or mappings change
  *	VM_GONE		event: the VM has exited under its session
- *	RETIRED		event: a session that had a VM is over; all has been given back, if the VM is there
+ *	RETIRED		event: a session that had a VM is over; all has been given
+ *			back, if the VM is there
  *
  * Events go to the multicast group GODWIT_GENL_GROUP and carry ID, VM_PID, OWNER_PID and CHANGES.
  */
@@ -301,7 +307,7 @@ enum godwit_cmd {
 enum godwit_attr {
 	GODWIT_A_UNSPEC,
 	GODWIT_A_PAD,
-	GODWIT_A_ID,		/* u32: session number, never used twice while the module is loaded */
+	GODWIT_A_ID,		/* u32: session id, never used twice while the module is loaded */
 	GODWIT_A_STATE,		/* u32: enum godwit_state */
 	GODWIT_A_OWNER_PID,	/* u32: process that opened the session */
 	GODWIT_A_OWNER_COMM,	/* string: its name then */
@@ -310,8 +316,8 @@ enum godwit_attr {
 	GODWIT_A_CHANGES,	/* u32: as in struct godwit_harvest */
 	GODWIT_A_HARVESTS,	/* u64 */
 	GODWIT_A_CLEARS,	/* u64: GODWIT_CLEAR calls */
-	GODWIT_A_PAGES,		/* nested u64s, attribute enum godwit_row + 1: pages reported, by row */
-	GODWIT_A_NS,		/* nested u64s, attribute enum godwit_phase + 1: nanoseconds spent, by phase */
+	GODWIT_A_PAGES,		/* nested u64s, attr enum godwit_row + 1: pages reported, by row */
+	GODWIT_A_NS,		/* nested u64s, attr enum godwit_phase + 1: nanoseconds, by phase */
 	GODWIT_ATTRS
 };
 
