@@ -148,7 +148,7 @@ static bool same_slot(const struct godwit_slot *a, const struct godwit_slot *b)
 	       a->npages == b->npages && a->hva == b->hva && a->identity == b->identity;
 }
 
-static int compare(u64 a, u64 b)
+static int compare_u64(u64 a, u64 b)
 {
 	return a < b ? -1 : a > b;
 }
@@ -156,7 +156,7 @@ static int compare(u64 a, u64 b)
 /* Where one stands before the other in the order of a view. */
 static int compare_slots(const struct godwit_slot *a, const struct godwit_slot *b)
 {
-	return compare(a->as_id, b->as_id) ?: compare(a->base_gfn, b->base_gfn);
+	return compare_u64(a->as_id, b->as_id) ?: compare_u64(a->base_gfn, b->base_gfn);
 }
 
 /* The logs of which slots are on because of us. */
@@ -179,7 +179,7 @@ static int compare_pieces(const struct godwit_view *v, const struct godwit_piece
 			  const struct godwit_view *other, const struct godwit_piece *q)
 {
 	return compare_slots(&v->slots[p->slot], &other->slots[q->slot]) ?:
-	       compare(p->first, q->first);
+	       compare_u64(p->first, q->first);
 }
 
 static bool same_piece(const struct godwit_view *v, const struct godwit_piece *p,

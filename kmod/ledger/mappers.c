@@ -34,7 +34,7 @@ static void tell(struct answer *a, pid_t pid)
 	a->count++;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_mms(const void *a, const void *b)
 {
 	const struct godwit_mapper *left = a, *right = b;
 
@@ -64,7 +64,7 @@ static void look_for_processes(struct godwit_mapper *mappers, unsigned int nr, s
 	for_each_process(process) {
 		struct godwit_mapper key = { .mm = mm_of(process) }, *found;
 
-		found = key.mm ? bsearch(&key, mappers, nr, sizeof(key), compare) : NULL;
+		found = key.mm ? bsearch(&key, mappers, nr, sizeof(key), compare_mms) : NULL;
 		if (!found)
 			continue;
 		found->seen = true;
@@ -97,7 +97,7 @@ int godwit_mappers(struct godwit_session *s, struct godwit_mappers *arg, u32 *pi
 		return -ENOMEM;
 	/* Some may have exited in between; none can have come. */
 	nr = godwit_watch_mappers(s, mappers, nr);
-	sort(mappers, nr, sizeof(*mappers), compare, NULL);
+	sort(mappers, nr, sizeof(*mappers), compare_mms, NULL);
 	look_for_processes(mappers, nr, &a);
 	for (i = 0; i < nr; i++)
 		if (!mappers[i].seen && atomic_read(&mappers[i].mm->mm_users))
