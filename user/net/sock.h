@@ -15,9 +15,9 @@
 /* Connects to an AF_UNIX stream socket. Return: the descriptor or -errno. */
 int sock_unix_connect(const char *path);
 /*
- * Connects to "ADDR:PORT" or "[V6]:PORT". Return: the descriptor or -errno (-EINVAL: not an address,
- * -EHOSTUNREACH: the name does not resolve, -EINTR: a stop was requested meanwhile). No other wait
- * here ends at a stop: godwit talks to QEMU after one.
+ * Connects to "ADDR:PORT" or "[V6]:PORT". Return: the descriptor or -errno (-EINVAL: not an
+ * address, -EHOSTUNREACH: the name does not resolve, -EINTR: a stop was requested meanwhile). No
+ * other wait here ends at a stop: godwit talks to QEMU after one.
  */
 int sock_tcp_connect(const char *addr, uint64_t deadline);
 /*
