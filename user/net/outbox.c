@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "send/outbox.h"
+#include "net/outbox.h"
 
 int outbox_add(struct outbox *o, const struct wire_header *h, const void *body, bool first)
 {

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The thread of a stream. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "net/sock.h"
+#include "send/send_streams_internal.h"
+
+/*
+ * How often a stream without work looks whether an ACK has made free what waits for a slower one.
+ * The end of the last round must not wait for that.
+ */
+#define NAP_NS		10000000ull
+#define LAST_NAP_NS	500000ull
+
+/* Shows the channel's counts to other threads. */
+static void send_stream_publish(struct send_stream *s, const struct channel *ch)
+{
+	struct zero_copy_count zc = channel_zero_copies(ch);
+
+	atomic_store_explicit(&s->sent, channel_sent(ch), memory_order_relaxed);
+	atomic_store_explicit(&s->zero_copies, zc.sends, memory_order_relaxed);
+	atomic_store_explicit(&s->copied, zc.copied, memory_order_relaxed);
+}
+
+/* Sends what is posted for this stream. */
+static int send_stream_posted(struct send_stream *s, struct channel *ch, struct err *e)
+{
+	struct send_streams *st = s->all;
+	struct outbox_frame *f;
+	int r = 0;
+
+	pthread_mutex_lock(&st->lock);
+	while (!r && !atomic_load(&st->stop) && (f = outbox_take(&st->outbox, s->index))) {
+		pthread_mutex_unlock(&st->lock);
+		r = channel_send(ch, &f->h, f->body, e);
+		send_stream_publish(s, ch);
+		pthread_mutex_lock(&st->lock);
+		outbox_sent(&st->outbox, f);
+		pthread_cond_signal(&st->done);
+	}
+	pthread_mutex_unlock(&st->lock);
+	return r;
+}
+
+#define SPREAD_UNSENT	(16u << 10)
+
+/* spread: the window of this stream has room for all of it then, or nearly. */
+static int send_stream_piece(struct ram_framer *framer, const struct round_piece *p, bool spread,
+			     struct err *e)
+{
+	int r = ram_framer_send(framer, p, e);
+
+	if (!r && spread)
+		r = ram_framer_flush(framer, e);
+	return r || !spread ? r : channel_flush(framer->ch, e);
+}
+
+/* This thread's share of the round. */
+static int send_stream_send(struct send_stream *s, struct channel *ch, struct round_count *count,
+			    struct err *e)
+{
+	struct send_streams *st = s->all;
+	const bool last = st->round->kind == ROUND_LAST;
+	const struct wire_header end = {
+		.type = WIRE_ROUND, .flags = last ? WIRE_ROUND_LAST : 0, .arg = st->number,
+	};
+	struct ram_framer framer = {
+		.vm = st->o.vm, .base = st->base, .ch = ch,
+		.pace = last ? NULL : st->o.pace,
+	};
+	struct round_piece p;
+	int r;
+
+	if (st->round->spread)
+		sock_set_unsent(channel_fd(ch), SPREAD_UNSENT);
+	while (!(r = send_stream_posted(s, ch, e))) {
+		r = round_take(st->round, s->index, &p, e);
+		if (r < 0 || (!r && !round_waits(st->round)))
+			break;
+		if (atomic_load(&st->stop))
+			r = -ECANCELED;
+		else if (r == 1)
+			r = send_stream_piece(&framer, &p, st->round->spread, e);
+		else if (!(r = ram_framer_flush(&framer, e)))
+			r = channel_pause(ch, now_ns() + (last ? LAST_NAP_NS : NAP_NS), e);
+		send_stream_publish(s, ch);
+		if (r)
+			break;
+	}
+	if (!r)
+		r = ram_framer_flush(&framer, e);
+	if (!r)
+		r = channel_send(ch, &end, NULL, e);
+	send_stream_publish(s, ch);
+	*count = framer.count;
+	return r;
+}
+
+/* Under the lock. A stream that ends because @stop is set leaves *e empty. */
+static void send_streams_fail(struct send_streams *st, const struct err *e)
+{
+	if (!st->err.exit)
+		st->err = *e;
+	atomic_store(&st->stop, true);
+}
+
+enum work { WORK_NONE, WORK_POSTED, WORK_ROUND };
+
+/* Waits until there is something to send. WORK_NONE: there will be nothing. */
+static enum work send_stream_wait_work(struct send_stream *s, unsigned int *seen)
+{
+	struct send_streams *st = s->all;
+	enum work work;
+
+	pthread_mutex_lock(&st->lock);
+	while (!st->quit && st->rounds == *seen &&
+	       (atomic_load(&st->stop) || !outbox_has(&st->outbox, s->index)))
+		pthread_cond_wait(&st->work, &st->lock);
+	work = st->quit ? WORK_NONE : st->rounds == *seen ? WORK_POSTED : WORK_ROUND;
+	*seen = st->rounds;
+	pthread_mutex_unlock(&st->lock);
+	return work;
+}
+
+static void send_stream_end_work(struct send_streams *st, enum work work,
+				 const struct round_count *count, int r, const struct err *e)
+{
+	pthread_mutex_lock(&st->lock);
+	st->count.data_pages += count->data_pages;
+	st->count.zero_pages += count->zero_pages;
+	if (r)
+		send_streams_fail(st, e);
+	if (work == WORK_ROUND && !--st->busy)
+		st->round_ns = now_ns();
+	pthread_cond_signal(&st->done);
+	pthread_mutex_unlock(&st->lock);
+}
+
+void *send_stream_main(void *arg)
+{
+	struct send_stream *s = arg;
+	struct send_streams *st = s->all;
+	struct channel *ch = NULL;
+	unsigned int seen = 0;
+	enum work work;
+
+	while ((work = send_stream_wait_work(s, &seen)) != WORK_NONE) {
+		struct round_count count = { 0, 0 };
+		struct err e = { 0 };
+		int r = 0;
+
+		/* Here, as a ring belongs to the thread that made it. */
+		if (!ch) {
+			r = channel_new(s->fd, st->o.engine, st->o.timeout_ms, &ch, &e);
+			s->fd = -1;
+			if (!r)
+				channel_zero_copy(ch, st->o.zero_copy);
+		}
+		if (!r) {
+			channel_interrupt(ch, &st->stop);
+			r = work == WORK_ROUND ? send_stream_send(s, ch, &count, &e) :
+						 send_stream_posted(s, ch, &e);
+		}
+		send_stream_end_work(st, work, &count, r, &e);
+	}
+	channel_free(ch);
+	return NULL;
+}

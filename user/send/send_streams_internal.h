@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The streams' state, shared by send_streams.c (the caller's side) and send_stream.c (a stream's
+ * thread).
+ *
+ * The threads live as long as the migration, and wait between rounds. In a round each thread takes
+ * a piece, reads it and sends it, until no piece is left; then it sends ROUND. A slow stream takes
+ * fewer pieces than a fast one. Posted frames go before the next piece.
+ *
+ * The first stream that fails sets @stop. The others see that within STOP_SLICE_NS, wherever they
+ * wait, and their failures after that do not count.
+ */
+#ifndef GODWIT_SEND_STREAMS_INTERNAL_H
+#define GODWIT_SEND_STREAMS_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "net/outbox.h"
+#include "send/send_streams.h"
+
+/**
+ * struct send_stream
+ * @index: from 0 on
+ * @fd: the connection, until the thread has made a channel of it
+ * @socket: the same, for as long as the streams live
+ * @sent: @zero_copies: @copied: the channel's counts, for other threads while this one works
+ */
+struct send_stream {
+	struct send_streams *all;
+	pthread_t thread;
+	unsigned int index;
+	int fd, socket;
+	_Atomic uint64_t sent, zero_copies, copied;
+};
+
+/**
+ * struct send_streams
+ * @stop: every wait ends: a stream has failed, the caller has (o.idle), or
+ *	send_streams_free() was called
+ * @round: @number: the round under way
+ * @rounds: how many rounds have begun: a thread that has seen fewer begins the next one
+ * @busy: threads that have not ended the round
+ * @round_ns: when the last of them did; CLOCK_MONOTONIC
+ * @next_idle_ns: when o.idle is due
+ * @quit: the threads are to end
+ * @err: the first failure
+ * @base: of each block, its mapping or NULL, see ram_frame.h
+ */
+struct send_streams {
+	struct send_streams_options o;
+	atomic_bool stop;
+	pthread_mutex_t lock;	/* protects what follows up to err */
+	pthread_cond_t work, done;
+	struct outbox outbox;
+	struct round *round;
+	uint32_t number;
+	unsigned int rounds, busy;
+	uint64_t round_ns, next_idle_ns;
+	bool quit;
+	struct round_count count;
+	struct err err;
+	uint8_t *base[WIRE_BLOCKS_MAX];
+	unsigned int n;
+	struct send_stream s[WIRE_STREAMS_MAX];
+};
+
+/* The thread of a stream: arg is its struct send_stream. */
+void *send_stream_main(void *arg);
+
+#endif
