@@ -66,7 +66,7 @@ demo)
 	exec "$lab" run --name "$name" --memory 6G -- "$top/selftests/e2e/demo.py" ;;
 check)
 	exec "$lab" run --name "$name" ${LAB_CPUS:+--cpus "$LAB_CPUS"} --memory 8G --hugepages 2M:160,1G:2 \
-		--timeout "${LAB_TIMEOUT:-2400}" -- \
+		--timeout "${LAB_TIMEOUT:-3600}" -- \
 		/usr/bin/python3 -m pytest -p no:cacheprovider -q "$top/selftests/e2e" "$@" ;;
 kselftest)
 	exec "$lab" run --name "$name" --memory 6G --hugepages 2M:32,1G:2 --append numa=fake=2 --timeout "${LAB_TIMEOUT:-1800}" -- \

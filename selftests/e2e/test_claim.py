@@ -322,7 +322,7 @@ def test_two_senders(directory, apart):
 def held_in_the_blackout(src, dst, act, then=lambda: None):
     """A sender in the blackout, its guest stopped, and what happens to it there, and when it has ended. The receiver ends."""
     between = monitor.in_the_blackout(src, lambda: act(here))
-    there = godwit.listen(dst)
+    there = godwit.listen(dst, '--resolve-timeout', '1')
     here = send(src, qmp=between.path)
     here.wait()
     then()

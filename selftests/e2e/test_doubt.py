@@ -296,7 +296,7 @@ def test_monitor_is_taken(pair):
         waits.wait(30)
         here.kill().wait()
     between = monitor.in_the_blackout(src, act)
-    there = godwit.listen(dst, '--peer-timeout', '1')
+    there = godwit.listen(dst, '--peer-timeout', '1', '--resolve-timeout', '1')
     with socket.socket(socket.AF_UNIX) as other:
         here = godwit.Process('src', 'send', *between.options(), '--pause', AT)
         while src.qmp('query-migrate').get('status') != 'pre-switchover':

@@ -12,13 +12,14 @@ import wire
 from ours import proved
 
 PHASES = ['round', 'stream', 'paused']
+SOON = ['--resolve-timeout', '1']	# no sender is left that could ask the receiver
 pytestmark = pytest.mark.usefixtures('module')
 
 
 @pytest.mark.parametrize('phase', PHASES)
 def test_sender_killed(pair, phase):
     src, dst = pair
-    run = godwit.start_in(phase, pair)
+    run = godwit.start_in(phase, pair, receive_options=SOON)
     run.send.kill().wait()
     assert run.receive.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed'])
     godwit.unharmed(src)
@@ -56,7 +57,7 @@ def test_ctrl_c(pair):
 @pytest.mark.parametrize('phase', PHASES)
 def test_link_lost(pair, phase):
     src, dst = pair
-    run = godwit.start_in(phase, pair, '--peer-timeout', '4', receive_options=['--peer-timeout', '4'])
+    run = godwit.start_in(phase, pair, '--peer-timeout', '4', receive_options=['--peer-timeout', '4', *SOON])
     lab.link('down')
     assert run.send.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.send.said
     lab.link('up')

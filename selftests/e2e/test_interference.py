@@ -156,7 +156,7 @@ def test_refused_while_the_source_hangs(directory):
 def test_qemu_is_slow_to_begin(pair, how):
     """Seconds pass between our record of `migrate` and its beginning: it is ours all the same."""
     src, dst = pair
-    there = godwit.listen(dst)
+    there = godwit.listen(dst, '--resolve-timeout', '1')
     over = threading.Event()
 
     def slow(direction, data):
