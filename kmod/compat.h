@@ -18,6 +18,13 @@
 #include <linux/pagevec.h>
 #endif
 
+/* 6.12 counts how often mmap_lock is taken for writing. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+static inline void mm_lock_seqcount_begin(struct mm_struct *mm)
+{
+}
+#endif
+
 /* 6.8 made the number of KVM address spaces a property of the VM. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 #define kvm_arch_nr_memslot_as_ids(kvm)	KVM_ADDRESS_SPACE_NUM

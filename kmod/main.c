@@ -7,6 +7,7 @@
  * had). The contract is in uapi/linux/godwit.h, the argument why no write is missed in harvest.c.
  */
 #include <linux/delay.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 
 #include "compat.h"
@@ -30,6 +31,24 @@ MODULE_PARM_DESC(pause_in_harvest_ms, "for tests: between the look at the memslo
 static unsigned int pause_before_flush_ms;
 module_param(pause_before_flush_ms, uint, 0600);
 MODULE_PARM_DESC(pause_before_flush_ms, "for tests: between dirty bits that are taken and the flush");
+
+/* The process that writes it sleeps so long, and holds its own mmap_lock. */
+static int hold_mmap_lock(const char *val, const struct kernel_param *kp)
+{
+	unsigned int ms;
+	int r = kstrtouint(val, 10, &ms);
+
+	if (r || !current->mm)
+		return r;
+	mmap_write_lock(current->mm);
+	msleep(ms);
+	mmap_write_unlock(current->mm);
+	return 0;
+}
+
+static const struct kernel_param_ops hold_mmap_lock_ops = { .set = hold_mmap_lock };
+module_param_cb(hold_mmap_lock_ms, &hold_mmap_lock_ops, NULL, 0200);
+MODULE_PARM_DESC(hold_mmap_lock_ms, "for tests: the process that writes this holds its own mmap_lock so long");
 
 bool godwit_row_on(unsigned int row)
 {

@@ -24,6 +24,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
+#include "compat.h"
 #include "internal.h"
 
 #define SPANS_MAX	4096	/* of all watches of a session; 64 bytes each */
@@ -157,22 +158,27 @@ static struct watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
 
 /*
  * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is
- * waited for. A harvest, which may be the last one, with the guest stopped, looks REGISTER_WAIT_MS
- * for a moment when the lock is free, and then fails with -EAGAIN: the guest runs on, and the next
- * harvest tries again. Registering takes the lock for itself, and waits if it was taken again in
- * that moment.
+ * waited for. A harvest, which may be the last one, with the guest stopped, tries to get the lock
+ * for REGISTER_WAIT_MS, and then fails with -EAGAIN: the guest runs on, and the next harvest tries
+ * again.
  */
 static int register_watch(struct watch *w)
 {
-	bool wait = w->s->state != GODWIT_STATE_STARTED;
 	unsigned int ms;
+	int r;
 
-	for (ms = 0; !wait && rwsem_is_locked(&w->mm->mmap_lock); ms++) {
+	if (w->s->state != GODWIT_STATE_STARTED)
+		return mmu_notifier_register(&w->mn, w->mm);
+	for (ms = 0; !down_write_trylock(&w->mm->mmap_lock); ms++) {
 		if (ms == REGISTER_WAIT_MS)
 			return -EAGAIN;
 		usleep_range(1000, 2000);
 	}
-	return mmu_notifier_register(&w->mn, w->mm);
+	/* As mmap_write_lock() does, of which there is no variant that tries. */
+	mm_lock_seqcount_begin(w->mm);
+	r = __mmu_notifier_register(&w->mn, w->mm);
+	mmap_write_unlock(w->mm);
+	return r;
 }
 
 /* ERR_PTR: -ESRCH: the mm is exiting; what register_watch() says. */
