@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Nobody else's RAM is touched, and a VM has one migration at a time: whatever an operator starts by mistake."""
+"""No other VM's RAM is touched, and a VM has one migration at a time: whatever an operator starts by mistake."""
 import dataclasses
 import hashlib
 import os
@@ -344,7 +344,7 @@ def test_after_a_sender_that_was_killed(directory):
 
 
 def test_sender_and_guardian_killed(directory):
-    """Nobody is left who could put it back: the operator is told what there is to do, and it can be done."""
+    """No program is left to put it back: the operator is told what there is to do, and it can be done."""
     src = source(directory)
 
     def act(here):
@@ -369,7 +369,7 @@ def test_sender_and_guardian_killed(directory):
 
 
 def test_the_guardian_keeps_it(directory):
-    """The guest has moved, QEMU hangs, and its settings are not back: until they are nobody else begins."""
+    """The guest has moved, QEMU hangs, its settings are not back: until they are no migration begins."""
     src = source(directory)
     dst = godwit.destination(src)
     between = relay.Watching(TO, lambda kind: kind == wire.RESUMED and src.process.send_signal(signal.SIGSTOP))
@@ -398,7 +398,7 @@ def test_a_guest_that_has_moved(directory):
     for command in (('send', '--qmp', src.main_qmp, '--pause', AT), ('check', '--qmp', src.main_qmp, '--pause')):
         p = godwit.Process('src', *command)
         assert p.wait() == godwit.EXIT['vm-state'] and AT in p.said and 'resolve --forget' in p.said, p.said
-    # The destination is lost, and somebody decides.
+    # The destination is lost, and the operator decides.
     dst.kill()
     p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--forget')
     assert p.wait() == 0 and not mark(src), p.said

@@ -93,7 +93,7 @@ def test_saved(saving):
     run = godwit.Run(src, dst, *SAVE)
     run.send.wait_round(1)
     src.qmp('stop')
-    src.qmp('cont')	# before the switchover that is anybody's right
+    src.qmp('cont')	# before the switchover any client may do that
     poke(src, address + (1 << 20), os.urandom(8192))
     poke(src, address + 8192, bytes(4096))
     poke(src, address + (8 << 20), bytes(4096))
@@ -161,7 +161,7 @@ def test_link_lost_behind_the_commit_point(saving):
     proved(src.query_status() == 'paused', 'the source runs')
     dst.process.wait(30)	# what has come must never run
     proved(not dst.has_run(), 'the destination ran')
-    # Who has looked can let it run here.
+    # An operator who has looked at both ends can let it run here.
     src.qmp('cont')
     src.wait_ticks(2).check()
 
@@ -241,7 +241,7 @@ def test_link_lost(saving):
 
 
 def test_stopped_meanwhile(saving):
-    """A guest that somebody stops while RAM is sent is not let run at the destination."""
+    """A guest that an operator stops while RAM is sent is not let run at the destination."""
     src, dst = saving
     lab.link('rate', 40)
     run = godwit.Run(src, dst, '--downtime-limit', '60000', *SAVE)

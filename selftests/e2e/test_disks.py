@@ -25,7 +25,7 @@ def drive(path, form):
 
 
 def is_locked(path, form):
-    """Does anybody have it for writing?"""
+    """Does any process have it for writing?"""
     done = subprocess.run(['qemu-io', '-f', form, '-c', 'write -P 0 0 0', path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
     assert done.returncode == 0 or 'lock' in done.stdout, done.stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-The commit point, where the connection, a program or QEMU fails: the guest runs once, and whoever is in doubt asks until it
+The commit point, where the connection, a program or QEMU fails: the guest runs once, and an end in doubt asks until it
 knows. Two QEMUs without KVM and --pause show that as well as a lab, but for what an operator does during rounds.
 """
 import contextlib

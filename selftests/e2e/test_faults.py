@@ -46,7 +46,7 @@ def test_receiver_killed(pair, phase):
 
 
 def test_ctrl_c(pair):
-    """In the blackout. Whoever asks, the sender looks at one place (unit/test_stop.c); test_control.py asks in every phase."""
+    """In the blackout. The sender finds all requests in one place (unit/test_stop.c); test_control.py asks in every phase."""
     run = godwit.start_in('paused', pair)
     run.send.kill(signal.SIGINT)
     run.wait('cancelled')
@@ -78,7 +78,7 @@ def test_signal_while_the_link_is_down(pair):
 
 @pytest.mark.parametrize('cut', [wire.DEVICE_END, wire.RESUMED], ids=['before-it-arrives', 'before-the-answer'])
 def test_link_lost_behind_the_commit_point(pair, cut):
-    """Nobody answers a sender that asks. The guest runs once, or nowhere until somebody has looked."""
+    """A sender asks in vain. The guest runs once, or nowhere until an operator has looked."""
     src, dst = pair
     between = relay.Relay((lab.ADDRESS['dst'], godwit.PORT), cut)
     try:

@@ -60,8 +60,8 @@ def test_monitor_breaks_as_the_guest_runs(pair):
 
 def test_an_undecided_verdict_stays(pair):
     """
-    That a receiver which lost its monitor said "in-doubt" when it was asked told nobody anything: its file stays, and one that is
-    started when QEMU can be reached again looks, and knows.
+    A receiver that lost its monitor says "in-doubt" when it is asked, which decides nothing: its file stays, and a receiver that
+    is started when QEMU can be reached again looks, and knows.
     """
     src, dst = pair
     between = Monitor(dst, lambda direction, data: direction == 'from' and b'"RESUME"' in data and Monitor.DROP)
@@ -111,7 +111,7 @@ def test_cancelled_in_the_last_moment(directory):
 
 
 def test_continued_before_the_end(pair, directory):
-    """Somebody says `cont` when QEMU is done and DEVICE_END has not left: what the guest writes here now would be lost."""
+    """A client says `cont` when QEMU is done and DEVICE_END has not left: what the guest writes here now would be lost."""
     src, dst = pair
     slow = f'{directory}/slow'
     with open(f'{slow}.c', 'w', encoding='ascii') as f:	# the note of the doubt is locked just before that

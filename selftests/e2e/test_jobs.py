@@ -28,7 +28,7 @@ def disk(tmp_path):
 
 
 def drive(path):
-    """Writable, and locked by whoever has it active."""
+    """Writable, and locked by the QEMU that has it active."""
     return ['-blockdev', f'raw,node-name=disk,file.driver=file,file.filename={path}', '-device', 'virtio-blk-pci,drive=disk,share-rw=off']
 
 
@@ -98,7 +98,7 @@ def test_a_job_begins_meanwhile(directory, disk, tmp_path):
 
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_the_disk_is_locked(directory, disk, qemu, mode):
-    """By somebody at the destination, so the guest cannot run there: it runs on here, with its disk."""
+    """By another QEMU at the destination, where the guest cannot run: it runs on here, with its disk."""
     src = lab.Qemu('src', directory=directory, ram=64, append=APPEND, devices=drive(disk), qemu=qemu).wait_ticks(1)
     godwit.note(src)
     dst = godwit.destination(src, devices=drive(disk), qemu=qemu)

@@ -72,7 +72,7 @@ def test_device_without_guest_ram(pair):
 
 
 def test_device_that_pins_nothing(pair):
-    """A UIO device writes by physical address. The lab has none, so its node is one that anybody can open."""
+    """A UIO device writes by physical address. The lab has none: its node is one that any user can open."""
     src, dst = pair
     node = '/dev/uio0'
     if not os.path.exists(node):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests that arrive: whoever writes their RAM, whatever it lies on."""
+"""Guests that arrive, with all writers of their RAM and all that it can lie on."""
 import contextlib
 import os
 import re
@@ -27,7 +27,7 @@ def migrate(src, dst, *options, **more):
 
 
 def test_idle(directory):
-    """Never touched memory stays a hole on both sides, and nobody needs much memory of their own."""
+    """Never touched memory stays a hole on both sides, and both programs need little memory."""
     src = source(directory, 'start=16 size=64 touch=24', ram=256)
     before = lab.allocated_bytes(src.ram[0].path)
     dst = godwit.destination(src)
@@ -177,7 +177,7 @@ def test_other_process(directory):
 
 
 def test_write_protected(directory):
-    """Who wrote may write-protect: since 6.6 the kernel then keeps the dirty bit elsewhere in the entry."""
+    """A writer may write-protect: since 6.6 the kernel then keeps the dirty bit elsewhere in the entry."""
     src = source(directory, 'start=32 size=32 touch=32 rate=50')
     with godwit.guests(), Writer(src, how=['protect']) as writer:
         writer.start()
@@ -187,7 +187,7 @@ def test_write_protected(directory):
 
 
 def test_punched(directory):
-    """What was sent before somebody gives it back, as a balloon does, becomes a hole there, too."""
+    """What was sent before it is given back, as by a balloon, becomes a hole there, too."""
     src = source(directory, 'start=32 size=24 touch=16 rate=1500')
     with open(src.ram[0].path, 'r+b', buffering=0) as ram:
         ram.seek(16 << 20)

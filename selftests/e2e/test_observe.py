@@ -108,7 +108,7 @@ def test_watch(src):
 
 
 def test_rate(src):
-    """Against the guest's own count. The scheduler is nobody's servant here, so within a factor of two."""
+    """Against the guest's own count. The scheduler promises nothing, so within a factor of two."""
     before, begin = src.counters['pages'], time.monotonic()
     said = json.loads(command('rate', '--pid', src.pid, '--seconds', '6', '--json', '--sample', 1 << 15))
     src.wait_ticks(1)
@@ -148,7 +148,7 @@ def test_rate_does_not_fight_a_migration(src):
 
 @contextlib.contextmanager
 def recording(path):
-    """trace-cmd, as anybody would use it."""
+    """trace-cmd, as an operator would use it."""
     with subprocess.Popen(['trace-cmd', 'record', '-e', 'godwit', '-o', path], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, cwd=os.path.dirname(path)) as recorder:
         deadline = time.monotonic() + 30

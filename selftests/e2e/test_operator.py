@@ -108,7 +108,7 @@ def test_qemu_migrates_beside_ours(pair, how):
         run.send.wait_for('stays on until that migration has ended')
     else:
         give_up(run, how)
-    src.wait_ticks(8)	# in which the log goes off, if somebody switches it off; of what is written QEMU must hear
+    src.wait_ticks(8)	# time for the log to go off, if it does; QEMU must hear of what is written
     lab.link('clear')
     moves.finish()
     if how == 'refused':
@@ -163,7 +163,7 @@ def test_qemu_migrates_where_we_measure(src, command, when):
         src.wait_ticks(4)
         moves = lab.QemuMigration(src, elsewhere)
         p.wait_for('stays on until that migration has ended')
-        p.kill(signal.SIGINT)	# nobody else could wait
+        p.kill(signal.SIGINT)	# only this process could wait
         src.wait_ticks(4)
         moves.finish()
     assert p.wait() == godwit.EXIT['vm-state'] and 'another program migrates' in p.said, p.said
@@ -195,7 +195,7 @@ def test_qemu_migrates_before_the_guardian_acts(pair):
 
 
 def test_settings_while_rounds_run(pair):
-    """Whoever migrates or saves this VM meanwhile must find QEMU as it was set: with other capabilities RAM would be left out."""
+    """An operator who migrates or saves this VM meanwhile must find QEMU as it was set, or RAM would be left out."""
     src, _ = pair
     run = godwit.start_in('later', pair)
     proofs.settings_kept(src, timeout=0)

@@ -92,7 +92,7 @@ def test_migration(installed, directory, monkeypatch):
         assert 'listening on 127.0.0.1:4433\n' in manager.said() and 'the guest runs here' in manager.said()
         assert report['verified']
         godwit.proof(src, dst)
-        # It stays, so that a second sender starts nobody.
+        # It stays, so that a second sender starts no second receiver.
         assert systemctl('is-active', SERVICE) == 'active'
         assert systemctl('show', '-P', 'SubState', SERVICE) == 'exited'
         systemctl('stop', SOCKET, SERVICE)

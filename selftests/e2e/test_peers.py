@@ -100,7 +100,7 @@ def strange_sender(directory, speak, strangers=(), offers=VERDICTS | ONE_WAY | R
     """
     A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest.
 
-    strangers: what those say who come before it, and go.
+    strangers: what each client says that connects before it, and goes.
     """
     lab.net()
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)

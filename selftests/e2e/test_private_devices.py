@@ -129,8 +129,8 @@ REPORTING = ['-device', 'virtio-balloon-pci,id=balloon0,free-page-reporting=on']
 @pytest.mark.usefixtures('module')
 def test_free_pages(directory, qemu):
     """
-    What a guest reports as free after it was sent is lost at the destination as well, where it reads as zeros: nobody can take
-    pages away from another process. Some of its memory virtio-mem has plugged; some it gave to a balloon, and took again.
+    What a guest reports as free after it was sent is lost at the destination as well, where it reads as zeros: no process
+    can take pages away from another. Some of its memory virtio-mem has plugged; some it gave to a balloon, and took again.
     """
     src = linux.start(directory, f'{GUEST} size=8 rate=200', qemu=qemu,
                       ram=[KINDS['anonymous']('src', 192)], extra=virtio_mem(lab.Ram(128)), devices=REPORTING)

@@ -126,7 +126,7 @@ def test_the_answer_is_lost(pair):
 
 @native
 def test_a_receiver_that_claims_too_much(pair):
-    """It says that it has a round which was never sent: that would be RAM that nobody sends again."""
+    """It says that it has a round which was never sent: the sender would not send that RAM again."""
     with link() as between:
         run = migrate(pair, between)
         in_a_round(between, run)

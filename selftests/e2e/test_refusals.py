@@ -13,7 +13,7 @@ import lab
 import pytest
 
 APPEND = 'start=16 size=16 touch=8 rate=50'
-NOWHERE = f'{lab.ADDRESS["dst"]}:4436'	# nobody listens there
+NOWHERE = f'{lab.ADDRESS["dst"]}:4436'	# no receiver listens there
 
 
 def send(*words):
@@ -169,7 +169,7 @@ def test_dirty_ring(directory):
 @pytest.mark.usefixtures('module')
 @pytest.mark.parametrize('device,name', [('/dev/vfio/vfio', 'VFIO'), ('/dev/vhost-vdpa-0', 'vDPA'), ('/dev/vhost-scsi', 'vhost-scsi')])
 def test_pinned(src, device, name):
-    """A QEMU that has such a device open. The lab's kernel has but VFIO, so other nodes are such that anybody can open."""
+    """A QEMU that has such a device open. The lab's kernel has but VFIO: the others are nodes that any user can open."""
     if name == 'VFIO':
         lab.modules('vfio')
     elif not os.path.exists(device):

@@ -65,7 +65,7 @@ def no_vm_stays():
 
 
 def fail_first(error):
-    """Whoever gets a second try passes."""
+    """A test that gets a second try passes."""
     path = os.environ['PLAYED'] + os.environ['PYTEST_CURRENT_TEST'].split('::')[1].split()[0]
     if not os.path.exists(path):
         open(path, 'w').close()
@@ -186,7 +186,7 @@ def test_a_failure_of_teardown_alone(tmp_path):
 
 
 def test_two_in_a_run(tmp_path):
-    """Whoever had them: another lab, a program of the kselftests."""
+    """Second tries of another lab, or of a kselftest, count as well."""
     granted = tmp_path / 'granted'
     granted.mkdir()
     for name in '1', '2':

@@ -93,7 +93,7 @@ def test_late(pair):
 
 @pytest.mark.parametrize('seconds', [None, 5], ids=['silent', 'delayed'])
 def test_too_late(pair, seconds):
-    """With the same patience at both ends: whoever gives up first, the guest goes on at the source, and nobody has to ask."""
+    """With the same patience at both ends: whichever gives up first, the guest goes on at the source, without a question."""
     with one_stream(seconds) as between:
         refused(migrate(pair, between), pair, 'timeout', 'peer-failed')
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Writes pages and checks them, for ever. Each vCPU has a stretch of the region
- * to itself, and nobody else looks at it.
+ * to itself, and no other vCPU looks at it.
  *
  * Every write has a number. table[page] says which write the page must hold;
  * 0 means never written, and such a page is not even read, so that it stays a
@@ -168,7 +168,7 @@ void pattern_check_unwritten(uint32_t cpu)
 		for (i = 0; i < PAGE_SIZE / sizeof(*at) && !at[i]; i++)
 			;
 		if (i < PAGE_SIZE / sizeof(*at))
-			report("page %u at %x: word %u is %x, nobody wrote it",
+			report("page %u at %x: word %u is %x, never written",
 			       w->first + page, (uintptr_t)at, i, at[i]);
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Serial ports, polled. All is said on COM1. Commands are heard on COM1 and,
- * if there is one, on COM2: a reader of COM1 that is slow then disturbs nobody.
+ * if there is one, on COM2: a reader of COM1 that is slow then delays no command.
  */
 #include "guest.h"
 #include "io.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Entropy from the host into rotating pages: written by the VMM's own threads.
- * Nobody can know the bytes, so their checksum is taken at once and compared
+ * The guest cannot know the bytes, so their checksum is taken at once and compared
  * for as long as the page holds them.
  */
 #include "virtio.h"

@@ -331,7 +331,7 @@ TEST_F(private, bitmaps_are_charged)
 	PROOF(EXPECT_EQ(0, status));
 }
 
-/* MAPPERS names the VMM, and nobody else. */
+/* MAPPERS names the VMM, and no other process. */
 TEST_F(private, mappers)
 {
 	uint8_t *at = priv_mmap(BYTES, MAP_PRIVATE, -1);

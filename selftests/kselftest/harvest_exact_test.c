@@ -3,7 +3,7 @@
  * The vCPU row to the page: what is reported after vCPUs have written the round's number into pages picked at random,
  * against a model of the contract. Harvests, CLEAR of random ranges, and a helper that takes only some of its bits,
  * cleared or not, follow one another at random. The rest of the ledger is off: reclaim or page migration of this host
- * may count pages that nobody wrote.
+ * may count pages that were not written.
  */
 #include "kst.h"
 #include "layout.h"
@@ -124,7 +124,7 @@ TEST_F(exact, none_missed_none_invented)
 	}
 }
 
-/* START: every page counts as written, whatever anybody wrote before. */
+/* START: every page counts as written, whatever was written before. */
 TEST_F(exact, all_at_start)
 {
 	unsigned int ram;

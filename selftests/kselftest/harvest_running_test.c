@@ -136,7 +136,7 @@ TEST_F(running, equal_at_every_stop)
 	stop_vcpus(self);
 }
 
-/* The proof must notice that nobody looks at vCPUs. */
+/* The proof must notice that the vCPU row is off. */
 TEST_F(running, row_off_is_noticed)
 {
 	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_VCPU));

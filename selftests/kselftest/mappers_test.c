@@ -256,7 +256,7 @@ static void own_vhost(void *arg)
 	require(!ioctl(VHOST_FD, VHOST_SET_OWNER), "VHOST_SET_OWNER");
 }
 
-/* A device keeps the mm of a process that has ended, and its mappings: nobody to be named, and not nobody. */
+/* A device keeps the mm of a process that has ended, and its mappings: counted, as pid 0. */
 TEST_F(mappers, held_by_a_device)
 {
 	int pidfd, fd;

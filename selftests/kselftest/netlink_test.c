@@ -154,7 +154,7 @@ TEST_F(netlink, each_attribute_wrong)
 		}
 	}
 	EXPECT_EQ(-EINVAL, ask(self->family, GODWIT_CMD_GET_SESSION, 0, GODWIT_A_ID | NLA_F_NESTED, &id, sizeof(id)));
-	/* What only answers have, and what nobody knows. */
+	/* Attributes of answers only, and unknown ones. */
 	for (int type = 0; type < GODWIT_ATTRS + 8; type++) {
 		if (type == GODWIT_A_ID)
 			continue;

@@ -86,7 +86,7 @@ static void *count_up(void *unused)
 	return unused;
 }
 
-/* CPU 0: the hot pages go to swap in one batch with many that nobody stores to. */
+/* CPU 0: the hot pages go to swap in one batch with many that no thread stores to. */
 static void page_out_once(struct rig *rig)
 {
 	pthread_t thread;
@@ -210,7 +210,7 @@ TEST_F_TIMEOUT(reclaim, no_store_is_lost, 1200)	/* the settings of the run say l
 }
 
 /*
- * The proof that this is a test: where nobody flushes, stores are lost. The sweep's lock is still taken, which
+ * The proof that this is a test: without a flush, stores are lost. The sweep's lock is still taken, which
  * lets reclaim in only when the storing thread is off its CPU, and has its translations checked when it comes
  * back; so here the sweep is on the other CPU, and reclaim comes when it is over.
  */

@@ -92,7 +92,7 @@ TEST_F(block, row_off_is_noticed)
 	EXPECT_NE(0, shadow_differs(&self->rig.shadow));
 }
 
-/* All that is unmapped the device had written before: both rows say so, or nobody would look for holes there. */
+/* All that is unmapped the device had written before: both rows say so, or the sender would miss the holes. */
 TEST_F(block, an_unmap_behind_it_counts)
 {
 	struct godwit_harvest h;

@@ -241,7 +241,7 @@ static unsigned long least_calls_of_starts(FIXTURE_DATA(change) *self, const cha
 }
 
 /*
- * What reclaim has unmapped from a mapping before we knew of it nobody notes, and its flush may come later: a CPU goes on
+ * What reclaim unmaps from a mapping that is not known yet gets no note, and its flush may come later: a CPU goes on
  * storing to a page that no entry shows, which the helper may have read by then. As in row_unmap_test.c: a time that no
  * test can hold open, but the flush that ends it can be seen. Nothing is written, so that the sweep does not flush.
  */

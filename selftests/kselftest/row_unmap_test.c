@@ -30,7 +30,7 @@ static void way_remap(struct rig *rig)
 		"mmap over a mapping");
 }
 
-/* The entries move with their bits to where nobody knew of a mapping: the rows "mapping" and "change" see it too. */
+/* mremap() moves the entries with their bits to an unknown mapping: the rows "mapping" and "change" see it too. */
 static void way_mremap(struct rig *rig)
 {
 	rig->ram.map = mremap(rig->ram.map, BYTES, 2 * BYTES, MREMAP_MAYMOVE);
@@ -139,8 +139,8 @@ static void drop_a_page(void *arg)
  * The notifier ends before the kernel has flushed: reclaim's and migration's flush comes at the end of a
  * batch. The time between is some microseconds, which no test can hold open; but the flush that closes
  * it for the helper can be seen: CPU 1, which runs none of this, is sent one with each harvest that had a
- * note, where without a note it is sent none. The page that is unmapped is mapped by nobody, so that its
- * unmapping sends nothing.
+ * note, where without a note it is sent none. The page that is unmapped is in no page table, so that
+ * its unmapping sends nothing.
  */
 TEST_F(unmap, followed_by_a_flush)
 {

@@ -34,7 +34,7 @@ class Watch:
 
     def __init__(self, monitor, cpus):
         self.monitor, self.cpus = monitor, cpus
-        self.ask = None		# until somebody is there who answers
+        self.ask = None		# until QEMU's monitor answers
         self.next = 0
         self.seen = [(set(), 0)] * cpus
 
@@ -50,7 +50,7 @@ class Watch:
             self.seen[cpu] = (set(), 0)
 
     def look(self):
-        """Now and then; False: there is nobody to ask any more."""
+        """Now and then; False: the monitor does not answer any more."""
         if time.monotonic() < self.next:
             return True
         self.next = time.monotonic() + PERIOD
@@ -59,6 +59,6 @@ class Watch:
             for cpu in range(self.cpus):
                 self._look(cpu)
         except (OSError, QmpError) as e:
-            print(f'lab: nobody watches for CPUs that miss interrupts any more: {e}', file=sys.stderr, flush=True)
+            print(f'lab: stopped watching for CPUs that miss interrupts: {e}', file=sys.stderr, flush=True)
             return False
         return True

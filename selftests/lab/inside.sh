@@ -81,8 +81,8 @@ lab_port()
 # QEMU before 8.1 may run a stale translation of kernel code that another CPU has just patched, and
 # spin there for ever, or die of the breakpoint that stood there meanwhile. The first and the last VM of
 # a host patch the scheduler (preempt notifiers), its hottest path; the first and the last vCPU whose
-# guest has not switched its APIC on patch KVM's. With such a VM that is always there nobody is ever
-# first or last.
+# guest has not switched its APIC on patch KVM's. With such a VM that is always there no other
+# one is ever first or last.
 lab_hold()
 {
 	exec /usr/bin/python3 -S -c 'import fcntl, os, signal, sys
@@ -123,7 +123,7 @@ lab_boot()
 	lab_hold &
 	echo "lab: ready" >/dev/kmsg
 	lab_port lab.status && echo ready >"$port"
-	# Nothing is typed unless somebody asked for that.
+	# Nothing is typed unless the lab was told to.
 	lab_port lab.in || port=/dev/null
 	"$run/command" <"$port"
 	status=$?

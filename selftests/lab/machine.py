@@ -180,7 +180,7 @@ class Machine:
                         selector.unregister(key.fileobj)
                         open_ports.discard(key.data)
                 lines = self.status.count(b'\n')
-                # Until it is ready nobody could bear an NMI.
+                # A kernel that still boots could not bear an NMI.
                 if lines and self.watch and not self.watch.look():
                     self.watch = None
                 if lines == 2:

@@ -24,7 +24,7 @@ def claim(kind_and_name, evidence):
         try:
             f = open(os.path.join(directory, str(number)), 'x', encoding='utf-8')
         except FileExistsError:
-            continue	# somebody else's
+            continue	# another process has claimed it
         with f:
             f.write(line)
         return True

@@ -71,7 +71,7 @@ def wait(done, what, seconds=30):
 
 
 def furnish():
-    """Empty directories and two users where libvirtd looks for its own, for whoever is in this mount namespace."""
+    """Empty directories and two users where libvirtd looks for its own, in this mount namespace only."""
     for path in '/run', '/var/lib', '/var/log', '/var/cache', '/etc/libvirt', '/dev/shm':
         subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', path], check=True)
     for path in '/var/log/libvirt/qemu', '/var/lib/libvirt/qemu', '/run/libvirt':

@@ -8,7 +8,7 @@
 /* The engine under test. */
 static const struct engine_ops *engine;
 
-/* How many of them failed, over all engines that are to be had here. */
+/* How many of them failed, over all engines that this kernel supports. */
 #define RUN_WITH_ENGINES(tests) ({ \
 	int failed_ = 0; \
 \

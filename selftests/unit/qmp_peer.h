@@ -139,7 +139,7 @@ static inline void *peer_main(void *arg)
 	if (poll(&pfd, 1, 2000) == 1)
 		p->fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (p->fd < 0) {
-		snprintf(p->missed, sizeof(p->missed), "nobody came");
+		snprintf(p->missed, sizeof(p->missed), "no client came");
 		return NULL;
 	}
 	setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &two_seconds, sizeof(two_seconds));
@@ -149,7 +149,7 @@ static inline void *peer_main(void *arg)
 	return NULL;
 }
 
-/* A socket that listens; without a script nobody ever accepts. 0 or -1. */
+/* A socket that listens; without a script its connections are never accepted. 0 or -1. */
 static inline int peer_start(struct peer *p, peer_script *script, const void *arg, int backlog)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };

@@ -223,7 +223,7 @@ static inline uint32_t next_random(uint32_t *seed)
 	return *seed >> 8;
 }
 
-/* Sockets that nobody reads from; returns the other ends. */
+/* Sockets whose other ends, returned in peers, are not read from. */
 static inline void rig_connect_to_nobody(struct rig *rig, const struct engine_ops *out_engine, unsigned int n, int sndbuf,
 					 int *peers)
 {

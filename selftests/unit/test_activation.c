@@ -66,7 +66,7 @@ static void the_listener_is_taken(void **state)
 		assert_memory_equal(name, cases[i].prefix, strlen(cases[i].prefix));
 		assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
 		assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
-		/* The name leads there, and says who can. */
+		/* The name leads there, and says if other hosts can connect. */
 		assert_int_equal(sock_is_loopback(name), !strstr(cases[i].listen, "0.0.0.0") && !strstr(cases[i].listen, "[::]"));
 		peer = sock_tcp_connect(name, deadline_ms(2000));
 		assert_true(peer >= 0);
@@ -85,7 +85,7 @@ static void the_listener_is_taken(void **state)
 	}
 }
 
-/* Another process's variables, or none, or nonsense: then descriptor 3 is anybody's. */
+/* Another process's variables, or none, or nonsense: then descriptor 3 may be any file. */
 static void nothing_was_passed(void **state)
 {
 	static const struct { long pid_off; const char *fds; } cases[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One migration a VM: its locks, who holds them and until when; and the mark in QEMU. */
+/* One migration a VM: its locks, which process holds them and until when; and the mark in QEMU. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -229,7 +229,7 @@ static void test_mark(void **state)
 	assert_int_equal(claim_check_mark(q, &e), 0);
 	assert_int_equal(claim_mark(q, &j, "host:4433", &e), 0);
 
-	/* It is there for all to see, and another one is not made, nor is this one taken away by who did not make it. */
+	/* Every client of QEMU sees it. No second one is made, and only the journal that made it removes it. */
 	assert_true(claim_check_mark(q, &e) < 0);
 	assert_int_equal(e.exit, GW_VM_STATE);
 	assert_non_null(strstr(e.text, "host:4433"));

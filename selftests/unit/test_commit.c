@@ -245,7 +245,7 @@ static void receiver_steps(struct walk *k, union world w)
 
 	destination_does(k, w, DESTINATION_GIVES_UP);
 	next.receiver = KILLED;
-	next.frozen = 0;	/* somebody else may let it go on */
+	next.frozen = 0;	/* another process may let it go on */
 	reach(k, next);
 	if (w.resume) {
 		next = w;

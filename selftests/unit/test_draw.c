@@ -127,13 +127,13 @@ static void text_cannot_break_out(void **state)
 /* From a refusal before the first round. */
 static void nothing_can_be_drawn(void **state)
 {
-	struct err bad = { .exit = GW_UNREACHABLE, .text = "nobody listens there" };
+	struct err bad = { .exit = GW_UNREACHABLE, .text = "no receiver listens there" };
 	char *text;
 
 	(void)state;
 	r = (struct report) { .phase = "connect" };
 	text = drawn(report_draw_html, &bad);
-	assert_non_null(strstr(text, "nobody listens there"));
+	assert_non_null(strstr(text, "no receiver listens there"));
 	assert_non_null(strstr(text, "the guest was not stopped"));
 	free(text);
 }

@@ -47,7 +47,7 @@ static void test_tsc(void **state)
 		{ at_2, "{'kvm': false}", THERE("2100000000", FIXED), .finds = NULL },
 		{ "{'invtsc': true}", kvm, THERE("2100000000", FIXED), .finds = NULL },
 		{ at_2, set, "{'kvm': true" FIXED "}", .finds = NULL },
-		/* One that was set is QEMU's to refuse, whoever runs the guest. */
+		/* One that was set is QEMU's to refuse, with KVM and without. */
 		{ at_2, set, THERE("2000001000", ", 'tsc-set': true"), FIT_HOST, FIT_IMPOSSIBLE, "start it with -cpu ...,tsc-frequency=2000000000" },
 		{ at_2, "{'kvm': false}", "{'kvm': false, 'tsc-hz': 2000001000, 'tsc-set': true}", FIT_HOST, FIT_IMPOSSIBLE, "2000001000" },
 		{ at_2, kvm, THERE("2000000000", FIXED ", 'tsc-set': true"), .finds = NULL },

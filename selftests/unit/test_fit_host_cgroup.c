@@ -156,7 +156,7 @@ static void test_private_ram(void **state)
 	assert_number(end, "qemu-cgroups/0/room", 1500);
 }
 
-/* Deeper than anybody has them. */
+/* Deeper than on any real host. */
 static void test_many_levels(void **state)
 {
 	struct end *end = *state;

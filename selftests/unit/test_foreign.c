@@ -309,7 +309,7 @@ static void one_that_nobody_saw(void **state)
 	}
 }
 
-/* The answer is looked at when it is there, and a QEMU that is slow keeps nobody. */
+/* The answer is looked at when it is there, and a QEMU that is slow keeps no caller waiting. */
 static void without_a_wait(void **state)
 {
 	static const struct answer answers[] = { { "none", -1 }, { "none", -1 }, { NULL, 0 } };
@@ -338,7 +338,7 @@ static void without_a_wait(void **state)
 	end(&f);
 }
 
-/* Nobody looked for it for as long as a lease lasts: another migration may have begun since. */
+/* We did not look for it for as long as a lease lasts: another migration may have begun since. */
 static void an_old_answer(void **state)
 {
 	static const struct answer answers[] = { { "none", -1 }, { NULL, 0 } };

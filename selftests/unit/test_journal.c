@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What is undone of a source, and what is somebody else's; and the files that outlive a program that is killed. */
+/* What is undone of a source, and what others did; and the files that outlive a program that is killed. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -146,7 +146,7 @@ static void ours_is_cancelled(void **state)
 	/* QEMU was slow to begin. */
 	vm = VM("pre-switchover", "finish-migrate", 56000, -1);
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "migrate_cancel ");
-	/* Of one that was not answered, nobody knows how slow. */
+	/* Of one that was not answered, the journal cannot tell how slow. */
 	vm = VM("active", "running", 20000, -1);
 	assert_string_equal(undone(&vm, MIGRATED, UNDO_ALL, NULL), "migrate_cancel ");
 }
@@ -197,7 +197,7 @@ static void one_that_completed_unheard_comes_back(void **state)
 	vm = VM("completed", "postmigrate", 1500, 70);
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
 	assert_true(left);
-	/* Long ago: in between somebody could have done anything. */
+	/* Long ago: an operator could have done anything in between. */
 	continued_s = 30;
 	vm = ours;
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");

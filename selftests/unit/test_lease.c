@@ -80,7 +80,7 @@ static void *clears(void *arg)
 			sched_yield();
 			continue;
 		}
-		/* Between the two, nobody may have been told that no clear is under way. */
+		/* Between the two, no caller may have been told that no clear is under way. */
 		atomic_fetch_add(&race.late, atomic_load(&race.over));
 		atomic_fetch_add(&race.cleared, 1);
 		atomic_fetch_add(&race.late, atomic_load(&race.over));
@@ -156,7 +156,7 @@ static void a_round_waits_for_it(void **state)
 	rig_free(rig);
 }
 
-/* Both streams; somebody renews it now and then. */
+/* For both streams; the rig's idle callback renews it now and then. */
 static struct lease *shared;
 
 static int renews(void *arg, struct err *e)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The local socket: one line, one answer; and whoever connects, nobody waits and nothing grows. */
+/* The local socket: one line, one answer; no client can make the server wait or its memory grow. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -218,7 +218,7 @@ static void the_client_asks_and_hears(void **state)
 	assert_int_equal(line_socket_ask(rig->path, "what", answer, deadline_ms(5000)), 0);
 	assert_string_equal(answer, "<what>");
 	pthread_join(thread, NULL);
-	/* Nobody serves it now. */
+	/* No thread serves it now. */
 	assert_int_equal(line_socket_ask(rig->path, "what", answer, deadline_ms(200)), -ETIMEDOUT);
 	assert_int_equal(line_socket_ask("/tmp/godwit-no-such", "what", answer, deadline_ms(200)), -ENOENT);
 }

@@ -101,7 +101,7 @@ static void test_paused(void **state)
 
 	(void)state;
 	m.paused = true;
-	/* Nobody waits for it. */
+	/* Save mode would shorten the blackout, which a paused guest does not notice. */
 	assert_int_equal(choose(WISH_AUTO, &m, &e), MODE_MIGRATE);
 	assert_int_equal(choose(WISH_SAVE, &m, &e), MODE_SAVE);
 	m.version = 90200;

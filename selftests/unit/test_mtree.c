@@ -55,7 +55,7 @@ static void test_not_found(void **state)
 	assert_false(mtree_address("\r\n\r\n", "ram0", &address));
 	assert_false(mtree_address("(prio 0, ram): ram0", "ram0", &address));
 	assert_false(mtree_address("0000000000000000-x (prio 0, ram): ram0", "ram0", &address));
-	/* A line that is too long is nobody's, and the next one is found. */
+	/* A line that is too long names no region, and the next one is found. */
 	memset(line, 'a', sizeof(line));
 	strcpy(line + sizeof(line) - 60, "\n 0000000000001000-0000000000001fff (prio 0, ram): ram0");
 	assert_true(mtree_address(line, "ram0", &address));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who else maps a VM's RAM files. The processes are real: children of the test, one of which is the VMM. */
+/* Processes that map a VM's RAM files. They are real: children of the test, one of which is the VMM. */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <pthread.h>
@@ -233,7 +233,7 @@ static void test_sysv_memory_is_another_thing(void **state)
 	close(fd);
 }
 
-/* Without CAP_SYS_PTRACE others' memory maps are closed to us: that nobody maps the file cannot be said then. */
+/* Without CAP_SYS_PTRACE others' memory maps are closed to us: the check cannot say that no other maps it. */
 static void test_without_the_right_to_look(void **state)
 {
 	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };

@@ -113,7 +113,7 @@ static void test_another_tree(void **state)
 	qom_free(&t);
 }
 
-/* No QEMU says such a thing: a bus of its own, in a circle, of nobody, an address out of range, endless names. */
+/* No QEMU says such a thing: a bus of its own, in a circle, of no device, a wrong address, endless names. */
 static void test_odd(void **state)
 {
 	static char endless[2000];

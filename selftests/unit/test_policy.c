@@ -303,7 +303,7 @@ static void test_no_row_is_lost(void **state)
 		for (size_t k = 0; k < FACTS && !noticed; k++)
 			noticed = !holds(&facts[k], &without);
 		if (!noticed)
-			print_error("nobody misses the row of %s %s\n", policy.rows[i].type ? policy.rows[i].type : "any",
+			print_error("no fact needs the row of %s %s\n", policy.rows[i].type ? policy.rows[i].type : "any",
 				    policy.rows[i].property);
 		assert_true(noticed);
 	}

@@ -147,7 +147,7 @@ static void test_again(void **state)
 	uint64_t bytes = 0;
 
 	t->from.ram.b[2].hva = 4096;
-	/* So little before it that nobody need read meanwhile. */
+	/* What comes before it fits into the socket's buffer: no peer reads yet. */
 	memset(t->source, 0, (ROM_PAGES + 1) * PAGE_BYTES);
 	assert_true(private_ram_send(&t->from, &(struct frame_out) { frame_out_to_channel, t->out }, &bytes, &e) < 0);
 	assert_int_equal(e.exit, GW_INTERNAL);
@@ -222,7 +222,7 @@ static int frame(struct ends *t, const struct wire_extent *x, struct err *e)
 	return private_ram_frame(t->in, &h, &t->to, e);
 }
 
-/* Nothing outside of the blocks is written, whoever sends. */
+/* Nothing outside of the blocks is written, whatever the peer sends. */
 static void test_out_of_bounds(void **state)
 {
 	static const struct wire_extent wrong[] = {

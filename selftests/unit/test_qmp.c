@@ -203,7 +203,7 @@ static void test_getfd(void **state)
 	assert_int_equal(read(fds[0], buf, sizeof(buf)), 5);
 	assert_string_equal(buf, "hello");
 	end(&t);
-	assert_int_equal(read(fds[0], buf, sizeof(buf)), 0);	/* and nobody kept another */
+	assert_int_equal(read(fds[0], buf, sizeof(buf)), 0);	/* no copy is left open */
 	close(fds[0]);
 }
 
@@ -285,7 +285,7 @@ static void late_reply_then_event_peer(struct peer *p)
 	peer_nap(TIMEOUT_MS + 50);
 	peer_reply(p, "return", "{}");
 	peer_say(p, "{\"event\": \"STOP\"}\n");
-	peer_reply(p, "return", "{}");	/* nobody is owed this one */
+	peer_reply(p, "return", "{}");	/* no call waits for this one */
 	peer_line(p);
 }
 
@@ -304,7 +304,7 @@ static void test_event_behind_late_reply(void **state)
 	end(&t);
 }
 
-/* A QEMU that answers only when somebody has read what it writes, holding its lock; and one that refuses after all. */
+/* A QEMU that answers only when the test has read what it writes, holding its lock; and one that refuses after all. */
 static void begun_peer(struct peer *p)
 {
 	char byte;

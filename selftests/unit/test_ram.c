@@ -121,7 +121,7 @@ static void test_memfd(void **state)
 	fake_map(&t.proc, "file1", PLACE, 2 * MIB, 0, "rw-s", name);
 	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", name);
 	expect_refused(&t, silent, GW_RAM_PRIVATE, "fits two files");
-	/* Somebody else's; a part of it; none. */
+	/* That of another file; a part of it; none. */
 	bench_new(&t);
 	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", "/memfd:other (deleted)");
 	expect_refused(&t, told, GW_RAM_PRIVATE, "has no shared mapping of a memfd");

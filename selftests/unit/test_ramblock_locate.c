@@ -30,7 +30,7 @@
 	"  " from "-" to " (prio 1, ram): vga.vram\\r\\n\""
 #define FIXED	VIEW("00000000fd000000", "00000000fd0fffff")
 
-/* What a QEMU has of a block, in the heap: in that of sbrk(), whoever's malloc() this is. */
+/* What a QEMU has of a block, in the heap: in that of sbrk(), with any malloc(). */
 struct block {
 	uint64_t unlike[3], hva, cache, offset, used, max, fn;
 	uint32_t flags;

@@ -16,7 +16,7 @@
 #define PAGES2	(64u * 256 + 10)	/* the last chunk is none */
 
 /**
- * struct guest - writes page p of block b in every interval when its bit is set here, whether anybody looks or not
+ * struct guest - writes page p of block b in every interval when its bit is set here, harvested or not
  * @written: what it writes
  * @armed: pages that the log will see: bits of cleared pages
  * @cleared: pages that were cleared, one as often as it was; @first_cleared: before the first harvest; @calls: it took

@@ -210,7 +210,7 @@ static void waiting_streams_finish_at_once(void **state)
 	assert_in_range(spent, 0, 5 * STOP_SLICE_NS);
 }
 
-/* The destination's RAM on a tmpfs of 16 pages, which nobody else sees. */
+/* The destination's RAM on a tmpfs of 16 pages, which no other process sees. */
 static bool on_a_small_tmpfs(struct rig *rig)
 {
 	struct ram_block *b = &rig->dst.blocks[0];
@@ -256,7 +256,7 @@ static void without_userfaultfd_they_are_written(void **state)
 	rig_assert_equal(rig);
 }
 
-/* Runs of both kinds in one extent, page by page and whole, and pages that somebody else has made meanwhile. */
+/* Runs of both kinds in one extent, page by page and whole, and pages that another process has made. */
 static void new_pages_stand_between_old_ones(void **state)
 {
 	struct rig *rig = *state;

@@ -20,7 +20,7 @@
 #define POOL	"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 #define THP_BYTES	((size_t)THP_PAGES * PAGE_BYTES)
 
-/* A mount that nobody else sees, above what is there; unmounted by teardown(). */
+/* A mount that no other process sees, above what is there; unmounted by teardown(). */
 static bool mount_here(const char *type, const char *options)
 {
 	return !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
@@ -148,7 +148,7 @@ static void a_full_tmpfs_keeps_its_holes(void **state)
 	assert_int_equal(allocated(rig->dst.blocks[0].fd), 0);
 }
 
-/* Somebody else has emptied the file meanwhile. */
+/* Another process has emptied the file meanwhile. */
 static void a_full_tmpfs_takes_no_zeros(void **state)
 {
 	struct rig *rig = *state;
@@ -192,14 +192,14 @@ static void a_full_source_is_read(void **state)
 	assert_int_equal(allocated(fd), sizeof(data) / sizeof(data[0]));
 }
 
-/* Four huge pages more than before; what the mount gives is these four at most, so nobody else's are taken. */
+/* Four huge pages more than before; what the mount gives is these four at most, so no others are taken. */
 static bool hugetlb_destination(struct rig *rig)
 {
 	struct ram_block *b = &rig->dst.blocks[0];
 
 	pool_before = pool();
 	if (pool_before < 0 || !set_pool(pool_before + 4) || !mount_here("hugetlbfs", "pagesize=2M,size=8M")) {
-		print_message("skipped: no huge pages, or no mount, are to be had here\n");
+		print_message("skipped: this host lacks huge pages, or refuses a mount\n");
 		return false;
 	}
 	ram_writer_close(&rig->place);
@@ -222,7 +222,7 @@ static void too_few_huge_pages(void **state)
 	assert_non_null(strstr(e.text, POOL));
 }
 
-/* Pages that were there, and were punched out, are reserved again: nobody else gets them meanwhile. */
+/* Pages that were there, and were punched out, are reserved again: no other file takes them. */
 static void a_hole_in_hugetlbfs_is_reserved(void **state)
 {
 	struct rig *rig = *state;

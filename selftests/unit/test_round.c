@@ -263,7 +263,7 @@ static void a_page_outside_is_refused(void **state)
 	channel_free(in);
 }
 
-/* What nobody took is written still, the hot pages that were held back, too; a later round sends it. */
+/* What no stream took stays written, the hot pages that were held back, too; a later round sends it. */
 static void a_cut_round_loses_nothing(void **state)
 {
 	struct rig *rig = *state;

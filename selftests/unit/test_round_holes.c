@@ -78,7 +78,7 @@ static void written_holes_are_holes_there(void **state)
 	bitmap_set(rig->source.map[0], 8, 7);
 	bitmap_set(rig->source.map[0], 90, 110);
 	rig_round(rig, ROUND_LAST);
-	assert_int_equal(lseek(rig->dst.blocks[0].fd, 12 * PAGE_BYTES, SEEK_DATA), 15 * PAGE_BYTES);	/* 15, 16: nobody said so */
+	assert_int_equal(lseek(rig->dst.blocks[0].fd, 12 * PAGE_BYTES, SEEK_DATA), 15 * PAGE_BYTES);	/* 15, 16: not in the map */
 	assert_int_equal(lseek(rig->dst.blocks[0].fd, 100 * PAGE_BYTES, SEEK_DATA), 200 * PAGE_BYTES);
 	memset(rig->there + 15 * PAGE_BYTES, 0, 2 * PAGE_BYTES);
 	rig_assert_equal(rig);

@@ -85,7 +85,7 @@ static void test_nonsense(void **state)
 	assert_int_equal(save_to_stream(in, len, "m", true, out), -EPROTO);
 	in[len - 1] = 0;
 	assert_true(save_to_stream(in, len, "m", true, out) > 0);
-	/* It does not say that it ran: then nobody knows how to say that it shall not. */
+	/* It does not say "running": then there is no text to turn into "paused". */
 	other = make(in, "paused");
 	assert_int_equal(other, len);
 	assert_true(save_to_stream(in, len, "m", true, out) > 0);

@@ -129,7 +129,7 @@ static void the_first_stream_keeps_the_order(void **state)
 	assert_int_equal(seen.early, 300);
 }
 
-/* No peer reads, and then there is none: whoever posts is told so, and waits no longer. */
+/* No peer reads, and then there is none: the posting thread hears that, and waits no longer. */
 static void posting_to_nobody_ends(void **state)
 {
 	static uint8_t body[8 + WIRE_DEVICE_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who asks to stop, and when it is too late. Each case in a process of its own: a request is for ever. */
+/* Requests to stop, and when they come too late. Each case in its own process: a request is for ever. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
@@ -191,7 +191,7 @@ static int gives_up_on_a_connection(void)
 	return r == -EINTR && e.exit == GW_CANCELLED && !ch && now_ns() - begin < 5000000000ull;
 }
 
-/* A host that swallows packets is unreachable only when nobody has asked to stop before. */
+/* A host that swallows packets is unreachable only when no request to stop came before. */
 static void a_connection_under_way_can_be_left(void **state)
 {
 	(void)state;

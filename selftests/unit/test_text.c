@@ -22,7 +22,7 @@ static void test_one_line(void **state)
 		{ "ab\xc3\xa9", "ab", 4 },
 		{ "ab\xc3\xa9", "ab\xc3\xa9", 5 },
 		{ "a\xf0\x9f\x90\xa6", "a", 5 },
-		/* No characters: alone, overlong, surrogates, beyond the last, cut by whoever wrote it. */
+		/* No characters: alone, overlong, surrogates, beyond the last, cut short. */
 		{ "\x80" "a\xff", "?a?", 20 },
 		{ "\xc0\xaf\xe0\x80\x80", "?????", 20 },
 		{ "\xed\xa0\x80", "???", 20 },

@@ -158,12 +158,12 @@ static void test_pidfd_and_wrong_pid(void **state)
 
 static void test_unknown_pid(void **state)
 {
-	struct qmp nobody = { .stream.fd = -1 };
+	struct qmp closed = { .stream.fd = -1 };
 	struct err e = { 0 };
 	struct vm vm;
 
 	(void)state;
-	assert_int_equal(vm_find(&nobody, 0, 0, &vm, &e), -ESRCH);
+	assert_int_equal(vm_find(&closed, 0, 0, &vm, &e), -ESRCH);
 	assert_int_equal(e.exit, GW_USAGE);
 }
 

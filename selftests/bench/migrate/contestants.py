@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Who moves a guest: each QEMU by itself, and godwit the guests of the same QEMUs."""
+"""What moves a guest: each QEMU by itself, and godwit the guests of the same QEMUs."""
 import dataclasses
 
 import emulators

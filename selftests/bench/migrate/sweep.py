@@ -6,7 +6,7 @@ sweep.py [--quick] [--mib N] [--link MBIT] [--runs N] [--rates PAGES,...]: Appme
 A guest owns so many MiB and writes so many 4 KiB pages of them a second, at random. It is moved by godwit and by QEMU itself,
 in turns, with the same link and the same downtime limit, each time from fresh QEMUs, and has to find its data unharmed.
 Both are timed by the same clock (timed.py). `godwit estimate` takes a turn of its own, on a fresh guest that is not moved, so
-that nobody's migration is warmed up by it.
+that it warms up no contestant's migration.
 Samples go to build/bench-lab/samples.json, as they come. One that has not ended within --patience is no sample: that
 contestant does not converge at this rate.
 """

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bare receive|send FILE MIB ADDRESS:PORT: what the machine allows to whoever moves RAM as godwit does and does nothing
- * else: two connections, the same read of the source, the same way to make new pages, and no frames, no zero filter, no
- * device state, nobody who waits for another. Each connection has a half of the file. FILE of the receiver
+ * bare receive|send FILE MIB ADDRESS:PORT: what the machine allows to a program that moves RAM as godwit does and does
+ * nothing else: two connections, the same read of the source, the same way to make new pages, and no frames, no zero
+ * filter, no device state, no waiting between threads. Each connection has a half of the file. FILE of the receiver
  * must be empty. The receiver says "listening".
  */
 #include <fcntl.h>

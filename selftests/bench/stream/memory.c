@@ -59,7 +59,7 @@ static void measure_memcpy(void)
 	memset(b, 2, half);
 	t = seconds();
 	memcpy(a, b, half);
-	/* Somebody may look: without that the compiler copies nothing. */
+	/* The asm claims to read it: else the compiler copies nothing. */
 	__asm__ volatile("" : : "r"(a), "r"(b) : "memory");
 	memcpy(b, a, half);
 	__asm__ volatile("" : : "r"(a), "r"(b) : "memory");

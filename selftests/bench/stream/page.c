@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * page: what the zero filters and the bitmap scan reach on this CPU, as lines "group/name unit value". Within a group the
- * contestants take turns, and each line is the best of ROUNDS turns: whoever else runs here can only make one slower.
+ * contestants take turns, and each line is the best of ROUNDS turns: other load here can only make one slower.
  *
  *	zero-cached	pages of zeros that stay in the first level cache, each filter; "godwit" is the one it chooses
  *	zero-memory	pages of zeros from memory, the same; "read" adds the words up

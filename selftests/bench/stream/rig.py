@@ -4,7 +4,7 @@ Two stopped QEMUs under TCG, and one migration between them: godwit's, or QEMU's
 since a guest that stands still writes nothing; what is measured is the copy of its RAM.
 
 The destination's memory is made and given back just before, for all alike: what it costs a virtual machine to get memory
-from its own host for the first time would otherwise fall on whoever comes first. A preallocated destination keeps it.
+from its own host for the first time would otherwise fall on the first migration. A preallocated destination keeps it.
 
 Time is the host's clock, for both from the command (fork and exec of `godwit send`, or QMP's migrate) until the destination's
 QEMU has loaded all, which the same event of it says for both. (QEMU's total-time ends when the source has sent it, and the

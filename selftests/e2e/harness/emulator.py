@@ -42,8 +42,9 @@ def beside_itself(cpus, host):
 
 def before_its_switchover(vm):
     """
-    A source whose vCPUs nobody has stopped yet. One that KVM refused to run has stopped by itself ("internal-error"), which
-    tells itself apart only while nobody else can have: without a sender, or in a migration of QEMU's that still runs.
+    A source whose vCPUs no sender or migration has stopped yet. One that KVM refused to run has stopped by itself
+    ("internal-error"), which is certain only while neither can have stopped it: without a sender, or while a migration of
+    QEMU's still runs.
     """
     if vm.incoming or vm.put_back:
         return False

@@ -98,7 +98,7 @@ class Process:
         os.close(self.output)
 
     def _read(self):
-        # BlockingIOError: nothing now. EIO: nobody has the terminal any more.
+        # BlockingIOError: nothing now. EIO: no process has the terminal any more.
         with contextlib.suppress(OSError):
             while data := os.read(self.output, 65536):
                 self.said += data.decode(errors='replace')

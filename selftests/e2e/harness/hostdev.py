@@ -17,7 +17,7 @@ ADDRESS = {'src': '10.77.0.1', 'dst': '10.77.0.2'} if IN_LAB else {'src': '127.0
 CLONE_NEWNET = 0x40000000
 _shape = {}	# of the link, as tc has it
 _segments = {}	# of a packet at most, by side, where it was set
-_loaded = set()	# by modules(): nobody unloads these
+_loaded = set()	# by modules(): these stay loaded
 
 
 def call(*words, **more):

@@ -59,7 +59,7 @@ def slots(vm):
 
 
 def kvm_logged(vm):
-    """The ids of the memslots whose log is on, as KVM itself says. (A display has its own, whoever migrates.)"""
+    """The ids of the memslots whose log is on, as KVM itself says. (A display always has its own.)"""
     # A test that is out of time must not kill the tool while a thread of QEMU's is in its hands.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
     try:

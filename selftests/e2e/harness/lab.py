@@ -147,7 +147,7 @@ class Qemu:
         return self._qmp
 
     def hang_up(self):
-        """The next command finds a monitor that owes nobody an answer."""
+        """The next command finds a monitor that owes no client an answer."""
         self._look_at_events()
         if self._qmp:
             self._qmp.close()

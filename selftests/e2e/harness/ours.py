@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 Failures that are Godwit's until the opposite is shown: no second try hides them (second_try.py). A test raises them through
-the helpers of godwit.py, lab.py and klog.py; whoever writes a proof in a test of its own uses proved().
+the helpers of godwit.py, lab.py and klog.py; a test with a proof of its own calls proved().
 """
 
 

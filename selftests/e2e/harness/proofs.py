@@ -15,7 +15,7 @@ PAGE = 0x50574447	# guest/content.h: CONTENT_PAGE
 
 
 def settings(vm):
-    """QEMU's migration capabilities and parameters, whoever set them."""
+    """QEMU's migration capabilities and parameters, with the changes of all clients."""
     on = {c['capability']: c['state'] for c in vm.qmp('query-migrate-capabilities')}
     return on, vm.qmp('query-migrate-parameters')
 
@@ -67,7 +67,7 @@ def page_of(number, write):
 
 
 def whose_fault(src, dst):
-    """Where the guest at the destination calls pages wrong: what both RAMs hold there, of which nobody writes the source's."""
+    """Where the guest at the destination calls pages wrong: what both RAMs hold there. The source's is written no more."""
     found = [WRONG_PAGE.match(words) for words in dst.complaints]
     if len(found) != dst.errors or not all(found):
         return None
@@ -105,7 +105,7 @@ def proof(src, dst, ticks=2, stopped='postmigrate'):
 
 
 def same_ram(src, dst):
-    """Of a guest that stands still at both ends: all of it, compared by nobody but the test."""
+    """Of a guest that stands still at both ends: all of it, compared by the test alone."""
     for ours, theirs in zip(src.ram, dst.ram):
         differ = lab.differing_pages(ours.path, theirs.path)
         proved(not differ, f'{ours.path} and {theirs.path} differ in pages {differ}')

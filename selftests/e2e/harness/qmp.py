@@ -54,7 +54,7 @@ class Qmp:
         return message
 
     def drain(self):
-        """Takes the events that have come meanwhile. An answer that nobody waited for is lost."""
+        """Takes the events that have come meanwhile. An answer that no call waited for is lost."""
         while b'\n' in self._buffer or select.select([self._socket], [], [], 0)[0]:
             message = self._receive(time.monotonic() + 1)
             if 'event' in message:

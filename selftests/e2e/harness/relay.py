@@ -141,7 +141,7 @@ class Losing(Relay):
         if self.down and not self.silently:
             near.close()
             return
-        if self.down:	# whoever waits there gets no answer
+        if self.down:	# the end that connects waits, and gets no answer
             self.sockets.append(near)
             return
         n = len(self.sockets)
@@ -204,7 +204,7 @@ class Losing(Relay):
                     s.shutdown(socket.SHUT_RDWR)
 
     def fall(self, silently=False):
-        """From now on nothing passes, and nobody gets an answer (silently), or all connections are reset and refused."""
+        """From now on nothing passes: no end gets an answer (silently), or all connections are reset and refused."""
         self.silently, self.down = silently, True
         if silently:
             self.silent.update(self.sockets)

@@ -19,7 +19,7 @@
 /**
  * struct attacked
  * @pages: of the RAM
- * @zone: from this page on it is the attacker's, who changes what is in it: the last quarter
+ * @zone: from this page on it is the attacker's, which changes what is in it: the last quarter
  * @unit: pages in one of the kernel's: 512 of hugetlbfs, else 1
  * @stored: by page: what was stored last
  * @values: stores are counted modulo this, where pages are to be alike; 0: never

@@ -113,7 +113,7 @@ int blockdev_open(const struct blockdev *dev)
 	return fd;
 }
 
-/* Mapped devices lie on others, which come before them. Whoever looks at a new disk may still have it open. */
+/* Mapped devices lie on others, which come before them. Another process (udev) may have a new disk open. */
 static bool drop(const struct blockdev *dev)
 {
 	uint64_t end = now_ms() + SOON_MS;

@@ -145,7 +145,7 @@ FITS = [pair(name, [], *machines, **more) for name, machines, more in (
     ('long options for short ones', (SHORT, {}), {'to': LONG}),
     ('libvirt', (LIBVIRT, {'start': '-S'}), {}),
 )]
-ACCEPTED = [	# by one who knows better
+ACCEPTED = [	# by an operator who knows better
     pair('accepted: a CPU feature', ['warning cpu: avx2'], BUS, {'cpu': '-cpu max,-avx2'}, accept='cpu'),
     pair('accepted: a smaller disk', ['warning disk: vda 67108864 33554432'], DISK, {'disk': ('raw64', 'raw32')},
          accept='cpu,disk'),
