@@ -37,7 +37,7 @@ PRIVATE_GOALS = {'random': 1.3, '90 % untouched': 10, 'all touched zeros': 2}
 SHARED_GOAL = 0.9	# of the speed into a RAM file
 BARE = 'bare copy'
 SHARED = 'a RAM file'
-# Below those that the kernel gives to whoever connects.
+# Below those that the kernel gives to clients.
 PORTS = itertools.cycle(range(20000 + os.getpid() % 10000, 32000))
 PAGE_GOALS = {'zero-cached': ('sse2', 1.25), 'zero-memory': ('read', 0.9), 'bitmap-empty': ('read', 0.8),
               'bitmap-random': ('bit by bit', 10), 'bitmap-words': ('bit by bit', 10)}
@@ -106,10 +106,10 @@ class Results:
         the slowest of the rivals, which are limits or the one way that counts.
         """
         bigger = unit == 'GiB/s'
-        median = {who: statistics.median(v) for who, v in values.items()}
-        peers = {who: m for who, m in median.items() if who != 'godwit'}
+        median = {contestant: statistics.median(v) for contestant, v in values.items()}
+        peers = {contestant: m for contestant, m in median.items() if contestant != 'godwit'}
         if rivals:
-            best = min(peers[who] for who in rivals)
+            best = min(peers[contestant] for contestant in rivals)
         else:
             best = max(peers.values()) if bigger else min(peers.values())
         over, under = (median['godwit'], best) if bigger else (best, median['godwit'])
@@ -117,15 +117,15 @@ class Results:
         self.entries.append({'name': name, 'unit': unit, 'godwit': median['godwit'], 'peers': peers, 'ratio': ratio,
                              'goal': goal or None})
         print(f'\n{name}, {unit}')
-        for who, v in values.items():
-            print(f'  {who:19} {spread(v)}')
+        for contestant, v in values.items():
+            print(f'  {contestant:19} {spread(v)}')
         if ratio:
             verdict = '' if not goal else f', goal {goal:.2f}: {"reached" if ratio >= goal else "MISSED"}'
             print(f'  ratio to {" or ".join(rivals or ["best"])} {ratio:.2f}{verdict}', flush=True)
 
 
 def limits(mib, runs, directory, net):
-    """What the memory and the network allow to whoever has the machine for himself, GiB/s."""
+    """What the memory and the network allow to a program that runs alone, GiB/s."""
     found = {}
     for _ in range(runs):
         said = subprocess.run([f'{rig.B}/bench/memory', str(mib), f'{directory}/limit'], check=True,
@@ -155,34 +155,35 @@ def bench_page(results):
 
 def bench_image(image, net, args, ram, work, results, limit, kind, preallocated=False):
     images.write(image, ram[0], args.mib)
-    samples = {who: [] for who in args.contestants}
+    samples = {name: [] for name in args.contestants}
     gib = args.mib / 1024
     bare = []
     against_limits = image == 'random' and not preallocated
     turns = [*samples, BARE] if against_limits else list(samples)
     draw = random.Random(args.runs)
     for _ in range(args.runs):
-        for who in draw.sample(turns, len(turns)):
+        for name in draw.sample(turns, len(turns)):
             if image in images.HOLES:
                 images.write(image, ram[0], args.mib)
-            if who == BARE:
+            if name == BARE:
                 touch(ram[1], args.mib)
                 bare.append(gib / rig.bare_copy(net, args.mib, *ram, next(PORTS)))
             else:
-                samples[who].append(migrate(args.contestants[who], net, work, ram, args.mib, preallocated,
-                                            next(PORTS)))
+                samples[name].append(migrate(args.contestants[name], net, work, ram, args.mib,
+                                             preallocated, next(PORTS)))
     where = f'{image}, {args.mib} MiB{kind}{", preallocated destination" if preallocated else ""}, {net.name}'
-    speed = {who: [gib / s.seconds for s in v] for who, v in samples.items()}
+    speed = {name: [gib / s.seconds for s in v] for name, v in samples.items()}
     results.add(f'stream: {where}: speed', 'GiB/s', speed, 0 if preallocated else SPEED_GOALS[image])
     results.add(f'stream: {where}: CPU', 's/GiB',
-                {who: [(s.cpu_send + s.cpu_receive) / gib for s in v] for who, v in samples.items()},
+                {name: [(s.cpu_send + s.cpu_receive) / gib for s in v]
+                 for name, v in samples.items()},
                 0 if preallocated else CPU_GOAL)
     results.add(f'stream: {where}: CPU of the sender', 's/GiB',
-                {who: [s.cpu_send / gib for s in v] for who, v in samples.items()})
+                {name: [s.cpu_send / gib for s in v] for name, v in samples.items()})
     results.add(f'stream: {where}: CPU of the receiver', 's/GiB',
-                {who: [s.cpu_receive / gib for s in v] for who, v in samples.items()})
+                {name: [s.cpu_receive / gib for s in v] for name, v in samples.items()})
     results.add(f'stream: {where}: private memory at its peak', 'MiB',
-                {who: [s.peak / 1024 for s in v] for who, v in samples.items()})
+                {name: [s.peak / 1024 for s in v] for name, v in samples.items()})
     if against_limits:
         # The others say what one part of it could do with all CPUs to itself.
         results.add(f'stream: {where}: against the limits', 'GiB/s', {'godwit': speed['godwit'], **limit, BARE: bare},
@@ -194,19 +195,21 @@ def bench_private(image, net, args, ram, work, results, kind):
     images.write(image, ram[0], args.mib)
     # Only a QEMU from 10.0 on lets godwit save a guest that stands still, and without it private RAM does not move.
     found = contestants(args.qemus, args.channels, emulators.NEWEST)
-    samples = {who: [] for who in [*found, SHARED]}
+    samples = {name: [] for name in [*found, SHARED]}
     gib = args.mib / 1024
     draw = random.Random(args.runs)
     for _ in range(args.runs):
-        for who in draw.sample(list(samples), len(samples)):
-            if who == SHARED:
-                samples[who].append(migrate(found['godwit'], net, work, ram, args.mib, False, next(PORTS)))
+        for name in draw.sample(list(samples), len(samples)):
+            if name == SHARED:
+                samples[name].append(migrate(found['godwit'], net, work, ram, args.mib, False,
+                                             next(PORTS)))
             else:
-                samples[who].append(migrate_private(found[who], net, work, ram, args.mib, kind, next(PORTS)))
+                samples[name].append(migrate_private(found[name], net, work, ram, args.mib, kind,
+                                                     next(PORTS)))
     where = f'{image}, {args.mib} MiB, private, {kind}, {net.name}'
     shared = samples.pop(SHARED)
-    speed = {who: [gib / s.seconds for s in v] for who, v in samples.items()}
-    cpu = {who: [(s.cpu_send + s.cpu_receive) / gib for s in v] for who, v in samples.items()}
+    speed = {name: [gib / s.seconds for s in v] for name, v in samples.items()}
+    cpu = {name: [(s.cpu_send + s.cpu_receive) / gib for s in v] for name, v in samples.items()}
     results.add(f'stream: {where}: speed', 'GiB/s', speed, PRIVATE_GOALS[image])
     results.add(f'stream: {where}: CPU', 's/GiB', cpu, CPU_GOAL)
     results.add(f'stream: {where}: speed beside a RAM file', 'GiB/s',
@@ -243,7 +246,7 @@ def bench_all_private(args, chosen, results):
 
 @contextlib.contextmanager
 def ram_files(directory, mib, huge):
-    """(the directory, source, destination). huge: on a tmpfs of their own that has huge pages for whoever asks."""
+    """(the directory, source, destination). huge: on a tmpfs of their own that has huge pages on request."""
     with tempfile.TemporaryDirectory(dir=directory) as work, contextlib.ExitStack() as stack:
         if huge:
             subprocess.run(['mount', '-t', 'tmpfs', '-o', f'huge=advise,size={3 * mib + 64}M', 'godwit-bench', work], check=True)

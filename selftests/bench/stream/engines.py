@@ -47,17 +47,17 @@ def limit_rate(rate):
     subprocess.run(['tc', *words.split()], check=True)
 
 
-def tell(pairs, name, who):
-    """pairs: ((A's round, B's), ...); who: their names"""
+def tell(pairs, name, engines):
+    """pairs: ((A's round, B's), ...); engines: their names"""
     entries = []
     for i, what in enumerate(('CPU of the sender', 'CPU of both ends', 'time')):
         a, b = (statistics.median(pair[side][i] for pair in pairs) for side in (0, 1))
         ratios = [pair[0][i] / pair[1][i] for pair in pairs]
         ratio = statistics.median(ratios)
-        print(f'{name}: {what}, s: {who[0]} {a:.4f}, {who[1]} {b:.4f}, '
+        print(f'{name}: {what}, s: {engines[0]} {a:.4f}, {engines[1]} {b:.4f}, '
               f'ratio {ratio:.3f} ({min(ratios):.2f}-{max(ratios):.2f})')
         entries.append({'name': f'engines: {name}: {what}', 'unit': 's', 'godwit': b,
-                        'peers': {who[0]: a}, 'ratio': ratio, 'goal': None})
+                        'peers': {engines[0]: a}, 'ratio': ratio, 'goal': None})
     return entries
 
 
@@ -89,8 +89,8 @@ def main():
                 pairs.append((got[0], got[1]))
     every = f', 1 page of {args.every}' if args.every > 1 else ''
     rate = ''.join(f', {word}' for word in (args.rate, args.congestion) if word)
-    who = (f'{args.engines[0]}{" of the other build" if args.other else ""}', args.engines[1])
-    bench_json.add(tell(pairs, f'{args.image}{every}, {args.mib} MiB, {net.name}{rate}', who))
+    engines = (f'{args.engines[0]}{" of the other build" if args.other else ""}', args.engines[1])
+    bench_json.add(tell(pairs, f'{args.image}{every}, {args.mib} MiB, {net.name}{rate}', engines))
 
 
 if __name__ == '__main__':
