@@ -57,8 +57,8 @@ struct dirty_ops {
  * @map: for each block, one bit a page; set by @harvest, cleared by the thread that takes the page
  * @changed: a harvest saw memslots or mappings change since source_check_mappers()
  * @unmapped: pages were unmapped since the start: some may have become holes after they were sent
- * @lease: who clears does so under it (lease.h); NULL: this source clears no log, or nobody can be
- *	asked who else reads it
+ * @lease: a thread clears only under it (lease.h); NULL: this source clears no log, or there is no
+ *	QEMU to ask if another migration reads it
  * @renew: asks for more of it; NULL: the caller of @clear does not
  * @renew_arg: for it
  */

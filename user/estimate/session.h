@@ -19,8 +19,8 @@ struct session {
 };
 
 /*
- * q: the VM's QEMU, which is asked for migrations of its own (txn/foreign.h). NULL: nobody is
- * asked, and one that runs meanwhile may lose writes.
+ * q: the VM's QEMU, which is asked for migrations of its own (txn/foreign.h). NULL: no QEMU is
+ * asked, and a migration of its own meanwhile may lose writes.
  */
 int session_open(struct session *s, const struct vm *vm, struct qmp *q, struct err *e);
 /*

@@ -27,7 +27,7 @@ enum engine_zero_copy { ENGINE_ZC_OFF, ENGINE_ZC_AUTO, ENGINE_ZC_ON };
 
 /**
  * struct engine_ops - a kind of engine
- * @supported: 0, or -errno: what this kernel, or who confines us, has to say
+ * @supported: 0, or -errno: how this kernel or a sandbox (seccomp, a container) refuses it
  * @open: takes no ownership of fd
  * @close: ends what is under way: after it the kernel touches no buffer but those that are
  *	held. They may be unmapped, and

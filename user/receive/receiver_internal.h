@@ -19,8 +19,8 @@
 
 /**
  * enum receiver_state - how far the migration is, as the receiver sees it. It only goes forward,
- * but for RECONNECT in RECEIVER_SWITCHES, which leads back to RECEIVER_ROUNDS: who says that is
- * not in doubt, and will say SWITCHOVER again.
+ * but for RECONNECT in RECEIVER_SWITCHES, which leads back to RECEIVER_ROUNDS: the sender
+ * that says it is not in doubt, and will say SWITCHOVER again.
  * @RECEIVER_ROUNDS: RAM comes, and the receiver writes it. After a failure, and a wait for the
  *	sender where KEEP was said, the receiver keeps nothing: the sender sends neither the last
  *	round nor DEVICE_END before it has the answer to SWITCHOVER.

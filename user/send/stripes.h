@@ -32,7 +32,7 @@
 #define STRIPE_PAGES	64u	/* one frame; 4 bytes of memory each, 16 KiB a GiB of guest RAM */
 
 /**
- * struct stripe - who sends it
+ * struct stripe - which stream sends it
  * @round: in which round that stream has, or will have, sent of it last; 0: none
  */
 struct stripe {
