@@ -133,11 +133,13 @@ def test_qemu_migrates_where_ours_clears(pair):
     elsewhere = godwit.destination(src, 'dst2')
     run = endless(pair)
     elsewhere.qmp('migrate-incoming', uri=(uri := f'tcp:{lab.ADDRESS[elsewhere.side]}:4444'))
-    # So slow that it cannot complete before the sender, which asks ten times a second, has seen it on a slow host as well.
+    # So slow that the sender, which asks ten times a second, sees it before it completes, on a slow host as well.
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 20, downtime_limit=2000)
     src.qmp('migrate', uri=uri)
-    assert run.send.wait() == godwit.EXIT['vm-state'] and 'another program migrates the source VM' in run.send.said, run.send.said
+    while run.send.poll() is None and 'stays on until that migration has ended' not in run.send.said:
+        time.sleep(0.02)
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 40)
+    assert run.send.wait() == godwit.EXIT['vm-state'] and 'another program migrates the source VM' in run.send.said, run.send.said
     run.receive.wait()
     proved('may be missing' not in run.send.said, run.send.said)
     end = time.monotonic() + 60
