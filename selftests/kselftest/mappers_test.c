@@ -172,24 +172,11 @@ static pid_t headless(unsigned int threads)
 	return pid;
 }
 
-static char state_of(pid_t pid)
-{
-	char path[64], text[256] = "", *at;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	require(f && fgets(text, sizeof(text), f), path);
-	fclose(f);
-	at = strrchr(text, ')');
-	return at ? at[2] : '?';
-}
-
 TEST_F(mappers, threads_without_a_leader)
 {
 	pid_t pid = headless(3);
 
-	while (state_of(pid) != 'Z')
+	while (process_state(pid) != 'Z')
 		sleep_ms(1);
 	PROOF(EXPECT_EQ(2, harvest_and_ask(self)));
 	PROOF(EXPECT_EQ(1, told(self->pids, pid)));

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A process that has newly mapped the RAM file holds its mmap_lock: a harvest fails, and does not wait for it. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,21 +34,6 @@ FIXTURE_TEARDOWN(mmap_lock)
 	rig_end(&self->rig);
 }
 
-/* Does the process sleep in the kernel, and no signal but SIGKILL could wake it? It looks at no lock. */
-static bool sleeps_deep(pid_t pid)
-{
-	char path[32], line[256] = "";
-	const char *end;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	require(f && fgets(line, sizeof(line), f), path);
-	fclose(f);
-	end = strrchr(line, ')');
-	return end && end[1] == ' ' && end[2] == 'D';
-}
-
 /* A child that maps the RAM file as this process does, and holds its own mmap_lock when this returns. */
 static pid_t start_holder(FIXTURE_DATA(mmap_lock) *self, const char *ms)
 {
@@ -71,7 +53,8 @@ static pid_t start_holder(FIXTURE_DATA(mmap_lock) *self, const char *ms)
 		pause();
 		_exit(0);
 	}
-	while (!self->steps->begun || !sleeps_deep(pid))
+	/* 'D': it sleeps, and no signal but SIGKILL could wake it. */
+	while (!self->steps->begun || process_state(pid) != 'D')
 		sleep_ms(1);
 	return pid;
 }

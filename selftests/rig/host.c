@@ -200,6 +200,19 @@ void kill_process(pid_t pid)
 	wait_process(pid);
 }
 
+char process_state(pid_t pid)
+{
+	char path[64], text[256] = "", *at;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	require(f && fgets(text, sizeof(text), f), path);
+	fclose(f);
+	at = strrchr(text, ')');
+	return at ? at[2] : '?';
+}
+
 pid_t fork_child(void)
 {
 	pid_t pid;

@@ -61,6 +61,8 @@ void sleep_ms(unsigned int ms);
 /* Waits for a process; its exit status, or 128 + the signal. */
 int wait_process(pid_t pid);
 void kill_process(pid_t pid);
+/* The letter in /proc/PID/stat, which is read without any lock of the process's. */
+char process_state(pid_t pid);
 /* A child that dies with its parent. */
 pid_t fork_child(void);
 /* One that has run run() when this returns, and waits to be killed. */
