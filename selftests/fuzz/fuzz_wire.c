@@ -4,6 +4,7 @@
  * was given (each gets its own exact allocation, so ASan sees it), what it lets through keeps the promises of wire.h
  * (computed here in another way), and there is one encoding of each value: re-encoded, it gives the same bytes.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,9 @@
 #define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+#define UNUSED_TYPE	11	/* of older versions */
 
 /* From nothing to more than an off_t, so that all of the range checks can be met. */
 static const uint64_t ram[] = { 1, 512, 1u << 20, 0, (uint64_t)1 << 51, UINT64_MAX };
@@ -201,27 +205,63 @@ static void check_header(const struct wire_header *h)
 	case WIRE_VERDICT:
 		CHECK(h->arg <= WIRE_NO_VERDICT && h->length == 8);
 		break;
+	case WIRE_KEEP:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_KEEP_MAX && !h->length);
+		break;
+	case WIRE_RECONNECT:
+		CHECK(h->arg <= WIRE_ROUND_MAX && h->length == WIRE_SECRET);
+		break;
 	default:
 		CHECK(h->length == 0);
 	}
 }
 
+/* Returns whether it is a header. */
+static bool fuzz_header(const uint8_t *p, struct wire_header *h)
+{
+	uint8_t again[WIRE_HEADER];
+
+	if (wire_get_header(p, h))
+		return false;
+	check_header(h);
+	wire_put_header(again, h);
+	CHECK(!memcmp(again, p, WIRE_HEADER));
+	return true;
+}
+
 static void fuzz_frame(const uint8_t *data, size_t size)
 {
 	struct wire_header h;
-	uint8_t again[WIRE_HEADER];
 	uint8_t *p;
 
 	if (size < WIRE_HEADER)
 		return;
 	p = exact_copy(data, WIRE_HEADER);
-	if (!wire_get_header(p, &h)) {
-		check_header(&h);
-		wire_put_header(again, &h);
-		CHECK(!memcmp(again, p, WIRE_HEADER));
+	if (fuzz_header(p, &h))
 		fuzz_body(&h, data + WIRE_HEADER, size - WIRE_HEADER);
-	}
 	free(p);
+}
+
+/* Every type at each small length, so that a type without a case above is found in every run, not by luck. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	struct wire_header h, got;
+	uint8_t p[WIRE_HEADER];
+	unsigned int type, arg, length, met;
+
+	(void)argc;
+	(void)argv;
+	for (type = 1; type < WIRE_TYPES; type++) {
+		for (met = arg = 0; arg <= WIRE_VERSION; arg++) {
+			for (length = 0; length <= PAGE_BYTES; length++) {
+				h = (struct wire_header){ .type = type, .arg = arg, .length = length };
+				wire_put_header(p, &h);
+				met += fuzz_header(p, &got);
+			}
+		}
+		CHECK(met || type == UNUSED_TYPE);
+	}
+	return 0;
 }
 
 /* With a length that the fuzzer need not guess, and now and then more extents than there are. */
