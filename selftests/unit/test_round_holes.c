@@ -42,9 +42,9 @@ static void pending_counts_allocated_pages(void **state)
 	rig_write(rig, 4, 1);
 	rig_write(rig, 4000, 1);
 	bitmap_clear(rig->source.map[0], 4, 1);
-	assert_int_equal(round_pending(&rig->src, &rig->source, &pages, &rig->e), 0);
+	assert_int_equal(source_pending(&rig->src, &rig->source, &pages, &rig->e), 0);
 	assert_int_equal(pages, 2);
-	assert_int_equal(round_allocated(&rig->src, &rig->source, &pages, &rig->e), 0);
+	assert_int_equal(source_allocated(&rig->src, &rig->source, &pages, &rig->e), 0);
 	assert_int_equal(pages, 3);
 }
 

@@ -93,4 +93,18 @@ void source_kmod_hurry(int vm_fd);
  */
 int source_check_mappers(struct dirty_source *s, const char *root, struct err *e);
 
+/*
+ * The next run, from this page on, of pages that are dirty and allocated, or of a few dirty ones.
+ * 1, 0 at the end, -errno. data: what next_data found last; zeros at the beginning of a walk.
+ */
+int source_next_dirty(struct dirty_source *s, unsigned int block, uint64_t from,
+		      struct bitmap_runs *walk, struct run *data, struct run *out, struct err *e);
+/*
+ * How many pages are dirty and allocated. No more exact than next_data: holes between such pages
+ * may be among them, and a few dirty pages by themselves count as allocated.
+ */
+int source_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
+/* How many pages are allocated. */
+int source_allocated(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
+
 #endif

@@ -33,7 +33,7 @@ int content_measure(const struct vm *vm, struct dirty_source *s, uint64_t sample
 		    struct content *out, struct err *e)
 {
 	uint64_t stride, skip, seen = 0, zero = 0;
-	int r = round_allocated(vm, s, &out->allocated_pages, e);
+	int r = source_allocated(vm, s, &out->allocated_pages, e);
 
 	stride = out->allocated_pages / sample_pages + 1;
 	skip = stride / 2;

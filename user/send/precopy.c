@@ -68,7 +68,7 @@ static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_
 	if (!r && s->source->changed)
 		r = source_check_mappers(s->source, "/proc", e);
 	if (!r)
-		r = round_pending(&s->vm, s->source, pending, e);
+		r = source_pending(&s->vm, s->source, pending, e);
 	return r ? r : qmp_latency_measure(&m->latency, s->qmp, e);
 }
 

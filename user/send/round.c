@@ -5,7 +5,6 @@
 #define PIECE_PAGES		1024u	/* 4 MiB */
 #define PIECE_LAST_PAGES	64u	/* one frame */
 #define PIECE_SPREAD_PAGES	4u	/* 16 KiB: a little more than TCP's first window */
-#define ASK_PAGES		4u	/* to ask about fewer costs as much as to read them */
 
 /* Begins a new walk, without the runs that the last one found: bits may have been set since. */
 static void round_begin_block(struct round *rd, unsigned int block)
@@ -68,55 +67,6 @@ void round_cut(struct round *rd)
 }
 
 /*
- * Must the source say what of these pages is allocated? A few pages of a file can be read at once:
- * a hole reads as zeros, and stays one. To read private memory that is not there would make it.
- */
-static bool round_must_ask(const struct dirty_source *s, unsigned int block,
-			   const struct run *dirty)
-{
-	return dirty->count >= ASK_PAGES || s->vm->blocks[block].hva;
-}
-
-/*
- * The next run of pages that are dirty and allocated, or a few dirty ones. 1, 0 at the end, -errno.
- */
-static int round_next_run(struct dirty_source *s, unsigned int block, uint64_t from,
-			  struct bitmap_runs *walk, struct run *data, struct run *out,
-			  struct err *e)
-{
-	struct run dirty;
-	int r;
-
-	while (bitmap_runs_next(walk, from, &dirty)) {
-		uint64_t lo, hi, dirty_end = dirty.first + dirty.count;
-
-		/* data is the last run that was found; ask again only beyond it. */
-		if (dirty.first < data->first + data->count) {
-			r = 1;
-		} else if (!round_must_ask(s, block, &dirty)) {
-			*data = dirty;
-			r = 1;
-		} else {
-			r = s->ops->next_data(s, block, dirty.first, walk->nbits, false,
-					      &data->first, &data->count, e);
-		}
-		if (r <= 0)
-			return r;
-		lo = dirty.first > data->first ? dirty.first : data->first;
-		hi = data->first + data->count;
-		if (hi > dirty_end)
-			hi = dirty_end;
-		if (lo < hi) {
-			out->first = lo;
-			out->count = hi - lo;
-			return 1;
-		}
-		from = data->first;	/* the whole run lies in a hole */
-	}
-	return 0;
-}
-
-/*
  * Clears in the source the pages that are read next. The fewer they are, the fewer of them the
  * guest writes again before they are read.
  */
@@ -141,7 +91,7 @@ static int round_clear_ahead(struct round *rd, uint64_t first, struct err *e)
 static int round_take_dirty(struct round *rd, uint64_t most, struct run *run, struct err *e)
 {
 	struct dirty_source *s = rd->source;
-	int r = round_next_run(s, rd->block, rd->at, &rd->dirty, &rd->data, run, e);
+	int r = source_next_dirty(s, rd->block, rd->at, &rd->dirty, &rd->data, run, e);
 
 	if (r <= 0)
 		return r;
@@ -365,36 +315,4 @@ bool round_waits(struct round *rd)
 		waits |= stripes_waiting(rd->stripes, i) != NULL;
 	pthread_mutex_unlock(&rd->lock);
 	return waits;
-}
-
-int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e)
-{
-	int r = 0;
-
-	*pages = 0;
-	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
-		struct bitmap_runs walk = { .map = s->map[b], .nbits = vm->blocks[b].pages };
-		struct run data = { 0, 0 }, run = { 0, 0 };
-
-		while ((r = round_next_run(s, b, run.first + run.count, &walk, &data, &run, e)) > 0)
-			*pages += run.count;
-	}
-	return r;
-}
-
-int round_allocated(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e)
-{
-	int r = 0;
-
-	*pages = 0;
-	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++) {
-		uint64_t from = 0, first, count;
-
-		while ((r = s->ops->next_data(s, b, from, vm->blocks[b].pages, false, &first,
-					      &count, e)) > 0) {
-			*pages += count;
-			from = first + count;
-		}
-	}
-	return r;
 }

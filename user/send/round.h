@@ -112,12 +112,4 @@ int round_take(struct round *rd, unsigned int stream, struct round_piece *p, str
 /* Does anything wait for a stream? Another one may take it once an ACK has made it free. */
 bool round_waits(struct round *rd);
 
-/*
- * How many pages are dirty and allocated. No more exact than next_data: holes between such pages
- * may be among them, and a few dirty pages by themselves count as allocated.
- */
-int round_pending(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
-/* How many pages are allocated. */
-int round_allocated(const struct vm *vm, struct dirty_source *s, uint64_t *pages, struct err *e);
-
 #endif

@@ -218,7 +218,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		r = sender_settle(&s, r, e);
 	if (!r) {
 		report->phase = "done";
-		/* Not round_allocated(): its walk over 4 GiB took 16 ms of the operator's time. */
+		/* Not source_allocated(): its walk over 4 GiB took 16 ms of the operator's time. */
 		report->untouched_pages = report->total_pages - vm_allocated_pages(&s.vm);
 		switchover_times(&s);
 	}

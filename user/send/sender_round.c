@@ -136,7 +136,7 @@ void sender_disconnect(struct sender *s)
 /* The link is back: what is dirty now, and what was lost with it, is the rest of the round. */
 static int sender_recount(struct sender *s, struct err *e)
 {
-	int r = round_pending(&s->vm, s->source, &s->report->pending_pages, e);
+	int r = source_pending(&s->vm, s->source, &s->report->pending_pages, e);
 
 	s->taken = 0;
 	s->report->remaining_pages = s->report->pending_pages;

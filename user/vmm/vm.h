@@ -59,7 +59,7 @@ int vm_find_kvm(struct vm *vm, struct err *e);
 void vm_close(struct vm *vm);	/* all zeros, or closed already, is fine */
 /*
  * How many pages of RAM are there, pages of fallocate() included. Reads a counter of each file,
- * where round_allocated() walks the file; of private RAM it looks at the page map.
+ * where source_allocated() walks the file; of private RAM it looks at the page map.
  */
 uint64_t vm_allocated_pages(const struct vm *vm);
 
