@@ -130,21 +130,21 @@ static void a_round_waits_for_it(void **state)
 	rig->source.lease = l;
 	rig_write_run(rig, 0, PAGES, 1);
 	round_begin(&rd, &rig->src, &rig->source, ROUND_PRECOPY, NULL, NULL);
-	assert_int_equal(round_take(&rd, 0, &p, &rig->e), ROUND_WAITS);
+	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), ROUND_WAITS);
 	assert_int_equal(rig->clears, 0);
 	lease_renew(l);
-	assert_int_equal(round_take(&rd, 0, &p, &rig->e), 1);
+	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 1);
 	lease_revoke(l);
 	do {
 		for (unsigned int i = 0; i < p.nr; i++)
 			pages += p.runs[i].count;
-	} while ((r = round_take(&rd, 0, &p, &rig->e)) == 1);
+	} while ((r = round_take(&rd, 0, UINT64_MAX, &p, &rig->e)) == 1);
 	assert_int_equal(r, ROUND_WAITS);
 	assert_int_equal(rig->clears, 1);
 	assert_int_equal(pages, CLEAR_PAGES);
 	assert_int_equal(round_taken(&rd), CLEAR_PAGES);
 	lease_renew(l);
-	while ((r = round_take(&rd, 0, &p, &rig->e)) == 1)
+	while ((r = round_take(&rd, 0, UINT64_MAX, &p, &rig->e)) == 1)
 		for (unsigned int i = 0; i < p.nr; i++)
 			pages += p.runs[i].count;
 	assert_int_equal(r, 0);

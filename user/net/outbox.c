@@ -30,10 +30,10 @@ bool outbox_has(const struct outbox *o, unsigned int stream)
 	return o->any.head || (!stream && o->first.head);
 }
 
-struct outbox_frame *outbox_take(struct outbox *o, unsigned int stream)
+struct outbox_frame *outbox_take(struct outbox *o, unsigned int stream, bool any)
 {
 	struct outbox_list *l = !stream && o->first.head ? &o->first : &o->any;
-	struct outbox_frame *f = l->head;
+	struct outbox_frame *f = any || l == &o->first ? l->head : NULL;
 
 	if (f)
 		l->head = f->next;
@@ -51,6 +51,6 @@ void outbox_free(struct outbox *o)
 {
 	struct outbox_frame *f;
 
-	while ((f = outbox_take(o, 0)))
+	while ((f = outbox_take(o, 0, true)))
 		outbox_sent(o, f);
 }

@@ -40,8 +40,11 @@ struct outbox {
 int outbox_add(struct outbox *o, const struct wire_header *h, const void *body, bool first);
 /* Is there a frame for this stream? */
 bool outbox_has(const struct outbox *o, unsigned int stream);
-/* The next frame for this stream, which sends it and calls outbox_sent(). NULL: there is none. */
-struct outbox_frame *outbox_take(struct outbox *o, unsigned int stream);
+/*
+ * The next frame for this stream, which sends it and calls outbox_sent(). any: also of those that
+ * another stream may send. NULL: there is none.
+ */
+struct outbox_frame *outbox_take(struct outbox *o, unsigned int stream, bool any);
 /* Frees a frame that was taken. */
 void outbox_sent(struct outbox *o, struct outbox_frame *f);
 void outbox_free(struct outbox *o);	/* what waits */

@@ -55,6 +55,14 @@ uint64_t sock_least_rtt_ns(int fd);
 
 /* Bytes that have been sent, and the peer's kernel has not acknowledged. */
 uint64_t sock_queued(int fd);
+/**
+ * sock_room() - how many bytes would leave at once if they were sent now, and a small frame behind
+ * @least: what there is room for at least while nothing is under way. No ACK is due then that could
+ *	make more room, and TCP asks for a window only when it has something to send.
+ * UINT64_MAX: TCP does not say: another kind of socket, or a connection that has broken. The next
+ * send says more.
+ */
+uint64_t sock_room(int fd, uint64_t least);
 
 /* Waits until fd is readable (POLLIN) or writable (POLLOUT). */
 int sock_wait(int fd, short events, uint64_t deadline);

@@ -318,6 +318,43 @@ uint64_t sock_queued(int fd)
 	return ioctl(fd, SIOCOUTQ, &bytes) < 0 ? 0 : (uint64_t)bytes;
 }
 
+#define FIRST_WINDOW	10u	/* packets, RFC 6928 */
+#define SMALL_BYTES	64u
+#define ESTABLISHED	1u	/* netinet/tcp.h has it, but no other header of TCP beside it */
+
+/*
+ * How many packets the congestion window holds. After a silence of a retransmission timeout, TCP
+ * makes it smaller, but only when something is sent.
+ */
+static uint64_t tcp_window(const struct tcp_info *i)
+{
+	bool restarts = i->tcpi_last_data_sent * 1000ull > i->tcpi_rto;
+
+	return restarts && i->tcpi_snd_cwnd > FIRST_WINDOW ? FIRST_WINDOW : i->tcpi_snd_cwnd;
+}
+
+uint64_t sock_room(int fd, uint64_t least)
+{
+	/* First: an ACK in between makes the room look smaller than it is, not larger. */
+	uint64_t queued = sock_queued(fd), in_flight, flying, window, room = 0;
+	struct tcp_info i = tcp_info(fd);
+
+	if (i.tcpi_state != ESTABLISHED)
+		return UINT64_MAX;
+	in_flight = queued > i.tcpi_notsent_bytes ? queued - i.tcpi_notsent_bytes : 0;
+	flying = (uint64_t)i.tcpi_unacked + i.tcpi_retrans;
+	flying -= i.tcpi_sacked + i.tcpi_lost < flying ? i.tcpi_sacked + i.tcpi_lost : flying;
+	window = tcp_window(&i);
+	/* One packet less, and some bytes, for a small frame behind it. */
+	if (window > flying + 1)
+		room = (window - flying - 1) * i.tcpi_snd_mss;
+	in_flight += SMALL_BYTES;
+	if (i.tcpi_snd_wnd < in_flight + room)
+		room = i.tcpi_snd_wnd > in_flight ? i.tcpi_snd_wnd - in_flight : 0;
+	room -= i.tcpi_notsent_bytes < room ? i.tcpi_notsent_bytes : room;
+	return !queued && room < least ? least : room;
+}
+
 int sock_accept(int fd)
 {
 	int peer = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

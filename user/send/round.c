@@ -4,7 +4,7 @@
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
 #define PIECE_LAST_PAGES	64u	/* one frame */
-#define PIECE_SPREAD_PAGES	4u	/* 16 KiB: a little more than TCP's first window */
+#define PIECE_SPREAD_PAGES	(SPREAD_BYTES / PAGE_BYTES)
 
 /* Begins a new walk, without the runs that the last one found: bits may have been set since. */
 static void round_begin_block(struct round *rd, unsigned int block)
@@ -30,16 +30,13 @@ void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
 	round_begin_block(rd, 0);
 }
 
-void round_spread(struct round *rd)
+static uint64_t round_piece_pages(const struct round *rd, uint64_t most)
 {
-	rd->spread = true;
-}
+	uint64_t pages = rd->kind == ROUND_LAST ? PIECE_LAST_PAGES : PIECE_PAGES;
 
-static uint64_t round_piece_pages(const struct round *rd)
-{
-	if (rd->kind != ROUND_LAST)
-		return PIECE_PAGES;
-	return rd->spread ? PIECE_SPREAD_PAGES : PIECE_LAST_PAGES;
+	if (rd->spread)
+		pages = PIECE_SPREAD_PAGES;
+	return pages < most ? pages : most;
 }
 
 void round_end(struct round *rd)
@@ -152,12 +149,14 @@ static void round_piece_add(struct round_piece *p, const struct run *run)
 }
 
 /* Puts the pages at the beginning of @rest into the piece, or leaves them to another stream. */
-static int round_share(struct round *rd, unsigned int stream, struct round_piece *p,
+static int round_share(struct round *rd, unsigned int stream, struct round_piece *p, uint64_t most,
 		       uint64_t *pages, struct err *e)
 {
 	struct run run = rd->rest;
 	int mine = 1;
 
+	if (!rd->holes && run.count > most - *pages)
+		run.count = most - *pages;
 	if (rd->stripes && run.first % STRIPE_PAGES + run.count > STRIPE_PAGES)
 		run.count = STRIPE_PAGES - run.first % STRIPE_PAGES;
 	rd->rest.first += run.count;
@@ -171,25 +170,34 @@ static int round_share(struct round *rd, unsigned int stream, struct round_piece
 	return 0;
 }
 
-static int round_fill_piece(struct round *rd, unsigned int stream, struct round_piece *p,
-			    struct err *e)
+/* The run that is given to streams next, in this block. 1; 0: none; ROUND_WAITS; -errno. */
+static int round_find_rest(struct round *rd, uint64_t most, struct err *e)
 {
-	uint64_t most = round_piece_pages(rd), pages = 0;
+	int r = 1;
+
+	if (!rd->rest.count)
+		r = rd->holes ? round_take_hole(rd, &rd->rest, e) :
+				round_take_dirty(rd, most, &rd->rest, e);
+	if (!r || r == ROUND_WAITS)
+		rd->rest.count = 0;
+	return r;
+}
+
+static int round_fill_piece(struct round *rd, unsigned int stream, uint64_t most,
+			    struct round_piece *p, struct err *e)
+{
+	uint64_t pages = 0;
 	int waits = 0;
 
 	while (p->nr < ROUND_PIECE_RUNS && (rd->holes || pages < most)) {
-		int r = 1;
+		int r = round_find_rest(rd, most - pages, e);
 
-		if (!rd->rest.count)
-			r = rd->holes ? round_take_hole(rd, &rd->rest, e) :
-					round_take_dirty(rd, most - pages, &rd->rest, e);
 		if (!r || r == ROUND_WAITS) {
-			rd->rest.count = 0;
 			waits = r;
 			break;
 		}
 		if (r > 0)
-			r = round_share(rd, stream, p, &pages, e);
+			r = round_share(rd, stream, p, most, &pages, e);
 		if (r < 0)
 			return r;
 	}
@@ -197,10 +205,11 @@ static int round_fill_piece(struct round *rd, unsigned int stream, struct round_
 }
 
 /* What other streams have left to this one. */
-static int round_fill_waiting(struct round *rd, unsigned int stream, struct round_piece *p)
+static int round_fill_waiting(struct round *rd, unsigned int stream, uint64_t most,
+			      struct round_piece *p)
 {
-	uint64_t most = round_piece_pages(rd), pages = 0;
 	const struct stripe_run *w = stripes_waiting(rd->stripes, stream);
+	uint64_t pages = 0;
 
 	p->nr = 0;
 	if (!w)
@@ -208,10 +217,14 @@ static int round_fill_waiting(struct round *rd, unsigned int stream, struct roun
 	p->block = w->block;
 	p->hole = w->hole;
 	while (w && w->block == p->block && w->hole == p->hole && p->nr < ROUND_PIECE_RUNS &&
-	       (p->hole || pages < most)) {
-		pages += w->run.count;
-		round_piece_add(p, &w->run);
-		stripes_drop(rd->stripes, stream);
+	       (pages < most || (p->hole && most))) {
+		struct run run = w->run;
+
+		if (rd->spread && !p->hole && run.count > most - pages)
+			run.count = most - pages;
+		pages += run.count;
+		round_piece_add(p, &run);
+		stripes_drop(rd->stripes, stream, run.count);
 		w = stripes_waiting(rd->stripes, stream);
 	}
 	return 1;
@@ -248,7 +261,7 @@ static void round_put_back(struct round *rd)
 		while ((w = stripes_waiting(rd->stripes, i))) {
 			bitmap_set(rd->source->map[w->block], w->run.first, w->run.count);
 			rd->taken -= w->run.count;
-			stripes_drop(rd->stripes, i);
+			stripes_drop(rd->stripes, i, w->run.count);
 		}
 }
 
@@ -269,7 +282,9 @@ void round_drop(struct round *rd)
 	pthread_mutex_unlock(&rd->lock);
 }
 
-static int round_walk(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e)
+/* most 0: finds the next run, and leaves it there. */
+static int round_walk(struct round *rd, unsigned int stream, uint64_t most, struct round_piece *p,
+		      struct err *e)
 {
 	int r = 0;
 
@@ -277,7 +292,8 @@ static int round_walk(struct round *rd, unsigned int stream, struct round_piece 
 		p->nr = 0;
 		p->block = rd->block;
 		p->hole = rd->holes;
-		r = round_fill_piece(rd, stream, p, e);
+		r = most ? round_fill_piece(rd, stream, most, p, e) :
+			   round_find_rest(rd, round_piece_pages(rd, UINT64_MAX), e);
 		if (r)
 			break;
 		round_next_block(rd);
@@ -285,23 +301,33 @@ static int round_walk(struct round *rd, unsigned int stream, struct round_piece 
 	return r;
 }
 
-int round_take(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e)
+static int round_take_locked(struct round *rd, unsigned int stream, uint64_t most,
+			     struct round_piece *p, struct err *e)
 {
 	int r = 0;
+
+	if (rd->stripes)
+		r = round_fill_waiting(rd, stream, most, p);
+	if (!r)
+		r = round_walk(rd, stream, most, p, e);
+	/* The walk may have left pages to this stream, but for itself it takes them at once. */
+	if (!r && most && rd->stripes) {
+		r = stripes_steal(rd->stripes, stream, e);
+		if (r > 0)
+			r = round_fill_waiting(rd, stream, most, p);
+	}
+	return r == 1 && !most ? ROUND_WAITS : r;
+}
+
+int round_take(struct round *rd, unsigned int stream, uint64_t most, struct round_piece *p,
+	       struct err *e)
+{
+	int r;
 
 	pthread_mutex_lock(&rd->lock);
 	if (atomic_load(&rd->cut))
 		round_stop(rd);
-	if (rd->stripes)
-		r = round_fill_waiting(rd, stream, p);
-	if (!r)
-		r = round_walk(rd, stream, p, e);
-	/* The walk may have left pages to this stream, but for itself it takes them at once. */
-	if (!r && rd->stripes) {
-		r = stripes_steal(rd->stripes, stream, e);
-		if (r > 0)
-			r = round_fill_waiting(rd, stream, p);
-	}
+	r = round_take_locked(rd, stream, round_piece_pages(rd, most), p, e);
 	pthread_mutex_unlock(&rd->lock);
 	return r;
 }

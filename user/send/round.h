@@ -16,6 +16,11 @@
 
 #define ROUND_PIECE_RUNS	64u
 #define ROUND_WAITS		2
+/*
+ * What a stream takes at once on a long link. With headers, and the end of the round behind it, it
+ * fits into TCP's first window.
+ */
+#define SPREAD_BYTES		(12u << 10)
 /* 64 MiB: cleared, then read. Of more, some pages would be dirty again before they are read. */
 #define CLEAR_PAGES		16384u
 
@@ -58,8 +63,9 @@ enum round_kind { ROUND_PRECOPY, ROUND_LAST };
  * @rest: pages of @block that have been taken, and are still to be given to a stream
  * @cleared_end: the dirty pages of @block below it have been cleared in the source
  * @taken: dirty pages that have been taken
- * @spread: the pieces are of a few pages, and each is to be with the kernel before the stream takes
- *	another, see round_spread()
+ * @spread: the pieces are of a few pages, and a stream takes no more than its window has room for:
+ *	over a long link what a stream cannot send at once waits for a round trip or more, while the
+ *	windows of other streams are open. Set before any stream takes of it
  */
 struct round {
 	const struct vm *vm;
@@ -82,12 +88,6 @@ struct round {
 
 void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
 		 enum round_kind kind, struct hot_pages *hot, struct stripes *stripes);
-/*
- * Before any stream takes of it, and for the last round only: over a long link what a stream cannot
- * send at once waits for a round trip or more, while the windows of other streams are open. So no
- * stream takes more than its own window has room for.
- */
-void round_spread(struct round *rd);
 void round_end(struct round *rd);
 /* How many dirty pages have been taken so far. */
 uint64_t round_taken(struct round *rd);
@@ -103,11 +103,14 @@ void round_cut(struct round *rd);
 void round_drop(struct round *rd);
 /**
  * round_take() - take the next piece for a stream, from any thread. No page is in two pieces
- * Return: 1, 0 when nothing is left, ROUND_WAITS when nothing may be cleared in the source now (its
- * lease is over): try again soon; or -errno. The pages are cleared, in its map and, in pre-copy,
- * before that in the source: the caller may read them from now on, not before.
+ * @most: so many pages at most that are not holes. 0: none, but is anything left?
+ * Return: 1, 0 when nothing is left, ROUND_WAITS when something is, and nothing may be cleared in
+ * the source now (its lease is over) or @most is 0: try again soon; or -errno. The pages are
+ * cleared, in its map and, in pre-copy, before that in the source: the caller may read them from
+ * now on, not before.
  */
-int round_take(struct round *rd, unsigned int stream, struct round_piece *p, struct err *e);
+int round_take(struct round *rd, unsigned int stream, uint64_t most, struct round_piece *p,
+	       struct err *e);
 
 /* Does anything wait for a stream? Another one may take it once an ACK has made it free. */
 bool round_waits(struct round *rd);

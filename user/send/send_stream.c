@@ -7,12 +7,8 @@
 #include "net/sock.h"
 #include "send/send_streams_internal.h"
 
-/*
- * How often a stream without work looks whether an ACK has made free what waits for a slower one.
- * The end of the last round must not wait for that.
- */
-#define NAP_NS		10000000ull
-#define LAST_NAP_NS	500000ull
+#define NAP_NS		10000000ull	/* as LAST_NAP_NS, in other rounds */
+#define UNSENT		(16u << 10)	/* on a long link; room for SPREAD_BYTES in a frame */
 
 /* Shows the channel's counts to other threads. */
 static void send_stream_publish(struct send_stream *s, const struct channel *ch)
@@ -24,29 +20,58 @@ static void send_stream_publish(struct send_stream *s, const struct channel *ch)
 	atomic_store_explicit(&s->copied, zc.copied, memory_order_relaxed);
 }
 
-/* Sends what is posted for this stream. */
+/*
+ * On a long link a stream takes no more than leaves at once. The rest is for streams whose windows
+ * have room, or for the one that gets the first ACK. A stream with nothing under way has room for
+ * so many bytes at least, so it never is for none.
+ */
+static uint64_t send_stream_room(const struct send_stream *s, uint64_t least)
+{
+	return atomic_load(&s->all->nap_ns) ? sock_room(s->socket, least) : UINT64_MAX;
+}
+
+static uint64_t send_stream_pages(const struct send_stream *s)
+{
+	const uint64_t page = PAGE_BYTES + WIRE_EXTENT, least = WIRE_HEADER + page;
+	uint64_t room = send_stream_room(s, least);
+
+	return room < least ? 0 : (room - WIRE_HEADER) / page;
+}
+
+/* For a posted frame, which may be longer: then the rest of it waits. */
+static bool send_stream_takes_any(const struct send_stream *s)
+{
+	const uint64_t least = WIRE_HEADER + WIRE_PLACE + SPREAD_BYTES;
+
+	return send_stream_room(s, least) >= least;
+}
+
+/* Sends what is posted for this stream, or for any and this one has room for it. */
 static int send_stream_posted(struct send_stream *s, struct channel *ch, struct err *e)
 {
 	struct send_streams *st = s->all;
 	struct outbox_frame *f;
 	int r = 0;
 
-	pthread_mutex_lock(&st->lock);
-	while (!r && !atomic_load(&st->stop) && (f = outbox_take(&st->outbox, s->index))) {
+	while (!r) {
+		const bool any = send_stream_takes_any(s);
+
+		pthread_mutex_lock(&st->lock);
+		f = atomic_load(&st->stop) ? NULL : outbox_take(&st->outbox, s->index, any);
 		pthread_mutex_unlock(&st->lock);
+		if (!f)
+			break;
 		r = channel_send(ch, &f->h, f->body, e);
 		send_stream_publish(s, ch);
 		pthread_mutex_lock(&st->lock);
 		outbox_sent(&st->outbox, f);
 		pthread_cond_signal(&st->done);
+		pthread_mutex_unlock(&st->lock);
 	}
-	pthread_mutex_unlock(&st->lock);
 	return r;
 }
 
-#define SPREAD_UNSENT	(16u << 10)
-
-/* spread: the window of this stream has room for all of it then, or nearly. */
+/* spread: TCP must have all of it before it is asked for room again. */
 static int send_stream_piece(struct ram_framer *framer, const struct round_piece *p, bool spread,
 			     struct err *e)
 {
@@ -63,6 +88,8 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 {
 	struct send_streams *st = s->all;
 	const bool last = st->round->kind == ROUND_LAST;
+	const uint64_t looks_ns = atomic_load(&st->nap_ns);
+	const uint64_t nap_ns = looks_ns ? looks_ns : last ? LAST_NAP_NS : NAP_NS;
 	const struct wire_header end = {
 		.type = WIRE_ROUND, .flags = last ? WIRE_ROUND_LAST : 0, .arg = st->number,
 	};
@@ -74,9 +101,9 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	int r;
 
 	if (st->round->spread)
-		sock_set_unsent(channel_fd(ch), SPREAD_UNSENT);
+		sock_set_unsent(channel_fd(ch), UNSENT);
 	while (!(r = send_stream_posted(s, ch, e))) {
-		r = round_take(st->round, s->index, &p, e);
+		r = round_take(st->round, s->index, send_stream_pages(s), &p, e);
 		if (r < 0 || (!r && !round_waits(st->round)))
 			break;
 		if (atomic_load(&st->stop))
@@ -84,7 +111,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 		else if (r == 1)
 			r = send_stream_piece(&framer, &p, st->round->spread, e);
 		else if (!(r = ram_framer_flush(&framer, e)))
-			r = channel_pause(ch, now_ns() + (last ? LAST_NAP_NS : NAP_NS), e);
+			r = channel_pause(ch, now_ns() + nap_ns, e);
 		send_stream_publish(s, ch);
 		if (r)
 			break;
@@ -124,6 +151,17 @@ static enum work send_stream_wait_work(struct send_stream *s, unsigned int *seen
 	return work;
 }
 
+/* Between rounds. Where nothing was sent, for want of room, the next look comes later. */
+static int send_stream_between(struct send_stream *s, struct channel *ch, struct err *e)
+{
+	const uint64_t before = channel_sent(ch), nap_ns = atomic_load(&s->all->nap_ns);
+	int r = send_stream_posted(s, ch, e);
+
+	if (r || !nap_ns || channel_sent(ch) != before)
+		return r;
+	return channel_pause(ch, now_ns() + nap_ns, e);
+}
+
 static void send_stream_end_work(struct send_streams *st, enum work work,
 				 const struct round_count *count, int r, const struct err *e)
 {
@@ -161,7 +199,7 @@ void *send_stream_main(void *arg)
 		if (!r) {
 			channel_interrupt(ch, &st->stop);
 			r = work == WORK_ROUND ? send_stream_send(s, ch, &count, &e) :
-						 send_stream_posted(s, ch, &e);
+						 send_stream_between(s, ch, &e);
 		}
 		send_stream_end_work(st, work, &count, r, &e);
 	}

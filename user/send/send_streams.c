@@ -95,11 +95,19 @@ static bool send_streams_have_room(const struct send_streams *st)
 	return st->outbox.bytes < OUTBOX_BYTES || atomic_load(&st->stop);
 }
 
+#define LOOKS	32u	/* in a round trip, for the ACK that makes room */
+
 void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t number)
 {
+	uint64_t nap_ns;
+
 	pthread_mutex_lock(&st->lock);
 	st->round = rd;
 	st->number = number;
+	nap_ns = rd->spread ? sock_least_rtt_ns(st->s[0].socket) / LOOKS : 0;
+	if (rd->spread && nap_ns < LAST_NAP_NS)
+		nap_ns = LAST_NAP_NS;
+	atomic_store(&st->nap_ns, nap_ns);
 	st->busy = st->n;
 	st->count = (struct round_count) { 0, 0 };
 	st->rounds++;

@@ -19,6 +19,12 @@
 #include "net/outbox.h"
 #include "send/send_streams.h"
 
+/*
+ * How often, at the end of the last round, a stream without work looks whether an ACK has made free
+ * what waits for a slower one.
+ */
+#define LAST_NAP_NS	500000ull
+
 /**
  * struct send_stream
  * @index: from 0 on
@@ -39,6 +45,7 @@ struct send_stream {
  * @stop: every wait ends: a stream has failed, the caller has (o.idle), or
  *	send_streams_free() was called
  * @round: @number: the round under way
+ * @nap_ns: how often a stream without room in its window looks for some; 0: they do not care
  * @rounds: how many rounds have begun: a thread that has seen fewer begins the next one
  * @busy: threads that have not ended the round
  * @round_ns: when the last of them did; CLOCK_MONOTONIC
@@ -57,6 +64,7 @@ struct send_streams {
 	uint32_t number;
 	unsigned int rounds, busy;
 	uint64_t round_ns, next_idle_ns;
+	_Atomic uint64_t nap_ns;
 	bool quit;
 	struct round_count count;
 	struct err err;

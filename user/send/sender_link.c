@@ -182,12 +182,10 @@ struct frame_out sender_any_stream(struct sender *s)
 	return (struct frame_out) { .send = sender_post_any, .arg = s };
 }
 
-#define SPREAD_DEVICE	(16u << 10)
-
 int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e)
 {
 	static uint8_t body[WIRE_PLACE + WIRE_DEVICE_MAX];
-	size_t most = s->spread ? SPREAD_DEVICE : WIRE_DEVICE_MAX;
+	size_t most = s->spread ? SPREAD_BYTES : WIRE_DEVICE_MAX;
 	int r = 0;
 
 	s->report->device_bytes += len;

@@ -49,7 +49,7 @@ static void sender_part_begin(struct sender *s, enum round_kind kind)
 	round_begin(rd, &s->vm, s->source, kind,
 		    kind == ROUND_PRECOPY && !s->o->pause ? &s->hot : NULL, &s->stripes);
 	if (kind == ROUND_LAST && s->spread)
-		round_spread(rd);
+		rd->spread = true;
 	s->part_over = false;
 	s->part_end_ns = 0;
 	if (s->keeps && kind == ROUND_PRECOPY)

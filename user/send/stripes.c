@@ -79,9 +79,15 @@ const struct stripe_run *stripes_waiting(const struct stripes *s, unsigned int s
 	return q->first < q->end ? &q->runs[q->first] : NULL;
 }
 
-void stripes_drop(struct stripes *s, unsigned int stream)
+void stripes_drop(struct stripes *s, unsigned int stream, uint64_t pages)
 {
-	s->queue[stream].first++;
+	struct stripe_queue *q = &s->queue[stream];
+	struct run *run = &q->runs[q->first].run;
+
+	run->first += pages;
+	run->count -= pages;
+	if (!run->count)
+		q->first++;
 }
 
 /*

@@ -86,8 +86,8 @@ int stripes_take(struct stripes *s, unsigned int stream, unsigned int block, con
 		 bool hole, struct err *e);
 /* The first pages that wait for this stream. NULL: there are none. */
 const struct stripe_run *stripes_waiting(const struct stripes *s, unsigned int stream);
-/* Drops them: they are sent, or put back. */
-void stripes_drop(struct stripes *s, unsigned int stream);
+/* Drops so many of them from the front: they are sent, or put back. */
+void stripes_drop(struct stripes *s, unsigned int stream, uint64_t pages);
 /*
  * For a stream that has nothing left to do: lets some of what waits for another stream wait for
  * this one, if it has become free. 1, 0: there is nothing; GW_INTERNAL: no memory.
