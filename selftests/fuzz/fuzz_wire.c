@@ -35,7 +35,8 @@ static void check_extent(const uint8_t *p, const struct wire_extent *x)
 {
 	uint8_t again[WIRE_EXTENT];
 
-	CHECK(x->pages >= 1 && x->kind < WIRE_KINDS && x->first + x->pages > x->first);
+	CHECK(x->pages >= 1 && x->first + x->pages > x->first);
+	CHECK(x->kind == WIRE_DATA || x->kind == WIRE_ZERO || (WIRE_IS_SAME(x->kind) && WIRE_SAME_BYTE(x->kind)));
 	wire_put_extent(again, x);
 	CHECK(!memcmp(again, p, WIRE_EXTENT));
 }
@@ -50,6 +51,7 @@ static void fuzz_extent(const uint8_t *data, size_t size)
 	p = exact_copy(data, WIRE_EXTENT);
 	if (!wire_get_extent(p, &x)) {
 		check_extent(p, &x);
+		CHECK(!WIRE_IS_SAME(x.kind));
 		if (!wire_extent_check(&x, ram, RAM_BLOCKS))
 			CHECK(x.block < RAM_BLOCKS && x.first + x.pages <= ram[x.block]);
 	}
@@ -60,8 +62,8 @@ static void fuzz_ram(const struct wire_header *h, const uint8_t *data, size_t si
 {
 	struct wire_extent *x = malloc(WIRE_EXTENTS_MAX * sizeof(*x));
 	uint8_t *p = exact_copy(data, size);
-	uint64_t pages = 0;
-	size_t i;
+	uint64_t pages = 0, same = 0;
+	size_t i, rest;
 
 	CHECK(x);
 	if (!wire_get_ram(h, p, size, ram, RAM_BLOCKS, x)) {
@@ -71,8 +73,15 @@ static void fuzz_ram(const struct wire_header *h, const uint8_t *data, size_t si
 			CHECK(x[i].block < RAM_BLOCKS && x[i].first + x[i].pages <= ram[x[i].block]);
 			if (x[i].kind == WIRE_DATA)
 				pages += x[i].pages;
+			else if (WIRE_IS_SAME(x[i].kind))
+				same += x[i].pages;
 		}
-		CHECK(size + pages * PAGE_BYTES == h->length);
+		CHECK(same <= WIRE_SAME_MAX && (!same || h->type != WIRE_PRIVATE));
+		rest = h->length - size;
+		if (h->type != WIRE_PACKED)
+			CHECK(pages * PAGE_BYTES == rest);
+		else
+			CHECK(rest > WIRE_PACKED_HEAD && rest - WIRE_PACKED_HEAD < pages * PAGE_BYTES && pages <= 64);
 	}
 	free(p);
 	free(x);
@@ -123,6 +132,7 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 		fuzz_blocks(data, size, h->arg);
 		break;
 	case WIRE_RAM:
+	case WIRE_PACKED:
 	case WIRE_PRIVATE:
 		fuzz_ram(h, data, size);
 		break;
@@ -158,6 +168,13 @@ static void check_header(const struct wire_header *h)
 	case WIRE_RAM:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX);
 		CHECK(h->length >= h->arg * WIRE_EXTENT && h->length - h->arg * WIRE_EXTENT <= WIRE_RAM_MAX);
+		break;
+	case WIRE_PACKED:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX && h->length > h->arg * WIRE_EXTENT + WIRE_PACKED_HEAD);
+		CHECK(h->length - h->arg * WIRE_EXTENT - WIRE_PACKED_HEAD < WIRE_PACKED_MAX);
+		break;
+	case WIRE_LOAD:
+		CHECK(h->arg <= WIRE_LOAD_MAX && !h->length);
 		break;
 	case WIRE_PRIVATE:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_EXTENTS_MAX);
@@ -274,6 +291,9 @@ static void fuzz_ram_pages(const uint8_t *data, size_t size, unsigned int n)
 		.length = extents * WIRE_EXTENT + (n & 0x3f) * PAGE_BYTES,
 	};
 
+	fuzz_ram(&h, data, size);
+	h.type = WIRE_PACKED;
+	h.length += WIRE_PACKED_HEAD - 1;
 	fuzz_ram(&h, data, size);
 }
 

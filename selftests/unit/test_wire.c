@@ -88,6 +88,8 @@ static const struct {
 	{ "VIEW", 29, 8, 0, 0, 1, 0, (256 << 10) - 1, 0 },
 	{ "KEEP", 30, 0, 1, 3600, 0, 0, 0, 0 },
 	{ "RECONNECT", 31, 0, 0, (1 << 28) - 1, 16, 0, 0, 0 },
+	{ "PACKED", 32, 0, 1, 512, 9, 16, (256 << 10) - 2, 0 },
+	{ "LOAD", 33, 0, 0, 1000, 0, 0, 0, 0 },
 };
 
 static void test_header_bytes(void **state)
@@ -227,6 +229,7 @@ static void test_extent(void **state)
 		{ { 0, WIRE_DATA, 1, UINT64_MAX - 1 }, 0 },
 		{ { 0, WIRE_DATA, UINT32_MAX, UINT64_MAX - UINT32_MAX }, 0 },
 		{ { 0, WIRE_KINDS, 1, 0 }, -EPROTO },
+		{ { 0, WIRE_SAME_OF(0xcc), 1, 0 }, -EPROTO },
 		{ { 0, 0xffff, 1, 0 }, -EPROTO },
 		{ { 0, WIRE_DATA, 0, 0 }, -EPROTO },
 		{ { 0, WIRE_DATA, 1, UINT64_MAX }, -EPROTO },

@@ -72,6 +72,55 @@ static void test_ram_round_trip(void **state)
 	assert_int_equal(get_ram(&h, most, WIRE_EXTENTS_MAX, WIRE_EXTENTS_MAX * WIRE_EXTENT), 0);
 }
 
+/* Pages of one byte: in RAM and PACKED, so many at most, and never of zeros. */
+static void test_same(void **state)
+{
+	static const struct wire_extent x[] = {
+		{ 0, WIRE_SAME_OF(0xcc), 500, 0 }, { 0, WIRE_DATA, 1, 500 }, { 1, WIRE_SAME_OF(1), WIRE_SAME_MAX - 500, 7 },
+	};
+	static const struct wire_extent zero = { 0, WIRE_SAME_OF(0), 1, 0 };
+	static const struct wire_extent many[] = { { 1, WIRE_SAME_OF(1), WIRE_SAME_MAX, 0 }, { 0, WIRE_SAME_OF(1), 1, 0 } };
+	struct wire_header h = ram_header(x, 3);
+
+	(void)state;
+	assert_int_equal(get_ram(&h, x, 3, sizeof(x)), 0);
+	h.type = WIRE_PRIVATE;
+	assert_int_equal(get_ram(&h, x, 3, sizeof(x)), -EPROTO);
+	h = ram_header(&zero, 1);
+	assert_int_equal(get_ram(&h, &zero, 1, sizeof(zero)), -EPROTO);
+	h = ram_header(many, 2);
+	assert_int_equal(get_ram(&h, many, 1, sizeof(many[0])), -EPROTO);
+	h = ram_header(many, 1);
+	assert_int_equal(get_ram(&h, many, 1, sizeof(many[0])), 0);
+	h = ram_header(many, 2);
+	assert_int_equal(get_ram(&h, many, 2, sizeof(many)), -EPROTO);
+}
+
+/* The block is shorter than its pages, of which there are some, and no more than a buffer holds. */
+static void test_packed(void **state)
+{
+	static const struct wire_extent x[] = { { 0, WIRE_DATA, 3, 0 }, { 1, WIRE_ZERO, 9, 0 }, { 1, WIRE_SAME_OF(7), 2, 20 } };
+	static const struct wire_extent none = { 1, WIRE_ZERO, 9, 0 };
+	struct wire_extent most = { 1, WIRE_DATA, 64, 0 };
+	const uint32_t head = 3 * WIRE_EXTENT + WIRE_PACKED_HEAD;
+	struct wire_header h = { .type = WIRE_PACKED, .arg = 3 };
+
+	(void)state;
+	for (uint32_t block = 0; block <= 4 * PAGE_BYTES; block++) {
+		h.length = head + block;
+		assert_int_equal(get_ram(&h, x, 3, sizeof(x)), block && block < 3 * PAGE_BYTES ? 0 : -EPROTO);
+	}
+	for (h.length = 0; h.length <= head; h.length++)
+		assert_int_equal(get_ram(&h, x, 3, sizeof(x)), -EPROTO);
+	h = (struct wire_header) { .type = WIRE_PACKED, .arg = 1, .length = WIRE_EXTENT + WIRE_PACKED_HEAD + 1 };
+	assert_int_equal(get_ram(&h, &none, 1, sizeof(none)), -EPROTO);
+	assert_int_equal(get_ram(&h, &most, 1, sizeof(most)), 0);
+	most.pages++;
+	assert_int_equal(get_ram(&h, &most, 1, sizeof(most)), -EPROTO);
+	most.pages = (1u << 20) + 1;	/* 2^32 bytes and a page: a page in 32 bits */
+	assert_int_equal(get_ram(&h, &most, 1, sizeof(most)), -EPROTO);
+}
+
 /* The page bytes that follow must be those of the WIRE_DATA extents, to the byte. */
 static void test_ram_sum(void **state)
 {
@@ -269,6 +318,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ram_round_trip),
 		cmocka_unit_test(test_ram_sum),
+		cmocka_unit_test(test_same),
+		cmocka_unit_test(test_packed),
 		cmocka_unit_test(test_ram_wrong),
 		cmocka_unit_test(test_blocks_round_trip),
 		cmocka_unit_test(test_blocks_length),

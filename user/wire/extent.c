@@ -27,7 +27,13 @@ void wire_put_extent(uint8_t p[WIRE_EXTENT], const struct wire_extent *x)
 	memcpy(p, &le, sizeof(le));
 }
 
-int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x)
+static bool extent_kind_ok(uint16_t kind, bool same)
+{
+	return kind == WIRE_DATA || kind == WIRE_ZERO ||
+	       (same && WIRE_IS_SAME(kind) && WIRE_SAME_BYTE(kind));
+}
+
+static int extent_get(const uint8_t p[WIRE_EXTENT], bool same, struct wire_extent *x)
 {
 	struct extent_le le;
 	struct wire_extent got;
@@ -38,10 +44,15 @@ int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x)
 	got.pages = le32toh(le.pages);
 	got.first = le64toh(le.first);
 
-	if (got.kind >= WIRE_KINDS || got.pages == 0 || got.first > UINT64_MAX - got.pages)
+	if (!extent_kind_ok(got.kind, same) || got.pages == 0 || got.first > UINT64_MAX - got.pages)
 		return -EPROTO;
 	*x = got;
 	return 0;
+}
+
+int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x)
+{
+	return extent_get(p, false, x);
 }
 
 int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, unsigned int blocks)
@@ -54,32 +65,43 @@ int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages, 
 	return 0;
 }
 
+/* rest: what the header says of the bytes behind the extents. */
+static bool extent_rest_ok(const struct wire_header *h, uint64_t rest, uint64_t data_bytes)
+{
+	if (h->type != WIRE_PACKED)
+		return rest == data_bytes;
+	return data_bytes <= WIRE_PACKED_MAX && rest > WIRE_PACKED_HEAD &&
+	       rest - WIRE_PACKED_HEAD < data_bytes;
+}
+
 int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len,
 		 const uint64_t *block_pages, unsigned int blocks, struct wire_extent *x)
 {
 	uint64_t data_bytes = 0;	/* at most 2^9 extents of 2^32 pages of 2^12 bytes */
-	uint64_t pages = 0, all = 0;
+	uint64_t pages = 0, all = 0, same = 0;
 	uint32_t i;
 	int ret;
 
 	if (h->arg > WIRE_EXTENTS_MAX)
 		return -EMSGSIZE;
-	if ((h->type != WIRE_RAM && h->type != WIRE_PRIVATE) || len != (size_t)h->arg * WIRE_EXTENT)
+	if ((h->type != WIRE_RAM && h->type != WIRE_PACKED && h->type != WIRE_PRIVATE) ||
+	    len != (size_t)h->arg * WIRE_EXTENT || len > h->length)
 		return -EPROTO;
 	for (i = 0; i < h->arg; i++) {
-		ret = wire_get_extent(p + i * WIRE_EXTENT, &x[i]);
-		if (ret)
-			return ret;
-		ret = wire_extent_check(&x[i], block_pages, blocks);
+		ret = extent_get(p + i * WIRE_EXTENT, h->type != WIRE_PRIVATE, &x[i]);
+		if (!ret)
+			ret = wire_extent_check(&x[i], block_pages, blocks);
 		if (ret)
 			return ret;
 		pages += x[i].pages;
 		if (x[i].kind == WIRE_DATA)
 			data_bytes += (uint64_t)x[i].pages * PAGE_BYTES;
+		else if (x[i].kind != WIRE_ZERO)
+			same += x[i].pages;
 	}
 	for (i = 0; i < blocks; i++)
 		all += block_pages[i];
-	if (pages > all)
+	if (pages > all || same > WIRE_SAME_MAX)
 		return -EPROTO;
-	return len + data_bytes == h->length ? 0 : -EPROTO;
+	return extent_rest_ok(h, h->length - len, data_bytes) ? 0 : -EPROTO;
 }

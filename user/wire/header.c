@@ -113,6 +113,13 @@ static const struct frame_limits frame_limits[] = {
 	[WIRE_RECONNECT] = { .arg_max = WIRE_ROUND_MAX,
 			     .body_min = WIRE_SECRET,
 			     .body_max = WIRE_SECRET },
+	[WIRE_PACKED] = { .arg_min = 1,
+			  .arg_max = WIRE_EXTENTS_MAX,
+			  .body_min = WIRE_PACKED_HEAD + 1,
+			  .body_max = WIRE_PACKED_HEAD + WIRE_PACKED_MAX - 1,
+			  .item_min = WIRE_EXTENT,
+			  .item_max = WIRE_EXTENT },
+	[WIRE_LOAD] = { .arg_max = WIRE_LOAD_MAX },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -149,6 +156,8 @@ static const char *const type_names[] = {
 	[WIRE_VIEW] = "VIEW",
 	[WIRE_KEEP] = "KEEP",
 	[WIRE_RECONNECT] = "RECONNECT",
+	[WIRE_PACKED] = "PACKED",
+	[WIRE_LOAD] = "LOAD",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

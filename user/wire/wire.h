@@ -86,6 +86,11 @@
  * While it waits, ASK with the token ends the migration: the answer is that it is dead. A peer that
  * wants anything else is refused.
  *
+ * WIRE_FILL: an extent may be of pages of one repeated byte (WIRE_SAME). WIRE_LZ4, WIRE_ZSTD,
+ * WIRE_ZLIB: in place of RAM the sender may send PACKED frames, whose pages are one block of that
+ * codec (codec/codec.h). WIRE_LOADS: before each PONG the receiver says LOAD, once the streams have
+ * joined and until the last ROUND has come.
+ *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
  * guest's stop does not wait for, the receiver passes to its QEMU at once, in order; those with it,
@@ -112,7 +117,7 @@
  * On each stream:
  *
  *	JOIN --------------------> the secret of READY, or the receiver closes the connection
- *	RAM, RAM, ... ROUND -----> this stream's share of a round, and its end
+ *	RAM, RAM, ... ROUND -----> this stream's share of a round, and its end; PACKED as RAM
  *	...
  *	ROUND (WIRE_ROUND_LAST) -> no RAM and no PRIVATE comes after it
  *	VERIFY, VERIFY, ... -----> with --verify only: hashes of RAM, to be compared once the last
@@ -153,6 +158,10 @@
 #define WIRE_EXTENT	16	/* bytes */
 #define WIRE_EXTENTS_MAX 512	/* extents in one RAM frame */
 #define WIRE_RAM_MAX	(1u << 20)	/* page bytes in one RAM frame */
+#define WIRE_SAME_MAX	4096u	/* pages of one byte in one frame */
+#define WIRE_PACKED_HEAD 8	/* bytes of a PACKED frame's codec number */
+#define WIRE_PACKED_MAX	(256u << 10)	/* page bytes in one PACKED frame, unpacked */
+#define WIRE_LOAD_MAX	1000u
 #define WIRE_NAME_MAX	255	/* bytes of a RAM block's name */
 #define WIRE_BLOCKS_MAX	64
 #define WIRE_HASH	8	/* bytes of a page's hash in a VERIFY frame */
@@ -205,6 +214,11 @@
  * @WIRE_VIEW: body: a part of a JSON object, see fit/compare.h; WIRE_MORE
  * @WIRE_KEEP: arg seconds, 1 to WIRE_KEEP_MAX; no body
  * @WIRE_RECONNECT: arg round number; body: of the sender the token, of the receiver a new secret
+ * @WIRE_PACKED: arg extents; body: the extents, 8 bytes codec's number, then one block that unpacks
+ *	to the pages of the WIRE_DATA ones, and is shorter
+ * @WIRE_LOAD: arg per mille of the frames of RAM since the last LOAD at whose beginning the stream
+ *	had more to read already: at WIRE_LOAD_MAX the receiver, not the link, is what is slow; no
+ *	body
  */
 enum wire_type {
 	WIRE_HELLO = 1,
@@ -237,6 +251,8 @@ enum wire_type {
 	WIRE_VIEW,
 	WIRE_KEEP,
 	WIRE_RECONNECT,
+	WIRE_PACKED,
+	WIRE_LOAD,
 	WIRE_TYPES
 };
 
@@ -253,16 +269,25 @@ enum wire_type {
 #define WIRE_VIEWS	(1ull << 2)
 #define WIRE_ONE_WAY	(1ull << 3)
 #define WIRE_RECONNECTS	(1ull << 4)
+#define WIRE_FILL	(1ull << 5)
+#define WIRE_LZ4	(1ull << 6)
+#define WIRE_ZSTD	(1ull << 7)
+#define WIRE_ZLIB	(1ull << 8)
+#define WIRE_LOADS	(1ull << 9)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
 
-/* How the pages of an extent travel; further page encoders take further numbers. */
+/* How the pages of an extent travel: the low byte of its kind. */
 enum wire_kind {
 	WIRE_DATA = 0,		/* 4096 bytes a page follow */
 	WIRE_ZERO = 1,		/* every byte is 0; nothing follows */
+	WIRE_SAME = 2,		/* RAM and PACKED: every byte is the kind's high byte, not 0 */
 	WIRE_KINDS
 };
+#define WIRE_SAME_OF(byte)	((uint16_t)(WIRE_SAME | (byte) << 8))
+#define WIRE_IS_SAME(kind)	(((kind) & 0xff) == WIRE_SAME)
+#define WIRE_SAME_BYTE(kind)	((uint8_t)((kind) >> 8))
 
 /**
  * struct wire_header - the first 24 bytes of each frame
@@ -316,17 +341,18 @@ void wire_put_header(uint8_t p[WIRE_HEADER], const struct wire_header *h);
 int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h);
 
 void wire_put_extent(uint8_t p[WIRE_EXTENT], const struct wire_extent *x);
-/* Checks kind and pages > 0 and that first + pages does not wrap. */
+/* Checks kind (not WIRE_SAME) and pages > 0 and that first + pages does not wrap. */
 int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x);
 /* 0, or -ERANGE: the block does not exist or the run leaves it. */
 int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages,
 		      unsigned int blocks);
 
 /*
- * The extents of a RAM or PRIVATE frame: decodes h->arg of them from p (len bytes are h->arg *
- * WIRE_EXTENT) and checks each against the blocks and that the page bytes of the WIRE_DATA ones sum
- * up to the rest of h->length. Rejects a frame that names more pages than all blocks have. -ERANGE
- * as above.
+ * The extents of a RAM, PACKED or PRIVATE frame: decodes h->arg of them from p (len bytes are h->arg
+ * * WIRE_EXTENT) and checks each against the blocks and that the page bytes of the WIRE_DATA ones sum
+ * up to the rest of h->length; in a PACKED one, to more than the block has, and WIRE_PACKED_MAX at
+ * most. Rejects a frame that names more pages than all blocks have, or more than WIRE_SAME_MAX of
+ * one byte. -ERANGE as above.
  */
 int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len,
 		 const uint64_t *block_pages, unsigned int blocks, struct wire_extent *x);

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+
+const struct codec *const codecs[CODECS] = { &codec_lz4, &codec_zstd, &codec_zlib };
+
+static int codec_parse_level(const struct codec *c, const char *text, unsigned int *level,
+			     struct err *e)
+{
+	char *end;
+	unsigned long v;
+
+	errno = 0;
+	v = strtoul(text, &end, 10);
+	if (!errno && *text >= '0' && *text <= '9' && !*end && v >= c->level_min &&
+	    v <= c->level_max) {
+		*level = (unsigned int)v;
+		return 0;
+	}
+	return err_set(e, GW_USAGE, EINVAL, "--compress %s:LEVEL takes a level from %u to %u, not \"%.40s\"",
+		       c->name, c->level_min, c->level_max, text);
+}
+
+int codec_parse(const char *text, struct codec_wish *out, struct err *e)
+{
+	size_t len = strcspn(text, ":");
+
+	*out = (struct codec_wish) { .kind = CODEC_AUTO };
+	if (!strcmp(text, "auto"))
+		return 0;
+	out->kind = CODEC_OFF;
+	if (!strcmp(text, "off"))
+		return 0;
+	out->kind = CODEC_FIXED;
+	for (unsigned int i = 0; i < CODECS; i++) {
+		const struct codec *c = codecs[i];
+
+		if (strlen(c->name) != len || strncmp(c->name, text, len))
+			continue;
+		out->choice = (struct codec_choice) { c, c->level };
+		if (!text[len])
+			return 0;
+		if (c->level_max)
+			return codec_parse_level(c, text + len + 1, &out->choice.level, e);
+	}
+	return err_set(e, GW_USAGE, EINVAL,
+		       "--compress takes auto, off, lz4, zstd[:LEVEL] or zlib[:LEVEL], not \"%.40s\"",
+		       text);
+}
+
+const char *codec_text(const struct codec_choice *c, char text[CODEC_TEXT])
+{
+	if (!c->codec)
+		snprintf(text, CODEC_TEXT, "raw");
+	else if (!c->codec->level_max)
+		snprintf(text, CODEC_TEXT, "%s", c->codec->name);
+	else
+		snprintf(text, CODEC_TEXT, "%s:%u", c->codec->name, c->level);
+	return text;
+}
+
+void codec_states_free(struct codec_states *s)
+{
+	for (unsigned int i = 0; i < CODECS; i++) {
+		if (s->packer[i])
+			codecs[i]->free_packer(s->packer[i]);
+		if (s->unpacker[i])
+			codecs[i]->free_unpacker(s->unpacker[i]);
+	}
+	*s = (struct codec_states) { .packer = { NULL } };
+}
+
+size_t codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len,
+		  void *out, size_t room)
+{
+	void **state;
+
+	if (!c->codec)
+		return 0;
+	state = &s->packer[c->codec->number - 1];
+	if (!*state)
+		*state = c->codec->new_packer();
+	return *state ? c->codec->pack(*state, c->level, in, len, out, room) : 0;
+}
+
+int codec_unpack(struct codec_states *s, unsigned int number, const void *in, size_t len, void *out,
+		 size_t size)
+{
+	const struct codec *c;
+	void **state;
+
+	if (number < 1 || number > CODECS)
+		return -ENOENT;
+	c = codecs[number - 1];
+	state = &s->unpacker[number - 1];
+	if (!*state)
+		*state = c->new_unpacker();
+	return *state ? c->unpack(*state, in, len, out, size) : -ENOMEM;
+}
