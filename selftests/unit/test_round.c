@@ -205,7 +205,7 @@ static void the_largest_frame_is_placed(struct rig *rig, bool mapped)
 	const struct wire_header h = { .type = WIRE_RAM, .arg = nr, .length = nr * WIRE_EXTENT + WIRE_RAM_MAX };
 	uint8_t *body = malloc(h.length), *at = body + nr * WIRE_EXTENT;
 	struct ram_writer_count count = { 0, 0 };
-	static uint8_t buf[RAM_WRITER_BUFFER];
+	struct ram_scratch scratch;
 	struct channel *in;
 	int pair[2];
 	pid_t child;
@@ -229,11 +229,13 @@ static void the_largest_frame_is_placed(struct rig *rig, bool mapped)
 	if (!child)
 		_exit(sock_send(pair[1], body, h.length, deadline_ms(5000)) ? 1 : 0);
 	assert_int_equal(channel_new(pair[0], &engine_poll, 5000, &in, &rig->e), 0);
-	assert_int_equal(ram_writer_frame(&rig->place, in, &h, buf, &count, &rig->e), 0);
+	assert_int_equal(ram_scratch_open(&scratch, &rig->e), 0);
+	assert_int_equal(ram_writer_frame(&rig->place, in, &h, &scratch, &count, &rig->e), 0);
 	assert_int_equal(waitpid(child, NULL, 0), child);
 	assert_int_equal(count.data_pages, 256);
 	assert_int_equal(count.zero_pages, 3);
 	rig_assert_equal(rig);
+	ram_scratch_close(&scratch);
 	channel_free(in);
 	close(pair[1]);
 	free(body);
@@ -256,7 +258,7 @@ static void a_page_outside_is_refused(void **state)
 	struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT }, got;
 	struct ram_writer_count count = { 0, 0 };
 	struct channel *out, *in;
-	static uint8_t buf[RAM_WRITER_BUFFER];
+	struct ram_scratch scratch;
 	uint8_t body[WIRE_EXTENT];
 	int pair[2];
 
@@ -266,8 +268,10 @@ static void a_page_outside_is_refused(void **state)
 	wire_put_extent(body, &x);
 	assert_int_equal(channel_send(out, &h, body, &rig->e), 0);
 	assert_int_equal(channel_recv(in, &got, false, &rig->e), 0);
-	assert_int_not_equal(ram_writer_frame(&rig->place, in, &got, buf, &count, &rig->e), 0);
+	assert_int_equal(ram_scratch_open(&scratch, &rig->e), 0);
+	assert_int_not_equal(ram_writer_frame(&rig->place, in, &got, &scratch, &count, &rig->e), 0);
 	assert_int_equal(rig->e.exit, GW_BAD_PEER);
+	ram_scratch_close(&scratch);
 	channel_free(out);
 	channel_free(in);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +24,42 @@ unsigned int thread_cpus(void)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	return cpus < 1 ? 1 : (unsigned int)cpus;
+}
+
+unsigned int thread_cpus_usable(void)
+{
+	unsigned int all = thread_cpus(), n;
+	cpu_set_t set;
+
+	/* Fails where there are more CPUs than the set has room for. */
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return all;
+	n = (unsigned int)CPU_COUNT(&set);
+	return n && n < all ? n : all;
+}
+
+void thread_slots_init(struct thread_slots *s, unsigned int n)
+{
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->given, NULL);
+	s->free = n;
+}
+
+void thread_slots_take(struct thread_slots *s)
+{
+	pthread_mutex_lock(&s->lock);
+	while (!s->free)
+		pthread_cond_wait(&s->given, &s->lock);
+	s->free--;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void thread_slots_give(struct thread_slots *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->free++;
+	pthread_cond_signal(&s->given);
+	pthread_mutex_unlock(&s->lock);
 }
 
 void thread_cond_init(pthread_cond_t *cond)

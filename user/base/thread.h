@@ -14,6 +14,23 @@ int thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* CPUs that are online; at least 1. */
 unsigned int thread_cpus(void);
+/* Of these, those that this process may use. */
+unsigned int thread_cpus_usable(void);
+
+/**
+ * struct thread_slots - how many threads may do at once what costs a CPU
+ * @lock: protects @free
+ */
+struct thread_slots {
+	pthread_mutex_t lock;
+	pthread_cond_t given;
+	unsigned int free;
+};
+
+void thread_slots_init(struct thread_slots *s, unsigned int n);
+/* Waits for a slot. No thread that has one waits for anything else. */
+void thread_slots_take(struct thread_slots *s);
+void thread_slots_give(struct thread_slots *s);
 
 /* A condition for thread_wait(). */
 void thread_cond_init(pthread_cond_t *cond);

@@ -43,6 +43,13 @@ static const struct cmd_option receive_streams = {
 	.help = "let the sender open at most N connections for RAM",
 };
 
+static const struct cmd_option receive_decompress_threads = {
+	"decompress-threads", .value = "N", .min = 1, .max = WIRE_STREAMS_MAX,
+	.set = cmd_set_number, .offset = offsetof(struct receive_args, o.unpack_threads),
+	.help = "let at most N streams unpack RAM at once; without this option one for each CPU "
+		"that this process may use",
+};
+
 static const struct cmd_option receive_resolve_timeout = {
 	"resolve-timeout", .value = "S", .max = 86400, .initial = "60", .set = cmd_set_number,
 	.offset = offsetof(struct receive_args, o.resolve_s),
@@ -54,6 +61,7 @@ static const struct cmd_group receive_groups[] = {
 	{ "Options", CMD_ROWS(receive_options) },
 	{ .options = &cmd_vm_options[CMD_PID], .n = 1, .base = offsetof(struct receive_args, vm) },
 	{ .options = &receive_streams, .n = 1 },
+	{ .options = &receive_decompress_threads, .n = 1 },
 	CMD_ONE(cmd_io, struct receive_args, io),
 	CMD_ONE(cmd_peer_timeout, struct receive_args, o.timeout_ms),
 	{ .options = &receive_resolve_timeout, .n = 1 },

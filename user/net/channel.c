@@ -20,7 +20,7 @@
 
 /* Page-aligned behind the head. Not of malloc(): see engine.h, close. */
 #define HEAD_MAPPED	((HEAD_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES)
-#define MAPPED_BYTES	(HEAD_MAPPED + FRAME_BYTES)
+#define MAPPED_BYTES	(HEAD_MAPPED + 2 * FRAME_BYTES)
 
 int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms,
 		struct channel **out, struct err *e)
@@ -251,10 +251,17 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
 		}
 		slot->head = p;
 		slot->frame.buf = slot->head + HEAD_MAPPED;
+		slot->frame.packed = slot->frame.buf + FRAME_BYTES;
 	}
 	slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = slot->frame.used = 0;
+	slot->frame.same = slot->frame.codec = 0;
 	*out = &slot->frame;
 	return 0;
+}
+
+unsigned int channel_queued(const struct channel *ch)
+{
+	return ch->queued;
 }
 
 int channel_go_on(struct channel *ch, struct err *e)
@@ -273,23 +280,40 @@ int channel_go_on(struct channel *ch, struct err *e)
 	return r;
 }
 
+/* The codec's number stands behind the extents. */
+static void channel_put_block(struct slot *slot, struct wire_header *h, size_t *head)
+{
+	const struct ram_frame *f = &slot->frame;
+
+	h->type = WIRE_PACKED;
+	h->length = f->nr * WIRE_EXTENT + WIRE_PACKED_HEAD + f->packed_bytes;
+	wire_put_u64(slot->head + *head, f->codec);
+	*head += WIRE_PACKED_HEAD;
+}
+
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 {
 	struct slot *slot = (struct slot *)f;	/* its first member */
 	struct wire_header h = {
 		.type = WIRE_RAM, .arg = f->nr, .length = f->nr * WIRE_EXTENT + f->bytes,
 	};
+	size_t head = WIRE_HEADER + f->nr * WIRE_EXTENT;
 
 	if (!f->nr) {
 		slot->busy = false;
 		return 0;
 	}
-	wire_put_header(slot->head, &h);
 	for (unsigned int i = 0; i < f->nr; i++)
 		wire_put_extent(slot->head + WIRE_HEADER + i * WIRE_EXTENT, &f->extents[i]);
-	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER + f->nr * WIRE_EXTENT };
-	memcpy(&slot->iov[1], f->iov, f->nr_iov * sizeof(f->iov[0]));
-	enqueue(ch, slot, f->nr_iov + 1);
+	if (f->codec)
+		channel_put_block(slot, &h, &head);
+	wire_put_header(slot->head, &h);
+	slot->iov[0] = (struct iovec) { slot->head, head };
+	if (f->codec)
+		slot->iov[1] = (struct iovec) { f->packed, f->packed_bytes };
+	else
+		memcpy(&slot->iov[1], f->iov, f->nr_iov * sizeof(f->iov[0]));
+	enqueue(ch, slot, f->codec ? 2 : f->nr_iov + 1);
 	return channel_go_on(ch, e);
 }
 

@@ -40,6 +40,9 @@ struct channel;
  * @bytes: sum of iov
  * @used: bytes of @buf that hold them, or could, and what lies between them
  * @buf: FRAME_BYTES, until the frame has been pushed
+ * @same: pages of the extents of one byte
+ * @codec: 0, or its number: a PACKED frame, whose block is in @packed
+ * @packed: as many bytes as @buf, for as long
  */
 struct ram_frame {
 	unsigned int nr;
@@ -49,6 +52,10 @@ struct ram_frame {
 	struct wire_extent extents[WIRE_EXTENTS_MAX];
 	struct iovec iov[FRAME_PAGES];
 	uint8_t *buf;
+	uint32_t same;
+	unsigned int codec;
+	uint32_t packed_bytes;
+	uint8_t *packed;
 };
 
 /*
@@ -78,6 +85,8 @@ void channel_interrupt(struct channel *ch, const atomic_bool *flag);
 int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
 /* Sends a frame that channel_frame() gave. An empty one is dropped. */
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);
+/* Frames that wait for the socket, or are under way. */
+unsigned int channel_queued(const struct channel *ch);
 /* Waits until then, in CLOCK_MONOTONIC; what is under way goes on. */
 int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e);
 /* Sends what is queued as far as it goes without waiting: for a thread that computes for long. */

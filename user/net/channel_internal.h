@@ -12,11 +12,11 @@
  * read from.
  */
 #define CHANNEL_SLOTS	ENGINE_BUFFERS
-#define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT)
+#define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT + WIRE_PACKED_HEAD)
 
 /**
  * struct slot
- * @head: header and extents; a mapping of its own, with the frame's buffer behind it
+ * @head: header and extents; a mapping of its own, with the frame's buffers behind it
  */
 struct slot {
 	struct ram_frame frame;

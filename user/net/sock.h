@@ -64,6 +64,11 @@ uint64_t sock_queued(int fd);
  */
 uint64_t sock_room(int fd, uint64_t least);
 
+/* Of these, bytes that have not been sent at all. 0 on a socket that is not TCP's. */
+uint64_t sock_unsent(int fd);
+/* Bytes that have come, and wait to be read. */
+uint64_t sock_unread(int fd);
+
 /* Waits until fd is readable (POLLIN) or writable (POLLOUT). */
 int sock_wait(int fd, short events, uint64_t deadline);
 /* Receives, or sends, exactly len bytes. */

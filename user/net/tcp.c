@@ -355,6 +355,20 @@ uint64_t sock_room(int fd, uint64_t least)
 	return !queued && room < least ? least : room;
 }
 
+uint64_t sock_unsent(int fd)
+{
+	int bytes = 0;
+
+	return ioctl(fd, SIOCOUTQNSD, &bytes) < 0 ? 0 : (uint64_t)bytes;
+}
+
+uint64_t sock_unread(int fd)
+{
+	int bytes = 0;
+
+	return ioctl(fd, FIONREAD, &bytes) < 0 ? 0 : (uint64_t)bytes;
+}
+
 int sock_accept(int fd)
 {
 	int peer = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -64,6 +64,11 @@ static double converge_pages_at_stop(const struct converge *c)
 	return (double)c->pending + (more < room ? more : room);
 }
 
+static double converge_page_bytes(const struct converge *c)
+{
+	return c->page_bytes ? (double)c->page_bytes : PAGE_BYTES;
+}
+
 /*
  * Progress is a tenth fewer dirty pages than at the last progress, so that rounds with slow
  * progress add up to some.
@@ -94,7 +99,7 @@ enum verdict converge(struct converge *c)
 
 	if (c->pending > c->most)
 		c->most = c->pending;
-	ram_ns = converge_transfer_ns(converge_pages_at_stop(c) * PAGE_BYTES, c->rate);
+	ram_ns = converge_transfer_ns(converge_pages_at_stop(c) * converge_page_bytes(c), c->rate);
 	c->predicted_ns = ram_ns + c->fixed_ns;
 	converge_compare(c);
 	converge_allow(c);

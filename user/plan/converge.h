@@ -41,6 +41,7 @@ uint64_t converge_lead(const struct blackout *b);
  * @round: rounds sent so far
  * @round_ns: what the last round took; 0: not known
  * @rate: bytes per second of the link, measured over the rounds; 0: not known yet
+ * @page_bytes: what a page takes on the link at that rate; 0: PAGE_BYTES
  * @pending: dirty pages after the last round
  * @before: the same after the round before; UINT64_MAX after the first
  * @most: the most dirty pages that a round has left: as far as known, all that the guest writes to
@@ -60,6 +61,7 @@ struct converge {
 	unsigned int round;
 	uint64_t round_ns;
 	uint64_t rate;
+	uint64_t page_bytes;
 	uint64_t pending;
 	uint64_t before;
 	uint64_t most;

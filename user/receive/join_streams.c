@@ -60,6 +60,8 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	int fds[WIRE_STREAMS_MAX];
 	int ret;
 
+	r->writer.features = r->features;
+	r->writer.unpacking = &r->unpacking;
 	h.length = WIRE_SECRET;
 	ret = channel_send(r->ch, &h, join->secret, e);
 	if (!ret)

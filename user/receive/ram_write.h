@@ -12,9 +12,9 @@
  * huge pages here too.
  *
  * A page for which there is no room must be an error, never SIGBUS: so only the kernel writes into
- * a mapping (recv(), read()), and answers EFAULT. The receiver does not reserve room before: to do
- * that by fallocate() took 7 ms of CPU time for each GiB and by MADV_POPULATE_WRITE 45 to 660, of
- * some 210.
+ * a mapping (recv(), read(); unpacked pages from a memfd), and answers EFAULT. The receiver does
+ * not reserve room before: to do that by fallocate() took 7 ms of CPU time for each GiB and by
+ * MADV_POPULATE_WRITE 45 to 660, of some 210.
  */
 #ifndef GODWIT_RAM_WRITE_H
 #define GODWIT_RAM_WRITE_H
@@ -24,6 +24,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/thread.h"
+#include "codec/codec.h"
 #include "net/channel.h"
 #include "receive/uffd_copy.h"
 #include "vmm/vm.h"
@@ -40,6 +42,8 @@
  * @uffd: makes pages that the file of a block without @base does not have yet
  * @file_lock: one a block, held by the thread that writes to its file
  * @zeros: /dev/zero
+ * @features: those that the sender and we offer
+ * @unpacking: how many threads may unpack at once; NULL: all
  */
 struct ram_writer {
 	const struct vm *vm;
@@ -50,6 +54,19 @@ struct ram_writer {
 	uint64_t pages[WIRE_BLOCKS_MAX];
 	pthread_mutex_t file_lock[WIRE_BLOCKS_MAX];
 	int zeros;
+	uint64_t features;
+	struct thread_slots *unpacking;
+};
+
+/**
+ * struct ram_scratch - buffers of one thread
+ * @buf: RAM_WRITER_BUFFER bytes, the mapping of @fd, a memfd
+ * @packed: a block that is to be unpacked into @buf
+ */
+struct ram_scratch {
+	uint8_t *buf, *packed;
+	int fd;
+	struct codec_states states;
 };
 
 struct ram_writer_count {
@@ -63,10 +80,11 @@ struct ram_writer_count {
  */
 int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e);
 void ram_writer_close(struct ram_writer *p);
-/*
- * Serves one RAM frame whose header was read. buf: RAM_WRITER_BUFFER bytes of the calling thread.
- */
+/* GW_INTERNAL: no memory. ram_scratch_close() also then. */
+int ram_scratch_open(struct ram_scratch *s, struct err *e);
+void ram_scratch_close(struct ram_scratch *s);
+/* Serves one RAM or PACKED frame whose header was read, on the thread whose scratch s is. */
 int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
-		     uint8_t *buf, struct ram_writer_count *count, struct err *e);
+		     struct ram_scratch *s, struct ram_writer_count *count, struct err *e);
 
 #endif

@@ -22,9 +22,11 @@
 #include "base/stop.h"
 #include "base/thread.h"
 #include "net/channel.h"
+#include "net/sock.h"
 #include "receive/receive_streams.h"
 
 #define ALIVE_MS	1000
+#define BEHIND_BYTES	(64u << 10)	/* a packed frame or more */
 
 /**
  * struct receive_stream
@@ -43,6 +45,7 @@ struct receive_stream {
 /**
  * struct receive_streams
  * @stop: the threads are to end: one failed, or receive_streams_stop() was called
+ * @ram_frames: since the last LOAD; @behind: of these, how many left the next one waiting
  * @frames: served so far: shows the thread that waits for a round that frames still come
  * @running: streams that may still write RAM
  * @may_close: the threads may close their connections
@@ -55,6 +58,7 @@ struct receive_streams {
 	pthread_cond_t change;
 	struct err err;
 	uint64_t frames;
+	unsigned int ram_frames, behind;
 	struct ram_writer_count count;
 	unsigned int running;
 	bool may_close;
@@ -123,21 +127,25 @@ static int receive_stream_other(struct receive_stream *s, struct channel *ch,
 }
 
 static int receive_stream_write(struct receive_streams *all, struct channel *ch,
-				const struct wire_header *h, uint8_t *buf, struct err *e)
+				const struct wire_header *h, struct ram_scratch *scratch,
+				struct err *e)
 {
 	struct ram_writer_count count = { 0, 0 };
-	int r = ram_writer_frame(all->o.writer, ch, h, buf, &count, e);
+	int r = ram_writer_frame(all->o.writer, ch, h, scratch, &count, e);
+	bool behind = sock_unread(channel_fd(ch)) >= BEHIND_BYTES;
 
 	pthread_mutex_lock(&all->lock);
 	all->count.data_pages += count.data_pages;
 	all->count.zero_pages += count.zero_pages;
 	all->frames++;
+	all->ram_frames++;
+	all->behind += behind;
 	pthread_mutex_unlock(&all->lock);
 	return r;
 }
 
-static int receive_stream_serve(struct receive_stream *s, struct channel *ch, uint8_t *buf,
-				struct err *e)
+static int receive_stream_serve(struct receive_stream *s, struct channel *ch,
+				struct ram_scratch *scratch, struct err *e)
 {
 	struct wire_header h;
 	int r = 0;
@@ -153,12 +161,12 @@ static int receive_stream_serve(struct receive_stream *s, struct channel *ch, ui
 			r = receive_stream_end_round(s, &h, e);
 			if (!r && s->last)
 				r = receive_stream_wait_placed(s->all);
-		} else if (h.type != WIRE_RAM) {
+		} else if (h.type != WIRE_RAM && h.type != WIRE_PACKED) {
 			r = receive_stream_other(s, ch, &h, e);
 		} else if (s->last) {
 			r = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RAM after the last round");
 		} else {
-			r = receive_stream_write(s->all, ch, &h, buf, e);
+			r = receive_stream_write(s->all, ch, &h, scratch, e);
 		}
 	}
 	return r;
@@ -186,21 +194,19 @@ static void *receive_stream_main(void *arg)
 	struct receive_stream *s = arg;
 	struct channel *ch = NULL;
 	struct err e = { 0 };
-	uint8_t *buf = NULL;
+	struct ram_scratch scratch;
 	int r;
 
 	/* Here, as a ring belongs to the thread that made it. */
 	r = channel_new(s->fd, s->all->o.engine, s->all->o.timeout_ms, &ch, &e);
-	if (!r && posix_memalign((void **)&buf, PAGE_BYTES, RAM_WRITER_BUFFER)) {
-		buf = NULL;
-		r = err_set(&e, GW_INTERNAL, ENOMEM, "out of memory");
-	}
+	if (ram_scratch_open(&scratch, r ? &(struct err) { 0 } : &e) && !r)
+		r = -ENOMEM;
 	if (!r) {
 		channel_interrupt(ch, &s->all->stop);
-		r = receive_stream_serve(s, ch, buf, &e);
+		r = receive_stream_serve(s, ch, &scratch, &e);
 	}
 	receive_stream_park(s->all, r, &e);
-	free(buf);
+	ram_scratch_close(&scratch);
 	channel_free(ch);
 	return NULL;
 }
@@ -276,6 +282,18 @@ struct ram_writer_count receive_streams_count(struct receive_streams *all)
 	count = all->count;
 	pthread_mutex_unlock(&all->lock);
 	return count;
+}
+
+unsigned int receive_streams_load(struct receive_streams *all)
+{
+	unsigned int load = 0;
+
+	pthread_mutex_lock(&all->lock);
+	if (all->ram_frames)
+		load = all->behind * WIRE_LOAD_MAX / all->ram_frames;
+	all->ram_frames = all->behind = 0;
+	pthread_mutex_unlock(&all->lock);
+	return load;
 }
 
 struct wanted_round {

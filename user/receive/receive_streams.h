@@ -77,6 +77,8 @@ void receive_streams_stop(struct receive_streams *all);
 void receive_streams_finish(struct receive_streams *all);
 /* Pages written so far. */
 struct ram_writer_count receive_streams_count(struct receive_streams *all);
+/* For LOAD, and of the time since it was called last. */
+unsigned int receive_streams_load(struct receive_streams *all);
 /* Also stops the streams, if they run. NULL is fine. */
 void receive_streams_free(struct receive_streams *all);
 

@@ -225,6 +225,8 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	int ret;
 
 	device_state_init(&r.devstate);
+	thread_slots_init(&r.unpacking,
+			  o->unpack_threads ? o->unpack_threads : thread_cpus_usable());
 	pthread_mutex_init(&r.verify.lock, NULL);
 	ret = receiver_prepare(&r, e);
 	if (!ret)

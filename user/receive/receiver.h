@@ -21,6 +21,7 @@
  * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
  * @resolve_s: how long to wait for a sender that may not know how the migration ended
  * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
+ * @unpack_threads: how many of them may unpack at once; 0: one for each CPU
  */
 struct receiver_options {
 	const char *qmp_path;
@@ -31,6 +32,7 @@ struct receiver_options {
 	unsigned int timeout_ms;
 	unsigned int resolve_s;
 	unsigned int streams;
+	unsigned int unpack_threads;
 	const struct engine_ops *engine;
 };
 

@@ -14,12 +14,21 @@ int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct 
 	return channel_send(r->ch, &h, NULL, e);
 }
 
+static int receiver_send_load(struct receiver *r, struct err *e)
+{
+	if (!(r->features & WIRE_LOADS) || !r->streams || r->state >= RECEIVER_HAS_RAM)
+		return 0;
+	return receiver_send(r, WIRE_LOAD, receive_streams_load(r->streams), e);
+}
+
 int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct wire_header pong = { .type = WIRE_PONG, .arg = h->arg, .length = 8 };
 	uint8_t body[8];
 	int ret = channel_body(r->ch, body, sizeof(body), e);
 
+	if (!ret)
+		ret = receiver_send_load(r, e);
 	wire_put_u64(body, realtime_ns());
 	return ret ? ret : channel_send(r->ch, &pong, body, e);
 }
@@ -30,8 +39,16 @@ int receiver_alive(void *arg, struct err *e)
 	struct receiver *r = arg;
 	uint8_t body[8];
 
+	int ret = 0;
+
+	/*
+	 * Once the last ROUND may have come, one frame at a time: to a sender whose DEVICE_END is
+	 * here, and whose connection is gone, the first one still leaves.
+	 */
+	if (r->state < RECEIVER_SWITCHES)
+		ret = receiver_send_load(r, e);
 	wire_put_u64(body, realtime_ns());
-	return channel_send(r->ch, &pong, body, e);
+	return ret ? ret : channel_send(r->ch, &pong, body, e);
 }
 
 static int receiver_on_round(struct receiver *r, const struct wire_header *h, struct err *e)

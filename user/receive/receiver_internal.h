@@ -48,6 +48,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
 
 /**
  * struct receiver
+ * @unpacking: --decompress-threads
  * @lfd: the listener; -1: none
  * @lfd_shut: all streams have joined, and the listener refuses connections
  * @features: those that this peer and we offer
@@ -75,6 +76,7 @@ struct receiver {
 	struct vm vm;
 	struct migration migration;
 	struct ram_writer writer;
+	struct thread_slots unpacking;
 	struct verify_result verify;
 	struct channel *ch;
 	struct receive_streams *streams;

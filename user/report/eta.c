@@ -10,10 +10,16 @@
 
 #define ROUNDS_MAX	10000	/* the largest --max-rounds */
 
+/* What a page takes on the link. */
+static double eta_page(const struct report *r)
+{
+	return r->bytes_per_page ? (double)r->bytes_per_page : PAGE_BYTES;
+}
+
 /* The part of the prediction that is not RAM, in seconds. */
 static double eta_fixed_s(const struct report *r)
 {
-	double ram = (double)r->pending_pages * PAGE_BYTES / (double)r->rate;
+	double ram = (double)r->pending_pages * eta_page(r) / (double)r->rate;
 	double all = (double)r->predicted_ns / 1e9;
 
 	return all > ram ? all - ram : 0;
@@ -27,7 +33,7 @@ enum eta report_eta(const struct report *r, uint64_t *ns)
 
 	if (!row || !r->rate)
 		return ETA_UNKNOWN;
-	seconds = (double)r->remaining_pages * PAGE_BYTES / (double)r->rate;
+	seconds = (double)r->remaining_pages * eta_page(r) / (double)r->rate;
 	*ns = (uint64_t)(seconds * 1e9);
 	if (row->blackout)
 		return ETA_KNOWN;
@@ -40,7 +46,7 @@ enum eta report_eta(const struct report *r, uint64_t *ns)
 	}
 	limit = (double)r->limit_ns / 1e9;
 	fixed = eta_fixed_s(r);
-	dirty = (double)r->dirty_rate * PAGE_BYTES / (double)r->rate;
+	dirty = (double)r->dirty_rate * eta_page(r) / (double)r->rate;
 	round = (ended ? 0 : (double)(r->total_ns - row->start_ns) / 1e9) + seconds;
 	for (unsigned int i = 0; i < ROUNDS_MAX; i++) {
 		round *= dirty;	/* the time for what the round leaves */

@@ -19,6 +19,10 @@ static struct report_row report_join(const struct report_row *a, const struct re
 	sum.bytes = a->bytes + b->bytes;
 	sum.data_pages = a->data_pages + b->data_pages;
 	sum.zero_pages = a->zero_pages + b->zero_pages;
+	sum.same_pages = a->same_pages + b->same_pages;
+	sum.page_bytes = a->page_bytes + b->page_bytes;
+	for (unsigned int i = 0; i < REPORT_CODECS; i++)
+		sum.packed_pages[i] = a->packed_pages[i] + b->packed_pages[i];
 	sum.dirty_rate = report_mean(a->dirty_rate, a->end_ns - a->start_ns, b->dirty_rate,
 				     b->end_ns - b->start_ns);
 	return sum;
@@ -57,6 +61,21 @@ void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages
 	row->data_pages = data_pages;
 	row->zero_pages = zero_pages;
 	row->pending_pages = r->remaining_pages;
+}
+
+void report_round_packed(struct report *r, uint64_t same_pages, uint64_t page_bytes,
+			 const uint64_t *packed_pages)
+{
+	struct report_row *row = &r->rows[r->nr_rows - 1];
+
+	row->same_pages = same_pages;
+	row->page_bytes = page_bytes;
+	r->same_pages += same_pages;
+	r->page_bytes += page_bytes;
+	for (unsigned int i = 0; i < REPORT_CODECS; i++) {
+		row->packed_pages[i] = packed_pages[i];
+		r->packed_pages[i] += packed_pages[i];
+	}
 }
 
 void report_round_left(struct report *r)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define REPORT_ROWS	256u
+#define REPORT_CODECS	3u
 
 /**
  * struct report_row - one round, or several that follow each other
@@ -20,6 +21,9 @@
  *	been sent before
  * @data_pages: sent with their bytes
  * @zero_pages: found to be all zeros
+ * @same_pages: found to be of one byte, which is not 0
+ * @packed_pages: of @data_pages, those that lz4, zstd and zlib packed
+ * @page_bytes: what @data_pages took on the link
  * @pending_pages: dirty, at the harvest after the round
  * @dirty_rate: pages per second that the guest wrote during the round
  * @rate: bytes per second that the link takes, as measured up to the end of the round
@@ -35,6 +39,9 @@ struct report_row {
 	uint64_t bytes;
 	uint64_t data_pages;
 	uint64_t zero_pages;
+	uint64_t same_pages;
+	uint64_t packed_pages[REPORT_CODECS];
+	uint64_t page_bytes;
 	uint64_t pending_pages;
 	uint64_t dirty_rate;
 	uint64_t rate;
@@ -51,6 +58,8 @@ struct report_row {
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
  * @zero_pages: found to be all zeros
+ * @same_pages, @packed_pages, @page_bytes: as in a row, of all rounds that have ended
+ * @bytes_per_page: what a page with data takes on the link, as measured last; 0: not known
  * @untouched_pages: not allocated at the source: at the end of the migration, until then at its
  *	beginning
  * @pending_pages: dirty, at the last harvest; before the first harvest, the allocated pages
@@ -82,6 +91,10 @@ struct report {
 	uint64_t total_pages;
 	uint64_t data_pages;
 	uint64_t zero_pages;
+	uint64_t same_pages;
+	uint64_t packed_pages[REPORT_CODECS];
+	uint64_t page_bytes;
+	uint64_t bytes_per_page;
 	uint64_t untouched_pages;
 	uint64_t pending_pages;
 	uint64_t remaining_pages;
@@ -118,6 +131,9 @@ typedef void (*report_fn)(const struct report *r, void *arg);
 void report_round_begin(struct report *r, bool blackout, uint64_t now_ns);
 /* The round has ended, with success or not: r->bytes are sent. */
 void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages, uint64_t now_ns);
+/* Just after that: how its pages were sent. The array as in a row. */
+void report_round_packed(struct report *r, uint64_t same_pages, uint64_t page_bytes,
+			 const uint64_t *packed_pages);
 /* The harvest after the round: copies what r has of pages, rates and the downtime to its row. */
 void report_round_left(struct report *r);
 

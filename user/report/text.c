@@ -67,6 +67,24 @@ static void report_print_rows(FILE *f, const struct report *r)
 	}
 }
 
+/* What the pages with data took on the link, and how many of them each codec packed. */
+static void report_print_packed(FILE *f, const struct report *r)
+{
+	static const char *const names[REPORT_CODECS] = { "lz4", "zstd", "zlib" };
+	double before = (double)(r->data_pages * PAGE_BYTES);
+
+	if (!r->packed_pages[0] && !r->packed_pages[1] && !r->packed_pages[2])
+		return;
+	fprintf(f, "  Compression ratio %10.2f      (%.1f MiB of pages as %.1f MiB:",
+		r->page_bytes ? before / (double)r->page_bytes : 0,
+		bytes_to_mib(r->data_pages * PAGE_BYTES), bytes_to_mib(r->page_bytes));
+	for (unsigned int i = 0; i < REPORT_CODECS; i++)
+		if (r->packed_pages[i])
+			fprintf(f, " %s %.0f %%", names[i],
+				100 * (double)r->packed_pages[i] / (double)r->data_pages);
+	fputs(")\n", f);
+}
+
 void report_print(FILE *f, const struct report *r, const struct err *outcome)
 {
 	char summary[REPORT_SUMMARY];
@@ -98,6 +116,9 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	report_print_pages(f, "Memory total", r->total_pages);
 	report_print_pages(f, "Normal pages", r->data_pages);
 	report_print_pages(f, "Constant pages", r->zero_pages);
+	if (r->same_pages)
+		report_print_pages(f, "One-byte pages", r->same_pages);
 	report_print_pages(f, "Untouched pages", r->untouched_pages);
+	report_print_packed(f, r);
 	report_print_rows(f, r);
 }

@@ -97,6 +97,8 @@ static int connect_open_streams(struct sender *s, const uint8_t *secret, unsigne
 	struct send_streams_options o = {
 		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace,
 		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,
+		.compress = s->o->compress, .features = s->features,
+		.pack_threads = s->o->pack_threads,
 		.idle = sender_idle, .arg = s,
 	};
 	int fds[WIRE_STREAMS_MAX], r;
@@ -233,12 +235,26 @@ static int connect_keep(struct sender *s, uint64_t features, struct err *e)
 	return 0;
 }
 
+/* --compress NAME is an order, and auto uses what there is. */
+static int connect_check_codec(const struct sender *s, struct err *e)
+{
+	const struct codec *c = s->o->compress.choice.codec;
+
+	if (s->o->compress.kind != CODEC_FIXED || s->features & c->feature)
+		return 0;
+	return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --compress %s: give auto or off, or install the same version at both ends",
+		       c->name);
+}
+
 int connect_peer(struct sender *s, struct err *e)
 {
 	uint64_t features = 0;
 	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, &features, e);
 
+	s->features = features;
 	s->verdicts = features & WIRE_VERDICTS;
+	if (!r)
+		r = connect_check_codec(s, e);
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)
@@ -301,6 +317,7 @@ static int connect_once(struct sender *s, unsigned int ms, uint32_t *stands, str
 	uint64_t features = 0;
 	int r = hello(s->peer, s->o->engine, ms, &s->ch, &features, e);
 
+	s->features = features;
 	if (!r && !(features & WIRE_RECONNECTS))
 		r = err_set(e, GW_VERSION, EPROTO, "another receiver listens there now, of an older version");
 	if (!r)

@@ -12,11 +12,12 @@
  * struct precopy_measured - what the prediction is made of
  * @free_rate: bytes per second, of the last round that --bandwidth did not slow down; 0: there
  *	was none
+ * @free_page: what a page took on the link in that round
  * @queued: bytes that were under way at the end of the last round
  */
 struct precopy_measured {
 	struct qmp_latency latency;
-	uint64_t free_rate;
+	uint64_t free_rate, free_page;
 	uint64_t harvest_ns;
 	uint64_t queued;
 };
@@ -45,9 +46,17 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	if (r || !rate_ns || (bytes <= (4u << 20) && rep->rate))
 		return r;
 	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)rate_ns);
-	if (!slowed_down && !s->limits.bandwidth_mib)
+	if (!slowed_down && !s->limits.bandwidth_mib) {
 		m->free_rate = rep->rate;
+		m->free_page = rep->bytes_per_page;
+	}
 	return 0;
+}
+
+/* So many pages a second, where what is sent is packed as well as it was then. */
+static double precopy_pages(uint64_t rate, uint64_t page)
+{
+	return (double)rate / (double)(page ? page : PAGE_BYTES);
 }
 
 static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_t *pending,
@@ -78,7 +87,13 @@ static enum verdict precopy_decide(struct sender *s, const struct precopy_measur
 	/*
 	 * --bandwidth does not slow down the last round, so the rate without it counts, if known.
 	 */
-	uint64_t rate = m->free_rate > s->report->rate ? m->free_rate : s->report->rate;
+	uint64_t page = s->report->bytes_per_page, rate = s->report->rate;
+	bool freely = precopy_pages(m->free_rate, m->free_page) > precopy_pages(rate, page);
+
+	if (freely) {
+		rate = m->free_rate;
+		page = m->free_page;
+	}
 	struct blackout b = {
 		.qmp_ns = qmp_latency_median(&m->latency), .rtt_ns = s->rtt_ns,
 		.harvest_ns = m->harvest_ns, .rate = rate,
@@ -89,6 +104,7 @@ static enum verdict precopy_decide(struct sender *s, const struct precopy_measur
 	c->fixed_ns = converge_fixed(&b);
 	c->lead_ns = converge_lead(&b);
 	c->rate = rate;
+	c->page_bytes = page;
 	c->round = s->report->round;
 	/* The operator may have changed these (godwit set). */
 	c->limit_ns = s->limits.downtime_limit_ms * 1000000ull;

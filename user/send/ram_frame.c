@@ -1,24 +1,122 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "net/sock.h"
 #include "send/ram_frame.h"
+
+void round_count_add(struct round_count *sum, const struct round_count *more)
+{
+	sum->data_pages += more->data_pages;
+	sum->zero_pages += more->zero_pages;
+	sum->same_pages += more->same_pages;
+	sum->page_bytes += more->page_bytes;
+	for (unsigned int i = 0; i < CODECS; i++)
+		sum->packed_pages[i] += more->packed_pages[i];
+}
+
+void ram_packing_free(struct ram_packing *p)
+{
+	codec_states_free(&p->states);
+	free(p->gathered);
+	p->gathered = NULL;
+}
+
+/* The pages one behind the other, where nothing else writes. NULL: no memory. */
+static const uint8_t *ram_frame_gather(const struct ram_frame *frame, struct ram_packing *p)
+{
+	uint8_t *at = frame->iov[0].iov_base;
+
+	if (frame->nr_iov == 1 && at >= frame->buf && at < frame->buf + FRAME_BYTES)
+		return at;
+	if (!p->gathered)
+		p->gathered = malloc(FRAME_BYTES);
+	at = p->gathered;
+	for (unsigned int i = 0; at && i < frame->nr_iov; i++)
+		at = mempcpy(at, frame->iov[i].iov_base, frame->iov[i].iov_len);
+	return p->gathered;
+}
+
+static void ram_frame_pack(struct ram_frame *frame, struct ram_packing *p,
+			   const struct codec_choice *choice)
+{
+	uint32_t worth = frame->bytes / 8 < PAGE_BYTES ? frame->bytes / 8 : PAGE_BYTES;
+	const uint8_t *in;
+	size_t n;
+
+	thread_slots_take(p->slots);
+	in = ram_frame_gather(frame, p);
+	n = in ? codec_pack(&p->states, choice, in, frame->bytes, frame->packed,
+			    frame->bytes - worth) : 0;
+	thread_slots_give(p->slots);
+	if (!n)
+		return;
+	frame->codec = choice->codec->number;
+	frame->packed_bytes = (uint32_t)n;
+}
+
+/* bytes: of the frame that is ready. */
+static void ram_framer_look(const struct ram_framer *f, uint32_t bytes)
+{
+	uint64_t load = atomic_load_explicit(f->packing->load, memory_order_relaxed);
+	const struct codec_seen seen = {
+		.now_ns = now_ns(), .queued = channel_queued(f->ch),
+		.unsent = sock_unsent(channel_fd(f->ch)), .paced = f->packing->paced,
+		.bytes = bytes, .loads = load >> RAM_LOAD_BITS,
+		.load = load & ((1u << RAM_LOAD_BITS) - 1),
+	};
+
+	codec_choose(&f->packing->chooser, &seen);
+}
+
+static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
+{
+	const struct codec_choice *choice;
+	uint32_t bytes = frame->bytes;
+
+	if (f->packing) {
+		choice = codec_chosen(&f->packing->chooser);
+		if (choice->codec)
+			ram_frame_pack(frame, f->packing, choice);
+	}
+	if (frame->codec) {
+		bytes = frame->packed_bytes;
+		f->count.packed_pages[frame->codec - 1] += frame->bytes / PAGE_BYTES;
+	}
+	f->count.page_bytes += bytes;
+	/* With one step there is nothing to choose. */
+	if (f->packing && f->packing->chooser.n > 1)
+		ram_framer_look(f, bytes);
+}
+
+static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *frame, struct err *e)
+{
+	uint64_t bytes = WIRE_HEADER + frame->nr * WIRE_EXTENT;
+	uint64_t now = now_ns(), at;
+
+	bytes += frame->codec ? WIRE_PACKED_HEAD + frame->packed_bytes : frame->bytes;
+	at = pace_take(f->pace, bytes, now);
+	if (f->packing)
+		f->packing->paced = at > now;
+	return channel_pause(f->ch, at, e);
+}
 
 int ram_framer_flush(struct ram_framer *f, struct err *e)
 {
 	struct ram_frame *frame = f->frame;
-	uint64_t bytes;
 	int r = 0;
 
 	if (!frame)
 		return 0;
 	f->frame = NULL;
-	bytes = WIRE_HEADER + frame->nr * WIRE_EXTENT + frame->bytes;
+	if (frame->bytes)
+		ram_framer_pack(f, frame);
 	if (f->pace)
-		r = channel_pause(f->ch, pace_take(f->pace, bytes, now_ns()), e);
+		r = ram_framer_keep_pace(f, frame, e);
 	return r ? r : channel_push(f->ch, frame, e);
 }
 
@@ -33,7 +131,8 @@ static int ram_framer_room(struct ram_framer *f, uint64_t *pages, struct err *e)
 
 	if (limit > FRAME_BYTES)
 		limit = FRAME_BYTES;
-	if (f->frame && (f->frame->nr == WIRE_EXTENTS_MAX || f->frame->used >= limit)) {
+	if (f->frame && (f->frame->nr == WIRE_EXTENTS_MAX || f->frame->used >= limit ||
+			 f->frame->same > WIRE_SAME_MAX - FRAME_PAGES)) {
 		r = ram_framer_flush(f, e);
 		if (r)
 			return r;
@@ -64,6 +163,13 @@ static void ram_frame_extend(struct ram_frame *frame, unsigned int block, uint16
 		};
 }
 
+/* Is the page, which is not zero, of one byte? */
+static bool ram_page_is_same(const uint8_t *page)
+{
+	return page[0] == page[PAGE_BYTES / 2] && page[0] == page[PAGE_BYTES - 1] &&
+	       !memcmp(page, page + 1, PAGE_BYTES - 1);
+}
+
 /* used: how much of the frame's buffer is used once this page is in it. */
 static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t page, uint8_t *bytes,
 			   uint32_t used)
@@ -75,6 +181,17 @@ static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t pa
 		ram_frame_extend(frame, block, WIRE_ZERO, page, 1);
 		f->count.zero_pages++;
 		return;
+	}
+	if (f->packing && f->packing->same && ram_page_is_same(bytes)) {
+		/* Read once: from a mapping it may change meanwhile, and must not become zero. */
+		uint8_t byte = *(const volatile uint8_t *)bytes;
+
+		if (byte) {
+			ram_frame_extend(frame, block, WIRE_SAME_OF(byte), page, 1);
+			frame->same++;
+			f->count.same_pages++;
+			return;
+		}
 	}
 	ram_frame_extend(frame, block, WIRE_DATA, page, 1);
 	f->count.data_pages++;

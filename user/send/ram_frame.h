@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Makes RAM frames of the source's RAM: reads it, drops zero pages, keeps to the pace.
+ * Makes RAM frames of the source's RAM: reads it, drops pages of one byte, packs the others, keeps
+ * to the pace.
  *
  * The framer reads by pread(), into the frame. Read and send together took 0.25 s/GiB of CPU time
  * so, against 0.23 from a mapping (medians of 11, loopback); in return the read of a hole allocates
@@ -13,6 +14,12 @@
  * are not in memory the framer reads by pread() there too: a fault on a hole would allocate a page,
  * and end in SIGBUS where the tmpfs is full. A page that a balloon gives back between mincore() and
  * the read is allocated once more, from the memory just given back, and reads as zeros.
+ *
+ * The stream's thread packs a frame when it is full, while its socket sends those before: with a
+ * stream for each CPU there is no CPU left for other threads, and no frame changes its CPU. What
+ * is packed lies in the frame's buffer or in a copy, never in the mapping: no library expects that
+ * its input changes while it works. A block that is not smaller by a page, or by an eighth of a
+ * short frame, is not worth its unpacking: the frame goes as it is.
  */
 #ifndef GODWIT_RAM_FRAME_H
 #define GODWIT_RAM_FRAME_H
@@ -20,15 +27,53 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/thread.h"
+#include "codec/choose.h"
 #include "net/channel.h"
 #include "net/pace.h"
 #include "send/round.h"
 #include "vmm/vm.h"
 
+/**
+ * struct round_count
+ * @data_pages: that were sent with their bytes, packed or not
+ * @same_pages: of one byte that is not 0
+ * @packed_pages: of @data_pages, those that each codec packed
+ * @page_bytes: what @data_pages took on the wire
+ */
 struct round_count {
 	uint64_t data_pages;
 	uint64_t zero_pages;
+	uint64_t same_pages;
+	uint64_t packed_pages[CODECS];
+	uint64_t page_bytes;
 };
+
+void round_count_add(struct round_count *sum, const struct round_count *more);
+
+/**
+ * struct ram_packing - how a stream packs its frames, from round to round
+ * @same: the receiver knows pages of one byte
+ * @slots: how many streams may pack at once
+ * @load: see struct send_streams
+ * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
+ *	until it is needed
+ * @paced: --bandwidth had the last frame wait
+ */
+struct ram_packing {
+	bool same;
+	struct codec_chooser chooser;
+	struct codec_states states;
+	struct thread_slots *slots;
+	const _Atomic uint64_t *load;
+	uint8_t *gathered;
+	bool paced;
+};
+
+void ram_packing_free(struct ram_packing *p);
+
+/* Of struct send_streams' @load: how many LOADs have come, and the latest. */
+#define RAM_LOAD_BITS	16
 
 /**
  * struct ram_framer - one for each stream and round
@@ -41,6 +86,7 @@ struct ram_framer {
 	uint8_t *const *base;
 	struct channel *ch;
 	struct pace *pace;
+	struct ram_packing *packing;
 	struct ram_frame *frame;
 	struct round_count count;
 };

@@ -20,6 +20,14 @@ static void send_stream_publish(struct send_stream *s, const struct channel *ch)
 	atomic_store_explicit(&s->copied, zc.copied, memory_order_relaxed);
 }
 
+/* before: what the stream had sent when the round began. */
+static void send_stream_publish_pages(struct send_stream *s, const uint64_t before[2],
+				      const struct round_count *count)
+{
+	atomic_store_explicit(&s->pages, before[0] + count->data_pages, memory_order_relaxed);
+	atomic_store_explicit(&s->page_bytes, before[1] + count->page_bytes, memory_order_relaxed);
+}
+
 /*
  * On a long link a stream takes no more than leaves at once. The rest is for streams whose windows
  * have room, or for the one that gets the first ACK. A stream with nothing under way has room for
@@ -95,11 +103,14 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	};
 	struct ram_framer framer = {
 		.vm = st->o.vm, .base = st->base, .ch = ch,
-		.pace = last ? NULL : st->o.pace,
+		.pace = last ? NULL : st->o.pace, .packing = &s->packing,
 	};
+	const uint64_t before[2] = { atomic_load(&s->pages), atomic_load(&s->page_bytes) };
 	struct round_piece p;
 	int r;
 
+	/* Nothing holds the last round back. */
+	s->packing.paced &= !last;
 	if (st->round->spread)
 		sock_set_unsent(channel_fd(ch), UNSENT);
 	while (!(r = send_stream_posted(s, ch, e))) {
@@ -113,6 +124,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 		else if (!(r = ram_framer_flush(&framer, e)))
 			r = channel_pause(ch, now_ns() + nap_ns, e);
 		send_stream_publish(s, ch);
+		send_stream_publish_pages(s, before, &framer.count);
 		if (r)
 			break;
 	}
@@ -121,6 +133,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	if (!r)
 		r = channel_send(ch, &end, NULL, e);
 	send_stream_publish(s, ch);
+	send_stream_publish_pages(s, before, &framer.count);
 	*count = framer.count;
 	return r;
 }
@@ -166,8 +179,7 @@ static void send_stream_end_work(struct send_streams *st, enum work work,
 				 const struct round_count *count, int r, const struct err *e)
 {
 	pthread_mutex_lock(&st->lock);
-	st->count.data_pages += count->data_pages;
-	st->count.zero_pages += count->zero_pages;
+	round_count_add(&st->count, count);
 	if (r)
 		send_streams_fail(st, e);
 	if (work == WORK_ROUND && !--st->busy)
@@ -185,7 +197,7 @@ void *send_stream_main(void *arg)
 	enum work work;
 
 	while ((work = send_stream_wait_work(s, &seen)) != WORK_NONE) {
-		struct round_count count = { 0, 0 };
+		struct round_count count = { .data_pages = 0 };
 		struct err e = { 0 };
 		int r = 0;
 
@@ -204,5 +216,6 @@ void *send_stream_main(void *arg)
 		send_stream_end_work(st, work, &count, r, &e);
 	}
 	channel_free(ch);
+	ram_packing_free(&s->packing);
 	return NULL;
 }

@@ -20,6 +20,7 @@ static struct send_streams *send_streams_new(const struct send_streams_options *
 		return NULL;
 	st->o = *o;
 	atomic_init(&st->stop, false);
+	thread_slots_init(&st->slots, o->pack_threads ? o->pack_threads : thread_cpus_usable());
 	pthread_mutex_init(&st->lock, NULL);
 	pthread_cond_init(&st->work, NULL);
 	thread_cond_init(&st->done);
@@ -39,6 +40,11 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
 			st->s[i].all = st;
 			st->s[i].index = i;
 			st->s[i].fd = st->s[i].socket = fds[i];
+			st->s[i].packing = (struct ram_packing) {
+				.same = o->features & WIRE_FILL, .slots = &st->slots,
+				.load = &st->load,
+			};
+			codec_chooser_init(&st->s[i].packing.chooser, &o->compress, o->features);
 			r = thread_start(&st->s[i].thread, send_stream_main, &st->s[i]);
 		}
 		if (r)
@@ -109,7 +115,7 @@ void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t numb
 		nap_ns = LAST_NAP_NS;
 	atomic_store(&st->nap_ns, nap_ns);
 	st->busy = st->n;
-	st->count = (struct round_count) { 0, 0 };
+	st->count = (struct round_count) { .data_pages = 0 };
 	st->rounds++;
 	pthread_cond_broadcast(&st->work);
 	pthread_mutex_unlock(&st->lock);
@@ -154,6 +160,22 @@ uint64_t send_streams_sent(const struct send_streams *st)
 	for (unsigned int i = 0; st && i < st->n; i++)
 		sum += atomic_load_explicit(&st->s[i].sent, memory_order_relaxed);
 	return sum;
+}
+
+void send_streams_load(struct send_streams *st, unsigned int load)
+{
+	uint64_t loads = atomic_load(&st->load) >> RAM_LOAD_BITS;
+
+	atomic_store(&st->load, (loads + 1) << RAM_LOAD_BITS | load);
+}
+
+void send_streams_pages(const struct send_streams *st, uint64_t *pages, uint64_t *bytes)
+{
+	*pages = *bytes = 0;
+	for (unsigned int i = 0; st && i < st->n; i++) {
+		*pages += atomic_load_explicit(&st->s[i].pages, memory_order_relaxed);
+		*bytes += atomic_load_explicit(&st->s[i].page_bytes, memory_order_relaxed);
+	}
 }
 
 uint64_t send_streams_queued(const struct send_streams *st)

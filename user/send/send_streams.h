@@ -20,6 +20,8 @@ struct send_streams;
  * struct send_streams_options
  * @pace: shared by all streams; does not slow down the last round; may be NULL
  * @zero_copy: whether sends are zero-copy, see engine.h
+ * @compress: how RAM is packed; @features: those that both ends offer
+ * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @timeout_ms: how long the receiver may accept no byte
  * @idle: called about ten times a second while the caller waits for the streams, to take the
  *	receiver's ABORT and to show progress; NULL: nothing
@@ -29,6 +31,9 @@ struct send_streams_options {
 	const struct engine_ops *engine;
 	struct pace *pace;
 	enum engine_zero_copy zero_copy;
+	struct codec_wish compress;
+	uint64_t features;
+	unsigned int pack_threads;
 	unsigned int timeout_ms;
 	int (*idle)(void *arg, struct err *e);
 	void *arg;
@@ -63,6 +68,10 @@ uint64_t send_streams_round_ns(const struct send_streams *st);
 int send_streams_post(struct send_streams *st, const struct wire_header *h, const void *body,
 		      bool first, struct err *e);
 uint64_t send_streams_sent(const struct send_streams *st);	/* bytes, headers included */
+/* Pages that were sent with their bytes so far, and what these took on the wire. */
+void send_streams_pages(const struct send_streams *st, uint64_t *pages, uint64_t *bytes);
+/* The receiver has said LOAD. */
+void send_streams_load(struct send_streams *st, unsigned int load);
 /* Bytes that the kernel has, and the peer's has not acknowledged. */
 uint64_t send_streams_queued(const struct send_streams *st);
 struct zero_copy_count send_streams_zero_copies(const struct send_streams *st);

@@ -31,13 +31,15 @@
  * @fd: the connection, until the thread has made a channel of it
  * @socket: the same, for as long as the streams live
  * @sent: @zero_copies: @copied: the channel's counts, for other threads while this one works
+ * @pages, @page_bytes: sent with their bytes so far, and what these took on the wire
  */
 struct send_stream {
 	struct send_streams *all;
 	pthread_t thread;
 	unsigned int index;
 	int fd, socket;
-	_Atomic uint64_t sent, zero_copies, copied;
+	_Atomic uint64_t sent, zero_copies, copied, pages, page_bytes;
+	struct ram_packing packing;
 };
 
 /**
@@ -52,6 +54,8 @@ struct send_stream {
  * @next_idle_ns: when o.idle is due
  * @quit: the threads are to end
  * @err: the first failure
+ * @load: what the receiver has said of its load, see RAM_LOAD_BITS
+ * @slots: for the streams that pack
  * @base: of each block, its mapping or NULL, see ram_frame.h
  */
 struct send_streams {
@@ -68,6 +72,8 @@ struct send_streams {
 	bool quit;
 	struct round_count count;
 	struct err err;
+	_Atomic uint64_t load;
+	struct thread_slots slots;
 	uint8_t *base[WIRE_BLOCKS_MAX];
 	unsigned int n;
 	struct send_stream s[WIRE_STREAMS_MAX];

@@ -34,6 +34,7 @@
 #include "vmm/vm.h"
 
 #define PING_NS	1000000000ull	/* between two PINGs */
+#define LOAD_NS	100000000ull	/* in rounds, if the streams are to know the receiver's load */
 /*
  * With --reconnect a round of pre-copy goes in parts, of so long each, that the receiver
  * acknowledges: so much is sent again after a loss. The first is shorter, see connect_may().
@@ -92,6 +93,8 @@ struct sender {
 	uint64_t lost_ns;		/* first loss of the link since the last ACK; 0: none */
 	uint64_t again_ns, again_bytes;	/* when it came back in this round; sent until then */
 	char peer[96];			/* the receiver's address, in numbers */
+	unsigned int pages_round;	/* sent before that round, by these connections: */
+	uint64_t pages_before, page_bytes_before;
 	bool keeps;			/* the receiver waits for us if the link is lost */
 	uint64_t bytes_before;		/* sent over connections that were lost */
 	struct zero_copy_count zero_copies_before;
@@ -100,6 +103,7 @@ struct sender {
 	enum devstate_mode mode;	/* what this end would do; with the receiver's answer: */
 	const struct devstate_ops *devstate;
 	struct fit fit;			/* what differs between both ends */
+	uint64_t features;		/* those that both ends offer */
 	bool views;			/* the receiver can describe its machine */
 	struct private_ram_copy private_copy;	/* save mode only, as the next one */
 	struct save_state save;

@@ -11,9 +11,30 @@
 #include "peer/hello.h"
 #include "send/sender_internal.h"
 
+#define COUNTED_PAGES	1024u
+
 uint64_t sender_bytes(const struct sender *s)
 {
 	return s->bytes_before + (s->ch ? channel_sent(s->ch) : 0) + send_streams_sent(s->streams);
+}
+
+/* Of the round under way, or the last one, if it tells: a few pages say little. */
+static void sender_count_pages(struct sender *s)
+{
+	struct report *rep = s->report;
+	uint64_t pages, bytes;
+
+	send_streams_pages(s->streams, &pages, &bytes);
+	/* Another round, or other connections. */
+	if (s->pages_round != rep->round || pages < s->pages_before) {
+		s->pages_round = rep->round;
+		s->pages_before = pages;
+		s->page_bytes_before = bytes;
+	}
+	pages -= s->pages_before;
+	bytes -= s->page_bytes_before;
+	if (pages >= COUNTED_PAGES || (pages && !rep->bytes_per_page))
+		rep->bytes_per_page = bytes / pages;
 }
 
 void sender_count(struct sender *s)
@@ -25,6 +46,7 @@ void sender_count(struct sender *s)
 
 	rep->total_ns = now_ns() - s->started_ns;
 	rep->bytes = sender_bytes(s);
+	sender_count_pages(s);
 	rep->zero_copies = s->zero_copies_before.sends + zc.sends;
 	rep->zero_copies_copied = s->zero_copies_before.copied + zc.copied;
 	if (s->round) {
@@ -83,6 +105,11 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 		return r ? r : 1;
 	case WIRE_ACK:
 		return sender_take_ack(s, h->arg, e);
+	case WIRE_LOAD:
+		if (!(s->features & WIRE_LOADS) || !s->streams)
+			return 0;
+		send_streams_load(s->streams, h->arg);
+		return 1;
 	case WIRE_SWITCHOVER:
 		if (!s->asked || s->answered)
 			return 0;
@@ -131,7 +158,9 @@ int sender_keep_alive(struct sender *s, struct err *e)
 {
 	if (now_ns() <= s->next_ping_ns)
 		return 0;
-	s->next_ping_ns = now_ns() + PING_NS;
+	/* Each PONG brings a LOAD. */
+	s->next_ping_ns = now_ns() + (s->round && s->o->compress.kind == CODEC_AUTO &&
+				      s->features & WIRE_LOADS ? LOAD_NS : PING_NS);
 	return hello_send_ping(s->ch, ++s->ping_serial, realtime_ns(), e);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One round, over all streams. The receiver acknowledges it later. */
+#include <assert.h>
 #include <errno.h>
 
 #include "base/clock.h"
@@ -87,13 +88,12 @@ int sender_flush(struct sender *s, struct err *e)
 
 static int sender_part_end(struct sender *s, struct round_count *sum, struct err *e)
 {
-	struct round_count sent = { 0, 0 };
+	struct round_count sent = { .data_pages = 0 };
 	int r = send_streams_wait(s->streams, &sent, e);
 
 	if (!r && s->round->kind == ROUND_PRECOPY)
 		r = sender_announce_round(s, e);
-	sum->data_pages += sent.data_pages;
-	sum->zero_pages += sent.zero_pages;
+	round_count_add(sum, &sent);
 	/* After a failure, or a cut, some of the round is not sent. */
 	sender_count(s);
 	s->taken += round_taken(s->round);
@@ -108,12 +108,14 @@ static void sender_round_done(struct sender *s, int r, const struct round_count 
 {
 	if (!r)
 		s->report->remaining_pages = 0;
+	static_assert(REPORT_CODECS == CODECS, "the report has a count for each codec");
 	report_round_end(s->report, sent->data_pages, sent->zero_pages, s->report->total_ns);
+	report_round_packed(s->report, sent->same_pages, sent->page_bytes, sent->packed_pages);
 }
 
 int sender_round_end(struct sender *s, struct err *e)
 {
-	struct round_count sent = { 0, 0 };
+	struct round_count sent = { .data_pages = 0 };
 	int r = sender_part_end(s, &sent, e);
 
 	sender_round_done(s, r, &sent);
@@ -145,7 +147,7 @@ static int sender_recount(struct sender *s, struct err *e)
 
 int sender_round(struct sender *s, struct err *e)
 {
-	struct round_count sent = { 0, 0 };
+	struct round_count sent = { .data_pages = 0 };
 	int r;
 
 	sender_round_begin(s, ROUND_PRECOPY);

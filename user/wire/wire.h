@@ -88,7 +88,7 @@
  *
  * WIRE_FILL: an extent may be of pages of one repeated byte (WIRE_SAME). WIRE_LZ4, WIRE_ZSTD,
  * WIRE_ZLIB: in place of RAM the sender may send PACKED frames, whose pages are one block of that
- * codec (codec/codec.h). WIRE_LOADS: before each PONG the receiver says LOAD, once the streams have
+ * codec (codec/codec.h). WIRE_LOADS: before a PONG the receiver may say LOAD, once the streams have
  * joined and until the last ROUND has come.
  *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
@@ -348,11 +348,11 @@ int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages,
 		      unsigned int blocks);
 
 /*
- * The extents of a RAM, PACKED or PRIVATE frame: decodes h->arg of them from p (len bytes are h->arg
- * * WIRE_EXTENT) and checks each against the blocks and that the page bytes of the WIRE_DATA ones sum
- * up to the rest of h->length; in a PACKED one, to more than the block has, and WIRE_PACKED_MAX at
- * most. Rejects a frame that names more pages than all blocks have, or more than WIRE_SAME_MAX of
- * one byte. -ERANGE as above.
+ * The extents of a RAM, PACKED or PRIVATE frame: decodes h->arg of them from p (len bytes are
+ * h->arg * WIRE_EXTENT) and checks each against the blocks and that the page bytes of the WIRE_DATA
+ * ones sum up to the rest of h->length; in a PACKED one, to more than the block has, and
+ * WIRE_PACKED_MAX at most. Rejects a frame that names more pages than all blocks have, or more than
+ * WIRE_SAME_MAX of one byte. -ERANGE as above.
  */
 int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len,
 		 const uint64_t *block_pages, unsigned int blocks, struct wire_extent *x);

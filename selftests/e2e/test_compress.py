@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+--compress: RAM that is packed arrives as it was, whatever packs it, over any engine, into any kind of memory; and what does not
+unpack, or was not agreed on, is refused. --verify and a comparison of both RAMs find each page that is not right.
+"""
+import dataclasses
+import os
+import struct
+import subprocess
+import zlib
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from guestram import dump, write
+from kinds import KINDS
+from ours import proved
+from test_peers import join, refused, strange_sender
+
+pytestmark = pytest.mark.native
+
+APPEND = 'start=16 size=16 touch=8 rate=50'
+AT = 40	# MiB: the guest does not look there
+HOW = ['lz4', 'zstd', 'zstd:3', 'zstd:19', 'zlib', 'zlib:9']
+
+
+def content(mib=12):
+    """Programs, text, noise, poison and zeros, in pieces of odd lengths."""
+    programs = b''.join(open(f'/usr/bin/{name}', 'rb').read() for name in ('bash', 'tar', 'find'))
+    text = open(__file__, 'rb').read() * 40
+    kinds = [programs, text, None, b'\xcc' * 4096, bytes(4096)]
+    out, at = bytearray(), 0
+    while len(out) < mib << 20:
+        kind, n = kinds[at % 5], (1 + at * 37 % 90) * 4096
+        out += os.urandom(n) if kind is None else (kind * (n // len(kind) + 1))[:n]
+        at += 1
+    return bytes(out[:mib << 20])
+
+
+def source(directory, kind='shared_file', qemu=lab.QEMU, runs=False):
+    src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[KINDS[kind]('src')], append=APPEND).wait_ticks(1)
+    if runs:
+        godwit.note(src)
+    else:
+        src.qmp('stop')
+    write(src, AT << 20, content())
+    return src
+
+
+def arrived(src, dst, report):
+    assert report['verified']
+    differ = lab.differing_pages(dump(src, 64), dump(dst, 64))
+    proved(not differ, f'memory differs in pages {differ}')
+    dst.qmp('cont')
+    dst.wait_ticks(1).check()
+
+
+@pytest.mark.parametrize('streams', ['1', '4'])
+@pytest.mark.parametrize('io', ['uring', 'poll'])
+@pytest.mark.parametrize('how', HOW)
+def test_it_arrives(directory, how, io, streams):
+    src = source(directory)
+    dst = godwit.destination(src)
+    report = godwit.Run(src, dst, '--pause', '--compress', how, '--io', io, '--streams', streams, receive_options=['--io', io]).wait()
+    ram = report['ram']
+    assert ram[how.split(':')[0]] > 1000 and sum(ram[name] for name in wire.CODECS) <= ram['normal']
+    assert ram['same-byte'] > 400
+    assert ram['normal-bytes'] < ram['normal'] * 4096 * 0.8
+    arrived(src, dst, report)
+
+
+@pytest.mark.parametrize('here, there', [('shared_file', 'anonymous'), ('anonymous', 'shared_file'), ('private_file', 'memfd')])
+def test_kinds_of_ram(directory, qemu, here, there):
+    src = source(directory, here, qemu)
+    dst = godwit.destination(src, qemu=qemu, ram=[KINDS[there]('dst')])
+    report = godwit.Run(src, dst, '--pause', '--compress', 'zstd').wait()
+    assert report['ram']['zstd'] > 1000 and report['ram']['same-byte'] > 400
+    arrived(src, dst, report)
+
+
+@pytest.mark.parametrize('how', ['lz4', 'zstd', 'zlib'])
+def test_into_a_mapping(directory, how):
+    """Memory that is there already is written to through a mapping; by the kernel, of what was unpacked beside it."""
+    src = source(directory)
+    dst = godwit.destination(src, ram=[dataclasses.replace(KINDS['shared_file']('dst'), prealloc=True)])
+    write(dst, AT << 20, b'older' * 4096)
+    report = godwit.Run(src, dst, '--pause', '--compress', how).wait()
+    assert report['ram'][how] > 1000 and report['ram']['same-byte'] > 400
+    arrived(src, dst, report)
+
+
+def test_one_thread(directory):
+    src = source(directory)
+    dst = godwit.destination(src)
+    report = godwit.Run(src, dst, '--pause', '--compress', 'zstd', '--compress-threads', '1', '--streams', '4',
+                        receive_options=['--decompress-threads', '1']).wait()
+    assert report['ram']['zstd'] > 1000
+    arrived(src, dst, report)
+
+
+def test_off(directory):
+    src = source(directory)
+    dst = godwit.destination(src)
+    ram = godwit.Run(src, dst, '--pause', '--compress', 'off').wait()['ram']
+    assert not any(ram[name] for name in wire.CODECS) and ram['normal-bytes'] == ram['normal'] * 4096
+
+
+def test_auto_switches(directory):
+    """On a link that is slow the frames get smaller: some go as they are, then a codec is there."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=6 << 20)
+    try:
+        report = godwit.Run(src, dst, '--pause', '--streams', '2', to=between.address).wait()
+    finally:
+        between.stop()
+    ram = report['ram']
+    assert between.count[wire.PACKED] > 10 and between.count[wire.LOAD] > 5
+    assert between.count[wire.RAM] > 2 and ram['lz4'] + ram['zstd'] > 500 and ram['zstd'] > 200
+    arrived(src, dst, report)
+
+
+OLD = ~(wire.FILL | wire.LZ4 | wire.ZSTD | wire.ZLIB | wire.LOADS)
+
+
+def test_an_older_receiver(directory):
+    """It gets RAM as it always did, and an order that it cannot follow is refused before anything is sent."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=1 << 30, offers=OLD)
+    try:
+        run = godwit.Run(src, dst, '--pause', '--compress', 'zlib:3', to=between.address)
+        assert run.send.wait() == godwit.EXIT['version'] and 'too old for --compress zlib' in run.send.said
+        run.kill()
+        report = godwit.Run(src, dst, '--pause', to=between.address).wait()
+    finally:
+        between.stop()
+    assert not between.count.get(wire.PACKED) and not between.count.get(wire.LOAD)
+    assert not report['ram']['same-byte'] and not report['ram']['zstd']
+    arrived(src, dst, report)
+
+
+@pytest.mark.parametrize('lacks', ['zstd', 'lz4'])
+def test_a_receiver_with_some(directory, lacks):
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=4 << 20, offers=~wire.CODECS[lacks])
+    try:
+        report = godwit.Run(src, dst, '--pause', '--streams', '1', to=between.address).wait()
+    finally:
+        between.stop()
+    assert not report['ram'][lacks] and report['ram']['lz4'] + report['ram']['zstd'] > 500
+    arrived(src, dst, report)
+
+
+def extent(kind, pages, first):
+    return struct.pack('<HHIQ', 0, kind, pages, first)
+
+
+def packed(number, block, *extents):
+    return wire.frame(wire.PACKED, len(extents), b''.join(extents) + struct.pack('<Q', number) + block)
+
+
+def zstd(data):
+    return subprocess.run(['zstd', '-1', '-c'], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+TWO = zlib.compress(b'page' * 2048)
+DATA = extent(0, 2, 0)
+ALL = wire.VERDICTS | wire.ONE_WAY | wire.FILL | wire.LZ4 | wire.ZSTD | wire.ZLIB
+
+
+@pytest.mark.parametrize('frame,offers,words', [
+    (packed(3, TWO, DATA), ALL & ~wire.ZLIB, 'not agreed on'),
+    (packed(3, TWO, DATA), wire.VERDICTS | wire.ONE_WAY, 'not agreed on'),
+    (packed(0, TWO, DATA), ALL, 'not agreed on'),
+    (packed(4, TWO, DATA), ALL, 'not agreed on'),
+    (packed(1 << 40 | 3, TWO, DATA), ALL, 'not agreed on'),
+    (packed(3, TWO[:-1], DATA), ALL, 'does not unpack'),
+    (packed(3, TWO + b'x', DATA), ALL, 'does not unpack'),
+    (packed(2, TWO, DATA), ALL, 'does not unpack'),
+    (packed(3, zlib.compress(bytes(1 << 30)[:64 << 20])[:4000], extent(0, 1, 0)), ALL, 'does not unpack'),
+    (packed(3, zlib.compress(bytes(3 * 4096)), DATA), ALL, 'does not unpack'),
+    (packed(3, zlib.compress(bytes(4096)), DATA), ALL, 'does not unpack'),
+    (packed(2, zstd(bytes(64 << 20)), DATA), ALL, 'does not unpack'),
+    (packed(3, os.urandom(8192), DATA), ALL, 'malformed'),
+    (packed(3, TWO, extent(1, 2, 0)), ALL, 'malformed'),
+    (packed(3, TWO, extent(0, 65, 0)), ALL, 'malformed'),
+    (packed(3, TWO, extent(0, 2, 1 << 30)), ALL, 'outside'),
+    (wire.frame(wire.RAM, 1, extent(0xcc02, 1, 0)), ALL & ~wire.FILL, 'malformed'),
+    (wire.frame(wire.RAM, 1, extent(2, 1, 0)), ALL, 'malformed'),
+    (wire.frame(wire.RAM, 1, extent(0x102, 4097, 0)), ALL, 'malformed'),
+    (wire.frame(wire.PACKED, 1, DATA + bytes(8)), ALL, 'no sense'),
+], ids=['codec-not-offered', 'none-offered', 'number-0', 'number-4', 'number-long', 'cut', 'behind', 'another-codec', 'bomb', 'too-long',
+        'too-short', 'zstd-bomb', 'not-smaller', 'no-data', 'too-many', 'outside', 'byte-not-offered', 'byte-0', 'byte-many', 'empty'])
+def test_hostile(directory, frame, offers, words):
+    def speak(control, streams, secret):
+        join(control, streams, secret)
+        streams[0].sendall(frame)
+    refused(strange_sender(directory, speak, offers=offers), 'bad-peer', words)
+
+
+@pytest.mark.parametrize('at', [10, 24, 30, 40, 44, 48, 60])
+def test_cut(directory, at):
+    """The link is lost in the middle of a frame: in its header, its extent, its number, its block."""
+    def speak(control, streams, secret):
+        join(control, streams, secret)
+        streams[0].sendall(packed(3, TWO, DATA)[:at])
+        streams[0].close()
+    refused(strange_sender(directory, speak, offers=ALL), 'link-lost', '')
+
+
+@pytest.mark.parametrize('which', ['send', 'receive'])
+def test_killed(directory, which):
+    """kill -9 of either end in the middle of packed RAM: the source is as it was, and moves to another destination."""
+    src = source(directory, runs=True)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=2 << 20)
+    try:
+        run = godwit.Run(src, dst, '--pause', '--compress', 'zstd', '--peer-timeout', '3', to=between.address,
+                         receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        between.wait(lambda: between.count.get(wire.PACKED, 0) > 5)
+        getattr(run, which).kill()
+        run.send.wait()
+        run.receive.wait()
+    finally:
+        between.stop()
+    dst.kill()
+    godwit.unharmed(src)
+    dst = godwit.destination(src, 'dst2')
+    assert godwit.Run(src, dst, '--pause', '--compress', 'zstd').wait()['ram']['zstd'] > 1000
+    godwit.proof(src, dst)
+
+
+def test_lost_and_back(directory):
+    """--reconnect: what comes again is packed again."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=2 << 20)
+    options = ['--peer-timeout', '3', '--resolve-timeout', '1']
+    try:
+        run = godwit.Run(src, dst, '--pause', '--compress', 'zlib', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
+                         receive_options=options)
+        between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
+        between.wait_ram(1 << 20)
+        between.lose()
+        report = run.wait()
+    finally:
+        between.stop()
+    assert report['reconnects'] == 1 and report['ram']['zlib'] > 500
+    arrived(src, dst, report)
