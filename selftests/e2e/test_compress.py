@@ -27,13 +27,13 @@ HOW = ['lz4', 'zstd', 'zstd:3', 'zstd:19', 'zlib', 'zlib:9']
 
 
 def content(mib=12):
-    """Programs, text, noise, poison and zeros, in pieces of odd lengths."""
+    """Programs, text, noise, poison, poison with one other byte, and zeros, in pieces of odd lengths."""
     programs = b''.join(open(f'/usr/bin/{name}', 'rb').read() for name in ('bash', 'tar', 'find'))
     text = open(__file__, 'rb').read() * 40
-    kinds = [programs, text, None, b'\xcc' * 4096, bytes(4096)]
+    kinds = [programs, text, None, b'\xcc' * 4096, b'\xcc' * 99 + b'!' + b'\xcc' * 3996, bytes(4096)]
     out, at = bytearray(), 0
     while len(out) < mib << 20:
-        kind, n = kinds[at % 5], (1 + at * 37 % 90) * 4096
+        kind, n = kinds[at % 6], (1 + at * 37 % 90) * 4096
         out += os.urandom(n) if kind is None else (kind * (n // len(kind) + 1))[:n]
         at += 1
     return bytes(out[:mib << 20])
