@@ -38,6 +38,7 @@ static const char *const exit_names[] = {
 	[GW_RAM_IN_USE] = "ram-in-use",
 	[GW_MISFIT] = "misfit",
 	[GW_NO_ROOM] = "no-room",
+	[GW_TLS] = "tls",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 
