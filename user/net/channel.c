@@ -22,27 +22,43 @@
 #define HEAD_MAPPED	((HEAD_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES)
 #define MAPPED_BYTES	(HEAD_MAPPED + 2 * FRAME_BYTES)
 
-int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms,
-		struct channel **out, struct err *e)
+int channel_new_tls(int fd, struct tls *tls, const struct engine_ops *engine,
+		    unsigned int timeout_ms, struct channel **out, struct err *e)
 {
 	struct channel *ch = calloc(1, sizeof(*ch));
 	int r;
 
 	if (!ch) {
 		close(fd);
+		tls_free(tls);
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	}
-	r = engine->open(fd, &ch->engine);
+	r = tls && !tls_in_kernel(tls) ? engine_tls_open(fd, tls, &ch->engine) :
+					 engine->open(fd, &ch->engine);
 	if (r < 0) {
 		close(fd);
+		tls_free(tls);
 		free(ch);
 		return err_set(e, GW_INTERNAL, -r, "%s cannot be set up for another connection: %s; use fewer --streams, or --io poll",
 			       engine->name, strerror(-r));
 	}
 	ch->fd = fd;
+	ch->tls = tls;
+	ch->engine->kernel_tls = tls;
 	ch->timeout_ns = timeout_ms * 1000000ull;
 	*out = ch;
 	return 0;
+}
+
+int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms,
+		struct channel **out, struct err *e)
+{
+	return channel_new_tls(fd, NULL, engine, timeout_ms, out, e);
+}
+
+const struct tls *channel_tls(const struct channel *ch)
+{
+	return ch->tls;
 }
 
 void channel_set_timeout(struct channel *ch, unsigned int timeout_ms)
@@ -54,9 +70,13 @@ void channel_free(struct channel *ch)
 {
 	if (!ch)
 		return;
+	/* Not in the middle of a frame: its records may be. */
+	if (ch->tls && !ch->queued)
+		tls_bye(ch->tls);
 	shutdown(ch->fd, SHUT_RDWR);
 	ch->engine->ops->close(ch->engine);
 	close(ch->fd);
+	tls_free(ch->tls);
 	for (unsigned int i = 0; i < CHANNEL_SLOTS; i++)
 		if (ch->slots[i].head)
 			munmap(ch->slots[i].head, MAPPED_BYTES);
@@ -75,7 +95,7 @@ uint64_t channel_sent(const struct channel *ch)
 
 void channel_zero_copy(struct channel *ch, enum engine_zero_copy how)
 {
-	ch->engine->zero_copy = how;
+	ch->engine->zero_copy = ch->tls ? ENGINE_ZC_OFF : how;
 }
 
 struct zero_copy_count channel_zero_copies(const struct channel *ch)
@@ -376,9 +396,11 @@ static bool channel_confirmed(struct channel *ch, uint64_t deadline)
 		struct pollfd p = { .fd = ch->fd, .events = POLLIN };
 		ssize_t n;
 
-		if (poll(&p, 1, 100) <= 0)
+		if (!channel_readable(ch) && poll(&p, 1, 100) <= 0)
 			continue;
-		n = recv(ch->fd, buf + kept, sizeof(buf) - kept, MSG_DONTWAIT);
+		n = ch->engine->ops->take(ch->engine, buf + kept, sizeof(buf) - kept);
+		if (n == -EAGAIN)
+			continue;
 		if (n <= 0)
 			break;
 		kept += (size_t)n;
@@ -413,8 +435,10 @@ bool channel_abort(struct channel *ch, const struct err *why)
 		return false;
 	wire_put_header(buf, &h);
 	memcpy(buf + WIRE_HEADER, why->text, len);
-	if (sock_send(ch->fd, buf, WIRE_HEADER + len, deadline))
+	if (ch->engine->ops->say(ch->engine, buf, WIRE_HEADER + len, deadline))
 		return false;
+	if (ch->tls)
+		tls_bye(ch->tls);
 	shutdown(ch->fd, SHUT_WR);
 	return channel_confirmed(ch, deadline);
 }

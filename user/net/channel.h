@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "net/engine.h"
+#include "tls/tls.h"
 #include "wire/wire.h"
 
 #define CHANNEL_FRAMES	4
@@ -64,12 +65,19 @@ struct ram_frame {
  */
 int channel_new(int fd, const struct engine_ops *engine, unsigned int timeout_ms,
 		struct channel **out, struct err *e);
+/*
+ * The same with a TLS session whose handshake is done, which is taken over too, also when this
+ * fails. NULL: none.
+ */
+int channel_new_tls(int fd, struct tls *tls, const struct engine_ops *engine,
+		    unsigned int timeout_ms, struct channel **out, struct err *e);
+const struct tls *channel_tls(const struct channel *ch);
 /* From the next wait on. */
 void channel_set_timeout(struct channel *ch, unsigned int timeout_ms);
 void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
 int channel_fd(const struct channel *ch);	/* for poll */
 uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */
-/* Before the first frame; without it none is zero-copy. */
+/* Before the first frame; without it, and with TLS, none is zero-copy. */
 void channel_zero_copy(struct channel *ch, enum engine_zero_copy how);
 /*
  * Zero-copy sends that the peer has acknowledged; copied: those that the kernel copied after all.

@@ -22,7 +22,7 @@ static void confirm(struct channel *ch)
 
 	wire_put_header(head, &h);
 	if (!ch->queued)
-		sock_send(ch->fd, head, sizeof(head), now_ns());
+		ch->engine->ops->say(ch->engine, head, sizeof(head), now_ns());
 }
 
 /*
@@ -38,7 +38,7 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';	/* it goes to a terminal */
 	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY ||
-	    h->arg == GW_VERSION ||
+	    h->arg == GW_VERSION || h->arg == GW_TLS ||
 	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
 		exit = (enum gw_exit)h->arg;
 	ch->broken = ch->aborted = true;
@@ -55,12 +55,22 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	uint8_t head[WIRE_HEADER];
 	struct wire_header h;
 
+	struct engine *en = ch->engine;
+	ssize_t n = -EAGAIN;
+
 	ch->broken = true;
-	if (!ch->engine->receiving &&
-	    recv(ch->fd, head, sizeof(head), MSG_DONTWAIT) == sizeof(head) &&
-	    !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
-	    recv(ch->fd, text, h.length, MSG_DONTWAIT) == (ssize_t)h.length)
+	if (ch->tls && tls_explain(ch->tls, err, e))
+		return -err;
+	if (!en->receiving)
+		n = en->ops->take(en, head, sizeof(head));
+	if (n == sizeof(head) && !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
+	    en->ops->take(en, text, h.length) == (ssize_t)h.length)
 		return gave_up(ch, &h, text, e);
+	if (ch->tls && n < 0 && tls_explain(ch->tls, (int)-n, e))
+		return -err;
+	/* Kernel TLS: a record that is no data, close_notify. */
+	if (ch->tls && err == EIO)
+		err = ECONNRESET;
 	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
 }
 
@@ -212,8 +222,9 @@ bool channel_aborted(const struct channel *ch)
 bool channel_readable(const struct channel *ch)
 {
 	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
+	const struct engine_ops *ops = ch->engine->ops;
 
-	return poll(&p, 1, 0) > 0;
+	return (ops->pending && ops->pending(ch->engine)) || poll(&p, 1, 0) > 0;
 }
 
 /* Drops what is left of a body that the caller does not want. */
@@ -238,7 +249,8 @@ void channel_last_words(struct channel *ch, unsigned int ms, struct err *e)
 		return;
 	/* The wait that was given up may have been for a body. */
 	r = drop_body(ch, e);
-	while (!r && !ch->broken && !sock_wait(ch->fd, POLLIN, ch->until_ns)) {
+	while (!r && !ch->broken &&
+	       (channel_readable(ch) || !sock_wait(ch->fd, POLLIN, ch->until_ns))) {
 		r = channel_recv(ch, &h, false, e);
 		if (!r)
 			r = drop_body(ch, e);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "net/engine.h"
+#include "net/sock.h"
 
 const struct engine_ops *const engines[] = { &engine_uring, &engine_poll };
 const unsigned int engines_count = sizeof(engines) / sizeof(engines[0]);
@@ -42,6 +43,16 @@ int engine_choose(const char *name, const struct engine_ops **out, struct err *e
 		return 0;
 	}
 	return err_set(e, GW_USAGE, EINVAL, "--io takes auto, uring or poll, not \"%s\"", name);
+}
+
+ssize_t engine_plain_take(struct engine *en, void *buf, size_t len)
+{
+	return sock_recv_some(en->fd, buf, len);
+}
+
+int engine_plain_say(struct engine *en, const void *buf, size_t len, uint64_t deadline)
+{
+	return sock_send(en->fd, buf, len, deadline);
 }
 
 int engine_zero_copy(const char *name, enum engine_zero_copy *out, struct err *e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Two ways to wait for one socket: io_uring, and poll() where the kernel or a sandbox refuses
- * io_uring. At most one send and one receive are under way. An engine belongs to the thread that
+ * io_uring. A third stands in for both where the library makes TLS records (engine_tls.c). At most one send and one receive are under way. An engine belongs to the thread that
  * opened it, all calls are made there.
  */
 #ifndef GODWIT_ENGINE_H
@@ -39,6 +39,10 @@ enum engine_zero_copy { ENGINE_ZC_OFF, ENGINE_ZC_AUTO, ENGINE_ZC_ON };
  * @cancel_recv: ends a receive under way and waits for that
  * @wait: until something is done, at most ns nanoseconds; 0: only look. Returns 0 or -errno; a
  *	signal ends it early
+ * @take: what has come, without a wait, while no receive is under way: bytes, 0 at the end, or
+ *	-errno (-EAGAIN: nothing)
+ * @say: sends a few bytes, all of them until the deadline, while no send is under way: 0 or -errno
+ * @pending: @take would get bytes of which poll() does not tell; NULL: there never are such
  */
 struct engine_ops {
 	const char *name;
@@ -49,10 +53,14 @@ struct engine_ops {
 	void (*recv)(struct engine *en, struct msghdr *msg);
 	void (*cancel_recv)(struct engine *en);
 	int (*wait)(struct engine *en, uint64_t ns);
+	ssize_t (*take)(struct engine *en, void *buf, size_t len);
+	int (*say)(struct engine *en, const void *buf, size_t len, uint64_t deadline);
+	bool (*pending)(const struct engine *en);
 };
 
 /**
  * struct engine - embedded in each implementation
+ * @kernel_tls: the kernel makes TLS records of what is sent; set before the first send
  * @sending: @receiving: under way
  * @sent: @received: the results of the last ones: bytes or -errno
  * @zero_copy: the caller that opened it may set it before the first send
@@ -65,7 +73,7 @@ struct engine_ops {
 struct engine {
 	const struct engine_ops *ops;
 	int fd;
-	bool sending, receiving;
+	bool kernel_tls, sending, receiving;
 	ssize_t sent, received;
 	enum engine_zero_copy zero_copy;
 	unsigned int held[ENGINE_BUFFERS];
@@ -76,6 +84,13 @@ struct engine {
 extern const struct engine_ops *const engines[];
 extern const unsigned int engines_count;
 extern const struct engine_ops engine_uring, engine_poll;
+/* take and say of engines that have nothing between the caller and the socket */
+ssize_t engine_plain_take(struct engine *en, void *buf, size_t len);
+int engine_plain_say(struct engine *en, const void *buf, size_t len, uint64_t deadline);
+
+struct tls;
+/* In place of any other, on a connection whose TLS records the library makes. */
+int engine_tls_open(int fd, struct tls *tls, struct engine **out);
 
 /**
  * engine_choose() - the engine of this name

@@ -118,4 +118,6 @@ const struct engine_ops engine_poll = {
 	.recv = poll_recv,
 	.cancel_recv = poll_cancel_recv,
 	.wait = poll_wait,
+	.take = engine_plain_take,
+	.say = engine_plain_say,
 };

@@ -126,13 +126,15 @@ static bool zero_copy(const struct uring *u)
 static void uring_start_send(struct uring *u)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+	/* Kernel TLS refuses flags that it does not know; what it did not take follows. */
+	int flags = u->base.kernel_tls ? MSG_NOSIGNAL : MSG_WAITALL | MSG_NOSIGNAL;
 
 	if (zero_copy(u)) {
 		io_uring_prep_sendmsg_zc(sqe, u->base.fd, u->msg, MSG_WAITALL | MSG_NOSIGNAL);
 		sqe->ioprio = IORING_SEND_ZC_REPORT_USAGE;
 		u->send_tag = TAG_ZERO_COPY + u->buffer;
 	} else {
-		io_uring_prep_sendmsg(sqe, u->base.fd, u->msg, MSG_WAITALL | MSG_NOSIGNAL);
+		io_uring_prep_sendmsg(sqe, u->base.fd, u->msg, (unsigned int)flags);
 		u->send_tag = TAG_SEND;
 	}
 	start(u, sqe, u->send_tag);
@@ -277,4 +279,6 @@ const struct engine_ops engine_uring = {
 	.recv = uring_recv,
 	.cancel_recv = uring_cancel_recv,
 	.wait = uring_wait,
+	.take = engine_plain_take,
+	.say = engine_plain_say,
 };
