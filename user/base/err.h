@@ -40,7 +40,7 @@ enum gw_exit {
 	GW_RAM_IN_USE = 28,	/* another process maps a RAM file, or the source itself does */
 	GW_MISFIT = 29,		/* the destination is another machine than the guest started on */
 	GW_NO_ROOM = 30,	/* the destination has no memory for the guest */
-	GW_TLS = 31,		/* TLS: wrong, missing or expired credentials, or a changed record */
+	GW_TLS = 31,		/* wrong, missing or expired credentials, or a changed record */
 	GW_EXITS
 };
 

@@ -2,11 +2,11 @@
 /*
  * At most one send and one receive under way. TCP needs its bytes in order, so the frames queue up
  * here and the end of one starts the next; the queue keeps the socket busy while the caller reads
- * the pages of a later frame. Receiving is in channel_recv.c.
+ * the pages of a later frame. Receiving is in channel_recv.c, the end of a connection in
+ * channel_abort.c.
  */
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -153,7 +153,7 @@ int channel_reap(struct channel *ch, struct err *e)
 	return 0;
 }
 
-static int engine_wait(struct channel *ch, uint64_t ns, struct err *e)
+int channel_engine_wait(struct channel *ch, uint64_t ns, struct err *e)
 {
 	int r = ch->engine->ops->wait(ch->engine, ns);
 
@@ -180,7 +180,7 @@ int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 	int r;
 
 	for (;;) {
-		r = engine_wait(ch, STOP_SLICE_NS, e);
+		r = channel_engine_wait(ch, STOP_SLICE_NS, e);
 		if (r)
 			return r;
 		if ((ch->sending && !ch->engine->sending) || (receiving && !ch->engine->receiving))
@@ -209,8 +209,9 @@ int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e)
 	int r = 0;
 
 	while (!r && (now = now_ns()) < until_ns) {
-		r = engine_wait(ch, until_ns - now < STOP_SLICE_NS ? until_ns - now : STOP_SLICE_NS,
-				e);
+		uint64_t left = until_ns - now;
+
+		r = channel_engine_wait(ch, left < STOP_SLICE_NS ? left : STOP_SLICE_NS, e);
 		if (!r)
 			r = channel_reap(ch, e);
 		if (!r)
@@ -293,7 +294,7 @@ int channel_go_on(struct channel *ch, struct err *e)
 		return 0;
 	do {
 		before = ch->sent;
-		r = engine_wait(ch, 0, e);
+		r = channel_engine_wait(ch, 0, e);
 		if (!r)
 			r = channel_reap(ch, e);
 	} while (!r && ch->sent != before && ch->queued);
@@ -379,66 +380,4 @@ int channel_send(struct channel *ch, const struct wire_header *h, const void *bo
 	slot->iov[1] = (struct iovec) { f->buf, h->length };
 	enqueue(ch, slot, h->length ? 2 : 1);
 	return channel_flush(ch, e);
-}
-
-/*
- * Waits until the peer has closed its end, and drops what comes before that: closing with unread
- * data resets the connection, and the peer would never read the text. True: the last that came was
- * DONE.
- */
-static bool channel_confirmed(struct channel *ch, uint64_t deadline)
-{
-	uint8_t buf[WIRE_HEADER + 4096];
-	struct wire_header h;
-	size_t kept = 0;	/* of a header, at the beginning of buf */
-
-	while (now_ns() < deadline) {
-		struct pollfd p = { .fd = ch->fd, .events = POLLIN };
-		ssize_t n;
-
-		if (!channel_readable(ch) && poll(&p, 1, 100) <= 0)
-			continue;
-		n = ch->engine->ops->take(ch->engine, buf + kept, sizeof(buf) - kept);
-		if (n == -EAGAIN)
-			continue;
-		if (n <= 0)
-			break;
-		kept += (size_t)n;
-		if (kept > WIRE_HEADER) {
-			memmove(buf, buf + kept - WIRE_HEADER, WIRE_HEADER);
-			kept = WIRE_HEADER;
-		}
-	}
-	return kept == WIRE_HEADER && !wire_get_header(buf, &h) && h.type == WIRE_DONE;
-}
-
-bool channel_abort(struct channel *ch, const struct err *why)
-{
-	uint8_t buf[WIRE_HEADER + WIRE_TEXT_MAX];
-	size_t len = strnlen(why->text, WIRE_TEXT_MAX);
-	struct wire_header h = { .type = WIRE_ABORT, .arg = why->exit, .length = (uint32_t)len };
-	/*
-	 * Less than a second is all that a cancellation may take, and the source still stands; but
-	 * the text must get there, and the end of the connection come back.
-	 */
-	uint64_t deadline = deadline_ms(400) + 2 * sock_rtt_ns(ch->fd);
-	struct err ignored = { 0 };
-
-	/*
-	 * In the middle of a frame the text would be taken for its body: end it first, if the peer
-	 * still reads.
-	 */
-	while (!ch->broken && ch->queued && now_ns() < deadline)
-		if (engine_wait(ch, STOP_SLICE_NS, &ignored) || channel_reap(ch, &ignored))
-			break;
-	if (ch->broken || ch->queued)
-		return false;
-	wire_put_header(buf, &h);
-	memcpy(buf + WIRE_HEADER, why->text, len);
-	if (ch->engine->ops->say(ch->engine, buf, WIRE_HEADER + len, deadline))
-		return false;
-	if (ch->tls)
-		tls_bye(ch->tls);
-	shutdown(ch->fd, SHUT_WR);
-	return channel_confirmed(ch, deadline);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A channel's state, shared by channel.c (sending) and channel_recv.c. */
+/* A channel's state, shared by channel.c (sending), channel_recv.c and channel_abort.c. */
 #ifndef GODWIT_CHANNEL_INTERNAL_H
 #define GODWIT_CHANNEL_INTERNAL_H
 
@@ -56,6 +56,8 @@ struct channel {
 	uint64_t sent;
 };
 
+/* Until something is done, or ns have passed. */
+int channel_engine_wait(struct channel *ch, uint64_t ns, struct err *e);
 /* Takes the result of a send that has ended, and starts the next. */
 int channel_reap(struct channel *ch, struct err *e);
 /*

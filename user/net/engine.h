@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Two ways to wait for one socket: io_uring, and poll() where the kernel or a sandbox refuses
- * io_uring. A third stands in for both where the library makes TLS records (engine_tls.c). At most one send and one receive are under way. An engine belongs to the thread that
- * opened it, all calls are made there.
+ * io_uring. A third stands in for both where the library makes TLS records (engine_tls.c). At most
+ * one send and one receive are under way. An engine belongs to the thread that opened it, all calls
+ * are made there.
  */
 #ifndef GODWIT_ENGINE_H
 #define GODWIT_ENGINE_H

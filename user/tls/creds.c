@@ -135,8 +135,8 @@ static int creds_use_users(struct tls_creds *c)
 
 	if (c->role == TLS_SENDER) {
 		r = gnutls_psk_allocate_client_credentials(&c->psk_client);
-		return r ? r : gnutls_psk_set_client_credentials(c->psk_client, c->users[0].name, &key,
-								 GNUTLS_PSK_KEY_RAW);
+		return r ? r : gnutls_psk_set_client_credentials(c->psk_client, c->users[0].name,
+								 &key, GNUTLS_PSK_KEY_RAW);
 	}
 	r = gnutls_psk_allocate_server_credentials(&c->psk_server);
 	if (!r)
@@ -154,8 +154,9 @@ static int creds_load_psk(struct tls_creds *c, struct err *e)
 	if (r < 0)
 		return err_set(e, GW_TLS, EACCES, "%s is missing, or may not be read: " HOW, c->from);
 	c->users = calloc(PSK_USERS_MAX, sizeof(*c->users));
-	n = c->users ? psk_parse((char *)text.data, text.size, c->users, PSK_USERS_MAX, &line, &why) :
-		       -ENOMEM;
+	n = -ENOMEM;
+	if (c->users)
+		n = psk_parse((char *)text.data, text.size, c->users, PSK_USERS_MAX, &line, &why);
 	gnutls_memset(text.data, 0, text.size);
 	gnutls_free(text.data);
 	if (n == -ENOMEM)

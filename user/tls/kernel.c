@@ -33,6 +33,7 @@ static int kernel_set(struct tls *t, bool read)
 	};
 	gnutls_datum_t mac, iv, key;
 	uint8_t seq[8];
+	int which = read ? TLS_RX : TLS_TX;
 	int r = gnutls_record_get_state(t->gnutls, read, &mac, &iv, &key, seq);
 
 	if (r < 0 || key.size != sizeof(info.key) ||
@@ -42,7 +43,7 @@ static int kernel_set(struct tls *t, bool read)
 	memcpy(info.salt, iv.data, sizeof(info.salt));
 	memcpy(info.iv, iv.data + sizeof(info.salt), sizeof(info.iv));
 	memcpy(info.rec_seq, seq, sizeof(info.rec_seq));
-	r = setsockopt(t->fd, SOL_TLS, read ? TLS_RX : TLS_TX, &info, sizeof(info)) < 0 ? -errno : 0;
+	r = setsockopt(t->fd, SOL_TLS, which, &info, sizeof(info)) < 0 ? -errno : 0;
 	gnutls_memset(&info, 0, sizeof(info));
 	return r;
 }

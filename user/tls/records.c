@@ -106,8 +106,8 @@ int tls_records_open(struct tls *t)
 	b->opened = MAP_FAILED;
 	b->file = memfd_create("godwit-tls", MFD_CLOEXEC);
 	if (b->file >= 0 && !ftruncate(b->file, OPENED_BYTES))
-		b->opened = mmap(NULL, OPENED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-				 b->file, 0);
+		b->opened = mmap(NULL, OPENED_BYTES, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_POPULATE, b->file, 0);
 	if (b->opened == MAP_FAILED) {
 		int r = -errno;
 
@@ -135,7 +135,8 @@ static int records_failed(struct tls *t, int code)
 {
 	if (!t->failed) {
 		t->failed = code;
-		t->alert = code == GNUTLS_E_FATAL_ALERT_RECEIVED ? (int)gnutls_alert_get(t->gnutls) : -1;
+		if (code == GNUTLS_E_FATAL_ALERT_RECEIVED)
+			t->alert = (int)gnutls_alert_get(t->gnutls);
 	}
 	if (t->sock_err)
 		return -t->sock_err;

@@ -98,7 +98,8 @@ int tls_open(const struct tls_creds *c, int fd, struct tls **out, struct err *e)
 {
 	struct tls *t = calloc(1, sizeof(*t));
 	/* Tickets resume sessions, and come when the kernel reads. */
-	unsigned int flags = GNUTLS_NO_TICKETS | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL;
+	unsigned int flags = GNUTLS_NO_TICKETS | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL |
+			     (c->role == TLS_SENDER ? GNUTLS_CLIENT : GNUTLS_SERVER);
 	int r;
 
 	*out = NULL;
@@ -107,7 +108,7 @@ int tls_open(const struct tls_creds *c, int fd, struct tls **out, struct err *e)
 	t->creds = c;
 	t->fd = fd;
 	t->alert = -1;
-	r = gnutls_init(&t->gnutls, flags | (c->role == TLS_SENDER ? GNUTLS_CLIENT : GNUTLS_SERVER));
+	r = gnutls_init(&t->gnutls, flags);
 	if (r < 0) {
 		free(t);
 		return err_set(e, GW_INTERNAL, ENOMEM, "TLS: %s", gnutls_strerror(r));
@@ -198,7 +199,7 @@ enum tls_greeting tls_peek(int fd)
 
 	if (n <= 0)
 		return n && (errno == EAGAIN || errno == EINTR) ? TLS_SAYS_NOTHING : TLS_SAYS_OTHER;
-	/* A handshake's record (22) of any version; one byte is enough to tell it from the other. */
+	/* A handshake's record (22) of any version; a byte is enough to tell it from the other. */
 	if (said[0] == 22 && (n < 2 || said[1] == 3))
 		return TLS_SAYS_HELLO;
 	if (n == sizeof(said) && !memcmp(said, &(uint32_t) { WIRE_MAGIC }, sizeof(said)))
@@ -290,6 +291,7 @@ const char *tls_peer(const struct tls *t)
 void tls_export(const struct tls *t, const uint8_t *context, size_t len, uint8_t out[TLS_EXPORT])
 {
 	/* It fails only where the library has no SHA-256; then nothing matches. */
-	if (gnutls_hmac_fast(GNUTLS_MAC_SHA256, t->secret, sizeof(t->secret), context, len, out) < 0)
+	if (gnutls_hmac_fast(GNUTLS_MAC_SHA256, t->secret, sizeof(t->secret), context, len,
+			     out) < 0)
 		gnutls_rnd(GNUTLS_RND_KEY, out, TLS_EXPORT);
 }

@@ -39,7 +39,11 @@ static int words_alert(int alert, struct err *e)
 		       gnutls_alert_get_name((gnutls_alert_description_t)alert));
 }
 
-static const struct { unsigned int bit; gnutls_alert_description_t alert; const char *text; } untrusted_texts[] = {
+static const struct {
+	unsigned int bit;
+	gnutls_alert_description_t alert;
+	const char *text;
+} untrusted_texts[] = {
 	{ GNUTLS_CERT_EXPIRED, GNUTLS_A_CERTIFICATE_EXPIRED, "has expired: make a new one there" },
 	{ GNUTLS_CERT_NOT_ACTIVATED, GNUTLS_A_CERTIFICATE_EXPIRED, "is not valid yet: compare the hosts' clocks" },
 	{ GNUTLS_CERT_REVOKED, GNUTLS_A_CERTIFICATE_REVOKED, "is revoked" },
@@ -151,8 +155,10 @@ static bool words_session(struct tls *t, struct err *e)
 		gnutls_alert_send_appropriate(t->gnutls, t->failed);
 	t->ended = true;
 	tls_flush(t);
-	if (t->failed == GNUTLS_E_DECRYPTION_FAILED || t->failed == GNUTLS_E_UNEXPECTED_PACKET_LENGTH ||
-	    t->failed == GNUTLS_E_RECORD_OVERFLOW || t->failed == GNUTLS_E_UNSUPPORTED_VERSION_PACKET ||
+	if (t->failed == GNUTLS_E_DECRYPTION_FAILED ||
+	    t->failed == GNUTLS_E_UNEXPECTED_PACKET_LENGTH ||
+	    t->failed == GNUTLS_E_RECORD_OVERFLOW ||
+	    t->failed == GNUTLS_E_UNSUPPORTED_VERSION_PACKET ||
 	    t->failed == GNUTLS_E_UNEXPECTED_PACKET)
 		err_set(e, GW_TLS, EBADMSG, CHANGED);
 	else
