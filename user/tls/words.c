@@ -29,8 +29,12 @@ static const struct { int alert; const char *text; } alert_texts[] = {
 };
 
 /* The other end has said it. */
-static int words_alert(int alert, struct err *e)
+static int words_alert(const struct tls *t, int alert, struct err *e)
 {
+	/* With certificates it is no key that is wrong. */
+	if (!t->creds->nr_users &&
+	    (alert == GNUTLS_A_DECRYPT_ERROR || alert == GNUTLS_A_ILLEGAL_PARAMETER))
+		return err_set(e, GW_TLS, ECONNABORTED, "TLS: the other host refuses: the handshake was changed on the way, or damaged");
 	for (size_t i = 0; i < sizeof(alert_texts) / sizeof(alert_texts[0]); i++)
 		if (alert_texts[i].alert == alert)
 			return err_set(e, GW_TLS, ECONNABORTED, "TLS: the other host refuses: %s",
@@ -76,7 +80,7 @@ int tls_words(struct tls *t, int code, struct err *e)
 {
 	t->ended = true;
 	if (code == GNUTLS_E_FATAL_ALERT_RECEIVED)
-		return words_alert((int)gnutls_alert_get(t->gnutls), e);
+		return words_alert(t, (int)gnutls_alert_get(t->gnutls), e);
 	if (code == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR)
 		return words_untrusted(t, e);
 	if (t->sock_err || t->eof)
@@ -119,7 +123,7 @@ static bool words_control(struct tls *t, struct err *e)
 	if (type == RECORD_ALERT && n >= 2 && buf[1] == GNUTLS_A_CLOSE_NOTIFY)
 		return false;
 	if (type == RECORD_ALERT && n >= 2) {
-		words_alert(buf[1], e);
+		words_alert(t, buf[1], e);
 		return true;
 	}
 	tls_kernel_alert(t->fd, LEVEL_FATAL, GNUTLS_A_UNEXPECTED_MESSAGE);
@@ -148,7 +152,7 @@ static bool words_session(struct tls *t, struct err *e)
 	if (!t->failed || t->sock_err || t->eof)
 		return false;
 	if (t->failed == GNUTLS_E_FATAL_ALERT_RECEIVED) {
-		words_alert(t->alert, e);
+		words_alert(t, t->alert, e);
 		return true;
 	}
 	if (!t->ended)
