@@ -99,6 +99,7 @@ static void streams_join_in_any_order(void **state)
 	uint8_t frame[WIRE_HEADER + WIRE_SECRET];
 	static const unsigned int order[] = { 2, 0, 1 };
 	struct site *s = *state;
+	struct tls *tls[3];
 	int fds[3], in[3];
 	char c;
 
@@ -110,7 +111,8 @@ static void streams_join_in_any_order(void **state)
 	/* The first frame may come right behind the JOIN: it is not join_step()'s. */
 	assert_int_equal(sock_send(fds[1], "x", 1, deadline_ms(100)), 0);
 	assert_int_equal(steps(s, 10), 1);
-	join_take(&s->join, in);
+	join_take(&s->join, in, tls);
+	assert_null(tls[0]);
 	join_close(&s->join);
 	for (unsigned int i = 0; i < 3; i++) {
 		char byte = (char)('a' + i);

@@ -27,6 +27,7 @@ static void join_remove(struct join *j, unsigned int i)
 
 static void join_reject(struct join *j, unsigned int i)
 {
+	tls_free(j->candidates[i].tls);
 	close(j->candidates[i].fd);
 	join_remove(j, i);
 }
@@ -52,28 +53,58 @@ static int join_stream(const struct join *j, const uint8_t *frame)
 	return (int)h.arg;
 }
 
+/* 1: the whole frame is there; 0: not yet; else: it never will be. */
+static ssize_t join_fill(struct join_candidate *c)
+{
+	const bool records = c->tls && !tls_in_kernel(c->tls);
+	ssize_t n = 1;
+
+	/* To the end: poll() does not tell of records that the library has read ahead. */
+	while (n > 0 && c->len < sizeof(c->frame)) {
+		struct iovec left = { c->frame + c->len, sizeof(c->frame) - c->len };
+
+		n = records ? tls_read(c->tls, &left, 1) :
+			      sock_recv_some(c->fd, left.iov_base, left.iov_len);
+		if (n > 0)
+			c->len += (unsigned int)n;
+	}
+	if (n == -EAGAIN)
+		return 0;
+	return n > 0 ? 1 : -1;
+}
+
 static void join_read(struct join *j, unsigned int i)
 {
 	struct join_candidate *c = &j->candidates[i];
-	ssize_t n = sock_recv_some(c->fd, c->frame + c->len, sizeof(c->frame) - c->len);
+	struct err ignored = { 0 };
+	ssize_t r = c->secure ? 1 : tls_step(c->tls, &ignored);
 	int stream;
 
-	if (n == -EAGAIN)
+	c->secure = r > 0;
+	if (r > 0)
+		r = join_fill(c);
+	if (!r)
 		return;
-	if (n <= 0) {
-		join_reject(j, i);
-		return;
-	}
-	c->len += (unsigned int)n;
-	if (c->len < sizeof(c->frame))
-		return;
-	stream = join_stream(j, c->frame);
+	stream = r > 0 ? join_stream(j, c->frame) : -1;
 	if (stream < 0) {
 		join_reject(j, i);
 		return;
 	}
 	j->fds[stream] = c->fd;
+	j->tls[stream] = c->tls;
 	join_remove(j, i);
+}
+
+static void join_add(struct join *j, int fd)
+{
+	struct join_candidate c = { .fd = fd, .secure = !j->creds };
+	struct err ignored = { 0 };
+
+	/* No memory: as a connection that is lost. */
+	if (j->creds && tls_open(j->creds, fd, &c.tls, &ignored))
+		close(fd);
+	else
+		j->candidates[j->nr_candidates++] = c;
 }
 
 static int join_accept(struct join *j)
@@ -91,7 +122,7 @@ static int join_accept(struct join *j)
 		return fd;
 	if (j->nr_candidates == JOIN_CANDIDATES)
 		join_reject(j, 0);
-	j->candidates[j->nr_candidates++] = (struct join_candidate) { .fd = fd };
+	join_add(j, fd);
 	return 0;
 }
 
@@ -111,8 +142,13 @@ int join_step(struct join *j, int other_fd, int ms)
 	};
 	int r = 0;
 
-	for (unsigned int i = 0; i < j->nr_candidates; i++)
-		p[i + 2] = (struct pollfd) { .fd = j->candidates[i].fd, .events = POLLIN };
+	for (unsigned int i = 0; i < j->nr_candidates; i++) {
+		const struct join_candidate *c = &j->candidates[i];
+
+		p[i + 2] = (struct pollfd) {
+			.fd = c->fd, .events = c->secure ? POLLIN : tls_wants(c->tls),
+		};
+	}
 	if (poll(p, j->nr_candidates + 2, ms) < 0)
 		return errno == EINTR ? 0 : -errno;
 	/* From the last to the first: when one is removed, those behind it move up. */
@@ -124,11 +160,13 @@ int join_step(struct join *j, int other_fd, int ms)
 	return r ? r : join_complete(j);
 }
 
-void join_take(struct join *j, int *fds)
+void join_take(struct join *j, int *fds, struct tls **tls)
 {
 	for (unsigned int i = 0; i < j->want; i++) {
 		fds[i] = j->fds[i];
+		tls[i] = j->tls[i];
 		j->fds[i] = -1;
+		j->tls[i] = NULL;
 	}
 }
 
@@ -137,6 +175,8 @@ void join_close(struct join *j)
 	while (j->nr_candidates)
 		join_reject(j, 0);
 	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++) {
+		tls_free(j->tls[i]);
+		j->tls[i] = NULL;
 		if (j->fds[i] >= 0)
 			close(j->fds[i]);
 		j->fds[i] = -1;

@@ -3,7 +3,7 @@
  * The listener while the sender's streams are to join: accepts each connection whose JOIN has the
  * secret, and rejects all others. A stranger that connects, and sends something else or nothing,
  * delays no stream: all is non-blocking, and when too many connections have sent no JOIN yet, the
- * one that has waited longest is closed.
+ * one that has waited longest is closed. With TLS each has a handshake first.
  */
 #ifndef GODWIT_JOIN_H
 #define GODWIT_JOIN_H
@@ -11,16 +11,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tls/tls.h"
 #include "wire/wire.h"
 
 #define JOIN_CANDIDATES	(2 * WIRE_STREAMS_MAX)
 
 /**
  * struct join_candidate - a connection whose JOIN has not arrived whole
+ * @tls: NULL: in the clear; @secure: its handshake is done
  * @len: bytes of @frame that have arrived
  */
 struct join_candidate {
 	int fd;
+	struct tls *tls;
+	bool secure;
 	unsigned int len;
 	uint8_t frame[WIRE_HEADER + WIRE_SECRET];
 };
@@ -28,15 +32,19 @@ struct join_candidate {
 /**
  * struct join
  * @lfd: the listener, the caller's
+ * @creds: NULL: streams join in the clear; the caller's
+ * @secret: what a JOIN must have
  * @want: streams 0 to @want - 1 are to join
- * @fds: those that have joined; -1: not yet
+ * @fds, @tls: those that have joined; -1: not yet
  * @candidates: in the order in which they connected
  */
 struct join {
 	int lfd;
+	const struct tls_creds *creds;
 	uint8_t secret[WIRE_SECRET];
 	unsigned int want;
 	int fds[WIRE_STREAMS_MAX];
+	struct tls *tls[WIRE_STREAMS_MAX];
 	unsigned int nr_candidates;
 	struct join_candidate candidates[JOIN_CANDIDATES];
 };
@@ -51,8 +59,8 @@ int join_init(struct join *j, int lfd);
  * 1: all streams have joined. 0: not yet. -errno: of the listener, or of the wait.
  */
 int join_step(struct join *j, int other_fd, int ms);
-/* The descriptors of the @want streams, now the caller's. */
-void join_take(struct join *j, int *fds);
+/* The descriptors and sessions of the @want streams, now the caller's. */
+void join_take(struct join *j, int *fds, struct tls **tls);
 /* Closes each connection that join_take() has not given away. */
 void join_close(struct join *j);
 

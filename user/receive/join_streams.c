@@ -52,8 +52,9 @@ static int join_streams_wait(struct receiver *r, struct join *join, struct err *
 static int join_streams_accept(struct receiver *r, struct wire_header h, struct join *join,
 			       struct err *e)
 {
+	struct tls *tls[WIRE_STREAMS_MAX] = { NULL };
 	const struct receive_streams_options o = {
-		.writer = &r->writer, .engine = r->o->engine, .base = r->base,
+		.writer = &r->writer, .engine = r->o->engine, .tls = tls, .base = r->base,
 		.timeout_ms = receiver_patience_ms(r),
 		.frame = receiver_on_stream_frame, .arg = r,
 	};
@@ -75,7 +76,7 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	ret = join_streams_wait(r, join, e);
 	if (ret)
 		return ret;
-	join_take(join, fds);
+	join_take(join, fds, tls);
 	for (unsigned int i = 0; i < join->want; i++)
 		sock_tune(fds[i], o.timeout_ms);
 	ret = receive_streams_start(&o, fds, join->want, &r->streams, e);

@@ -30,7 +30,7 @@
 
 /**
  * struct receive_stream
- * @fd: the connection; the thread makes a channel of it, which closes it
+ * @fd, @tls: the connection; the thread makes a channel of it, which closes it
  * @round: the latest round that the stream has delivered to its end; at first o.base
  * @last: that was the last one
  */
@@ -38,6 +38,7 @@ struct receive_stream {
 	struct receive_streams *all;
 	pthread_t thread;
 	int fd;
+	struct tls *tls;
 	bool last;
 	uint32_t round;
 };
@@ -198,7 +199,7 @@ static void *receive_stream_main(void *arg)
 	int r;
 
 	/* Here, as a ring belongs to the thread that made it. */
-	r = channel_new(s->fd, s->all->o.engine, s->all->o.timeout_ms, &ch, &e);
+	r = channel_new_tls(s->fd, s->tls, s->all->o.engine, s->all->o.timeout_ms, &ch, &e);
 	if (ram_scratch_open(&scratch, r ? &(struct err) { 0 } : &e) && !r)
 		r = -ENOMEM;
 	if (!r) {
@@ -240,13 +241,17 @@ int receive_streams_start(const struct receive_streams_options *o, const int *fd
 			all->streams[i].all = all;
 			all->streams[i].round = o->base;
 			all->streams[i].fd = fds[i];
+			all->streams[i].tls = o->tls ? o->tls[i] : NULL;
 			r = thread_start(&all->streams[i].thread, receive_stream_main,
 					 &all->streams[i]);
 		}
-		if (r)
-			close(fds[i]);
-		else
+		if (!r) {
 			all->started++;
+			continue;
+		}
+		if (o->tls)
+			tls_free(o->tls[i]);
+		close(fds[i]);
 	}
 	if (r) {
 		if (all) {

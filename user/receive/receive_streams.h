@@ -13,12 +13,14 @@
 #include "base/err.h"
 #include "net/engine.h"
 #include "receive/ram_write.h"
+#include "tls/tls.h"
 
 struct receive_streams;
 
 /**
  * struct receive_streams_options
  * @base: the number before that of the first round that comes on the streams
+ * @tls: a session for each connection, which go with them; NULL: all are in the clear
  * @timeout_ms: how long the sender may be silent in the middle of a frame
  * @frame: serves a frame that is neither RAM nor ROUND, on the stream's thread; placed: the last
  *	round is in place on all streams, and RAM changes no more. NULL: no such frame may come
@@ -26,6 +28,7 @@ struct receive_streams;
 struct receive_streams_options {
 	struct ram_writer *writer;
 	const struct engine_ops *engine;
+	struct tls *const *tls;
 	uint32_t base;
 	unsigned int timeout_ms;
 	int (*frame)(void *arg, struct channel *ch, const struct wire_header *h, bool placed,

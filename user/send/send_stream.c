@@ -203,8 +203,10 @@ void *send_stream_main(void *arg)
 
 		/* Here, as a ring belongs to the thread that made it. */
 		if (!ch) {
-			r = channel_new(s->fd, st->o.engine, st->o.timeout_ms, &ch, &e);
+			r = channel_new_tls(s->fd, s->tls, st->o.engine, st->o.timeout_ms, &ch,
+					    &e);
 			s->fd = -1;
+			s->tls = NULL;
 			if (!r)
 				channel_zero_copy(ch, st->o.zero_copy);
 		}

@@ -45,12 +45,16 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
 				.load = &st->load,
 			};
 			codec_chooser_init(&st->s[i].packing.chooser, &o->compress, o->features);
+			st->s[i].tls = o->tls ? o->tls[i] : NULL;
 			r = thread_start(&st->s[i].thread, send_stream_main, &st->s[i]);
 		}
-		if (r)
-			close(fds[i]);
-		else
+		if (!r) {
 			st->n++;
+			continue;
+		}
+		if (o->tls)
+			tls_free(o->tls[i]);
+		close(fds[i]);
 	}
 	if (r) {
 		send_streams_free(st);
@@ -209,6 +213,7 @@ void send_streams_free(struct send_streams *st)
 	pthread_mutex_unlock(&st->lock);
 	for (unsigned int i = 0; i < st->n; i++) {
 		pthread_join(st->s[i].thread, NULL);
+		tls_free(st->s[i].tls);
 		if (st->s[i].fd >= 0)
 			close(st->s[i].fd);
 	}

@@ -12,6 +12,7 @@
 #include "net/pace.h"
 #include "send/ram_frame.h"
 #include "send/round.h"
+#include "tls/tls.h"
 #include "vmm/vm.h"
 
 struct send_streams;
@@ -19,6 +20,7 @@ struct send_streams;
 /**
  * struct send_streams_options
  * @pace: shared by all streams; does not slow down the last round; may be NULL
+ * @tls: a session for each connection, which go with them; NULL: all are in the clear
  * @zero_copy: whether sends are zero-copy, see engine.h
  * @compress: how RAM is packed; @features: those that both ends offer
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
@@ -30,6 +32,7 @@ struct send_streams_options {
 	const struct vm *vm;
 	const struct engine_ops *engine;
 	struct pace *pace;
+	struct tls *const *tls;
 	enum engine_zero_copy zero_copy;
 	struct codec_wish compress;
 	uint64_t features;

@@ -28,7 +28,7 @@
 /**
  * struct send_stream
  * @index: from 0 on
- * @fd: the connection, until the thread has made a channel of it
+ * @fd, @tls: the connection, until the thread has made a channel of it
  * @socket: the same, for as long as the streams live
  * @sent: @zero_copies: @copied: the channel's counts, for other threads while this one works
  * @pages, @page_bytes: sent with their bytes so far, and what these took on the wire
@@ -38,6 +38,7 @@ struct send_stream {
 	pthread_t thread;
 	unsigned int index;
 	int fd, socket;
+	struct tls *tls;
 	_Atomic uint64_t sent, zero_copies, copied, pages, page_bytes;
 	struct ram_packing packing;
 };
