@@ -180,6 +180,7 @@ static int gives_up_on_a_connection(void)
 	struct err e = { 0 };
 	uint64_t begin = now_ns(), features;
 	char addr[32];
+	const struct hello_peer peer = { .addr = addr, .timeout_ms = 20000 };
 	int r;
 
 	if (full_port(addr, sizeof(addr)))
@@ -187,7 +188,7 @@ static int gives_up_on_a_connection(void)
 	stop_install();
 	signal(SIGALRM, on_alarm);
 	ualarm(200000, 0);
-	r = hello(addr, NULL, 20000, &ch, &features, &e);
+	r = hello(&peer, &ch, &features, &e);
 	return r == -EINTR && e.exit == GW_CANCELLED && !ch && now_ns() - begin < 5000000000ull;
 }
 

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "devstate/mode.h"
 #include "net/engine.h"
+#include "tls/tls.h"
 
 /**
  * enum check_result - the result of one row
@@ -46,12 +47,14 @@ struct check {
  * struct check_options - what the user asked for; @accepted and all others as in struct
  * sender_options
  * @addr: the receiver's ADDR:PORT; NULL: check only this host
+ * @tls: NULL: in the clear
  * @probe_ms: measure the link's speed for about so long; 0: do not
  */
 struct check_options {
 	const char *qmp_path;
 	pid_t pid;
 	const char *addr;
+	struct tls_creds *tls;
 	unsigned int downtime_limit_ms;
 	unsigned int timeout_ms;
 	unsigned int probe_ms;

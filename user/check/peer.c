@@ -151,6 +151,15 @@ static void check_speed(const struct check_options *o, const struct vm *vm, stru
 		  rate < SLOW_BYTES_PER_S ? ": make sure that this is the intended link; \"godwit estimate\" predicts a migration over it" : "");
 }
 
+/* What the handshake has shown. */
+static void check_encryption(const struct tls *tls, struct check *c)
+{
+	if (tls)
+		check_add(c, "encryption", CHECK_OK, "TLS 1.3 with " TLS_CIPHER_NAME ", records by %s; the receiver has %s",
+			  tls_in_kernel(tls) ? "the kernel" : "GnuTLS, as the kernel has no module tls (modprobe tls)",
+			  tls_peer(tls));
+}
+
 static void check_unmeasured(const struct check_options *o, struct check *c)
 {
 	check_add(c, delay_name, CHECK_UNKNOWN, "not measured: see above");
@@ -162,8 +171,9 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 {
 	struct fit fit = { .findings.accepted = o->accepted };
 	const struct probe_question question = {
-		.addr = o->addr, .vm = l->vm, .private = l->private, .engine = o->engine,
-		.timeout_ms = o->timeout_ms, .qmp = *l->qmp, .fit = &fit, .wish = l->wish,
+		.addr = o->addr, .tls = o->tls, .vm = l->vm, .private = l->private,
+		.engine = o->engine, .timeout_ms = o->timeout_ms, .qmp = *l->qmp, .fit = &fit,
+		.wish = l->wish,
 		.running = l->migration->was_running, .mode = l->mode,
 	};
 	struct channel *ch = NULL;
@@ -177,6 +187,8 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 		return;
 	}
 	r = probe_open(&question, &ch, &there, &e);
+	if (ch)
+		check_encryption(channel_tls(ch), c);
 	if (!r || fit.there)
 		check_fit(&fit, c);
 	if (fit.there)

@@ -11,11 +11,14 @@ int probe_open(const struct probe_question *question, struct channel **out,
 	       struct probe_answer *answer, struct err *e)
 {
 	struct wire_header h;
+	const struct hello_peer peer = {
+		.addr = question->addr, .tls = question->tls, .engine = question->engine,
+		.timeout_ms = question->timeout_ms,
+	};
 	uint64_t features = 0;
 	uint8_t body[8];
-	int r;
+	int r = hello(&peer, out, &features, e);
 
-	r = hello(question->addr, question->engine, question->timeout_ms, out, &features, e);
 	if (!r && features & WIRE_VIEWS)
 		r = fit_ask(*out, question->qmp, question->vm, question->fit, e);
 	if (!r)

@@ -17,6 +17,7 @@
 /**
  * struct probe_question - can this VM migrate to the receiver?
  * @addr: the receiver's ADDR:PORT
+ * @tls: NULL: in the clear
  * @fit: out: what differs between the machines of the receiver and of @qmp, if the receiver can
  *	tell
  * @wish: @running: for mode_choose()
@@ -25,6 +26,7 @@
  */
 struct probe_question {
 	const char *addr;
+	struct tls_creds *tls;
 	struct vm *vm;
 	struct qmp *qmp;
 	struct fit *fit;

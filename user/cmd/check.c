@@ -12,6 +12,7 @@ struct check_args {
 	struct cmd_vm vm;
 	struct limits limits;
 	const char *io;
+	struct tls_options tls;
 	bool json;
 };
 
@@ -52,6 +53,7 @@ static const struct cmd_group check_groups[] = {
 	CMD_ONE(cmd_device_state, struct check_args, o.wish),
 	CMD_ONE(cmd_accept, struct check_args, o.accepted),
 	CMD_ONE(cmd_peer_timeout, struct check_args, o.timeout_ms),
+	{ CMD_ROWS(cmd_tls_options), offsetof(struct check_args, tls) },
 	CMD_ONE(cmd_io, struct check_args, io),
 	{ .options = &check_pause, .n = 1 },
 	CMD_HELP,
@@ -68,7 +70,9 @@ static int check_parse(struct check_args *a, int argc, char **argv, struct err *
 	a->o.qmp_path = a->vm.qmp;
 	a->o.pid = a->vm.pid;
 	a->o.downtime_limit_ms = a->limits.downtime_limit_ms;
-	return r ? r : engine_choose(a->io, &a->o.engine, e);
+	if (!r)
+		r = engine_choose(a->io, &a->o.engine, e);
+	return r ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->o.tls, e);
 }
 
 static void check_print(const struct check *c)
@@ -109,6 +113,7 @@ static int check_main(int argc, char **argv)
 		return cmd_fail(&e);
 	stop_install();
 	check_run(&a.o, &c);
+	tls_creds_free(a.o.tls);
 	if (a.json)
 		check_print_json(&c);
 	else

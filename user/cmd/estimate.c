@@ -29,6 +29,8 @@ struct estimate_args {
 	struct limits limits;
 	enum mode_wish wish;
 	unsigned int bandwidth_mib, seconds, sample_pages;
+	struct tls_options tls;
+	struct tls_creds *creds;
 	bool json;
 };
 
@@ -94,6 +96,7 @@ static const struct cmd_group estimate_groups[] = {
 	{ .options = &cmd_limits[CMD_MAX_ROUNDS], .n = 1,
 	  .base = offsetof(struct estimate_args, limits) },
 	CMD_ONE(cmd_device_state, struct estimate_args, wish),
+	{ CMD_ROWS(cmd_tls_options), offsetof(struct estimate_args, tls) },
 	CMD_HELP,
 	{ NULL }
 };
@@ -116,7 +119,9 @@ static int estimate_parse(struct estimate_args *a, int argc, char **argv, struct
 		return err_set(
 			e, GW_USAGE, EINVAL,
 			"--to compares the RAM of both ends: it needs --qmp SOCKET or --domain NAME");
-	return cmd_find_domain(&a->vm, e);
+	r = cmd_find_domain(&a->vm, e);
+	/* Without --to there is no connection. */
+	return r || !a->addr ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->creds, e);
 }
 
 /* Does QEMU walk through all RAM in the blackout? Not where the device state is saved. */
@@ -134,8 +139,9 @@ static int estimate_measure_link(const struct estimate_args *a, struct found *f,
 {
 	struct fit fit = { .here = NULL };
 	const struct probe_question question = {
-		.addr = a->addr, .vm = &f->vm, .private = &f->private, .engine = &engine_poll,
-		.timeout_ms = TIMEOUT_MS, .qmp = f->qmp, .fit = &fit, .wish = a->wish,
+		.addr = a->addr, .tls = a->creds, .vm = &f->vm, .private = &f->private,
+		.engine = &engine_poll, .timeout_ms = TIMEOUT_MS, .qmp = f->qmp, .fit = &fit,
+		.wish = a->wish,
 		.running = f->running, .mode = &f->mode,
 	};
 	struct probe_answer there;
@@ -275,6 +281,7 @@ static int estimate_main(int argc, char **argv)
 	struct estimate_in in;
 	struct estimate out;
 	struct curve curve;
+	int r;
 
 	if (estimate_parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
@@ -285,7 +292,9 @@ static int estimate_main(int argc, char **argv)
 		.limit_ns = a.limits.downtime_limit_ms * 1000000ull,
 		.max_rounds = a.limits.max_rounds,
 	};
-	if (estimate_measure(&a, &curve, &in, &e))
+	r = estimate_measure(&a, &curve, &in, &e);
+	tls_creds_free(a.creds);
+	if (r)
 		return cmd_fail(&e);
 	estimate(&in, &out);
 	if (a.json)

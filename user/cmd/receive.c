@@ -12,6 +12,7 @@ struct receive_args {
 	struct receiver_options o;
 	struct cmd_vm vm;	/* its pid */
 	const char *io;
+	struct tls_options tls;
 };
 
 static const struct cmd_option receive_options[] = {
@@ -23,14 +24,14 @@ static const struct cmd_option receive_options[] = {
 	{
 		"listen", .value = "ADDR:PORT",
 		.set = cmd_set_text, .offset = offsetof(struct receive_args, o.listen),
-		.help = "listen at ADDR:PORT, a loopback address unless there is --insecure",
+		.help = "listen at ADDR:PORT, a loopback address unless there are credentials or --insecure",
 		.more = "An IPv6 address stands in brackets.",
 	},
 	{
 		"insecure",
-		.set = cmd_set_flag, .offset = offsetof(struct receive_args, o.insecure),
-		.help = "listen on any address, although the stream is neither encrypted nor "
-			"authenticated",
+		.set = cmd_set_flag, .offset = offsetof(struct receive_args, tls.insecure),
+		.help = "listen on any address without TLS, although the stream is neither "
+			"encrypted nor authenticated then",
 		.more = "A host that can connect can send a guest, and a host on the way can read "
 			"it.",
 	},
@@ -59,6 +60,8 @@ static const struct cmd_option receive_resolve_timeout = {
 
 static const struct cmd_group receive_groups[] = {
 	{ "Options", CMD_ROWS(receive_options) },
+	{ .options = cmd_tls_options, .n = CMD_TLS_RECEIVER,
+	  .base = offsetof(struct receive_args, tls) },
 	{ .options = &cmd_vm_options[CMD_PID], .n = 1, .base = offsetof(struct receive_args, vm) },
 	{ .options = &receive_streams, .n = 1 },
 	{ .options = &receive_decompress_threads, .n = 1 },
@@ -77,7 +80,10 @@ static int receive_parse(struct receive_args *a, int argc, char **argv, struct e
 		r = err_set(e, GW_USAGE, EINVAL,
 			    "receive needs --qmp SOCKET: see \"godwit receive --help\"");
 	a->o.pid = a->vm.pid;
-	return r ? r : engine_choose(a->io, &a->o.engine, e);
+	a->o.insecure = a->tls.insecure;
+	if (!r)
+		r = engine_choose(a->io, &a->o.engine, e);
+	return r ? r : tls_creds_open(&a->tls, TLS_RECEIVER, &a->o.tls, e);
 }
 
 /* Where to listen: the socket that was passed, whose address is left in name, or --listen. */
@@ -105,13 +111,16 @@ static int receive_main(int argc, char **argv)
 	struct receiver_result res = { 0 };
 	char listens_at[ACTIVATION_NAME];
 	struct err e = { 0 };
+	int r;
 
 	if (receive_parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
 	if (receive_choose_listener(&a.o, listens_at, &e))
 		return cmd_fail(&e);
 	stop_install();
-	if (receiver_run(&a.o, &res, &e))
+	r = receiver_run(&a.o, &res, &e);
+	tls_creds_free(a.o.tls);
+	if (r)
 		return cmd_fail(&e);
 	printf("godwit: received in %llu rounds, %llu pages with data, %llu zero; the guest %s here\n",
 	       (unsigned long long)res.rounds, (unsigned long long)res.data_pages,

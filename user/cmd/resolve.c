@@ -8,6 +8,7 @@
 struct resolve_args {
 	struct resolve_options o;
 	struct cmd_vm vm;
+	struct tls_options tls;
 };
 
 static const struct cmd_option resolve_options[] = {
@@ -35,6 +36,7 @@ static const struct cmd_option resolve_options[] = {
 static const struct cmd_group resolve_groups[] = {
 	{ "Options", CMD_ROWS(cmd_vm_options), offsetof(struct resolve_args, vm) },
 	{ CMD_ROWS(resolve_options) },
+	{ CMD_ROWS(cmd_tls_options), offsetof(struct resolve_args, tls) },
 	CMD_ONE(cmd_peer_timeout, struct resolve_args, o.doubt.timeout_ms),
 	CMD_HELP,
 	{ NULL }
@@ -48,7 +50,7 @@ static int resolve_parse(struct resolve_args *a, int argc, char **argv, struct e
 		r = cmd_find_vm(&cmd_resolve, &a->vm, e);
 	a->o.qmp_path = a->vm.qmp;
 	a->o.pid = a->vm.pid;
-	return r;
+	return r ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->o.doubt.tls, e);
 }
 
 static int resolve_main(int argc, char **argv)
@@ -56,11 +58,16 @@ static int resolve_main(int argc, char **argv)
 	enum commit_state verdict = COMMIT_PREPARED;
 	struct resolve_args a = { 0 };
 	struct err e = { 0 };
+	int r;
 
 	if (resolve_parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
 	stop_install();
-	if (engine_choose(NULL, &a.o.doubt.engine, &e) || resolve_run(&a.o, &verdict, &e))
+	r = engine_choose(NULL, &a.o.doubt.engine, &e);
+	if (!r)
+		r = resolve_run(&a.o, &verdict, &e);
+	tls_creds_free(a.o.doubt.tls);
+	if (r)
 		return cmd_fail(&e);
 	if (a.o.forget)
 		printf("godwit: forgotten: this guest may be sent again\n");

@@ -23,6 +23,7 @@ struct send_args {
 	const char *metrics;
 	uint64_t metrics_ns;	/* when they are due */
 	const char *io;
+	struct tls_options tls;
 };
 
 static int send_set_zero_copy(const struct cmd_option *o, const char *text, void *to, struct err *e)
@@ -163,6 +164,7 @@ static const struct cmd_group send_groups[] = {
 	{ "Limits, which \"godwit set\" changes while the migration runs", CMD_ROWS(cmd_limits),
 	  offsetof(struct send_args, o.limits) },
 	{ "Connections", .options = &send_streams, .n = 1 },
+	{ CMD_ROWS(cmd_tls_options), offsetof(struct send_args, tls) },
 	CMD_ONE(cmd_io, struct send_args, io),
 	{ .options = &send_zero_copy, .n = 1 },
 	{ CMD_ROWS(send_compress) },
@@ -191,7 +193,9 @@ static int send_parse(struct send_args *a, int argc, char **argv, struct err *e)
 	a->o.pid = a->vm.pid;
 	a->o.cpus = thread_cpus();
 	r = progress_init(&a->progress, a->how, e);
-	return r ? r : engine_choose(a->io, &a->o.engine, e);
+	if (!r)
+		r = engine_choose(a->io, &a->o.engine, e);
+	return r ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->o.tls, e);
 }
 
 /* While it runs. What is wrong with the metrics is told at the end. */
@@ -242,6 +246,7 @@ static int send_main(int argc, char **argv)
 	a.o.progress = send_show;
 	a.o.progress_arg = &a;
 	sender_run(&a.o, &report, &e);
+	tls_creds_free(a.o.tls);
 	send_tell(&a, &report, &e);
 	return e.exit;
 }

@@ -5,6 +5,7 @@
 #include "devstate/mode.h"
 #include "fit/findings.h"
 #include "plan/limits.h"
+#include "tls/tls.h"
 
 const struct cmd_option cmd_vm_options[CMD_VM_OPTIONS] = {
 	[CMD_QMP] = {
@@ -154,6 +155,53 @@ const struct cmd_option cmd_io = {
 	"io", .words = "auto|uring|poll", .initial = "auto", .set = cmd_set_text,
 	.help = "how to wait for the network; uring: io_uring; poll: poll(2); auto: io_uring "
 		"where the kernel offers it, else poll(2)",
+};
+
+const struct cmd_option cmd_tls_options[CMD_TLS_OPTIONS] = {
+	[CMD_TLS_CREDS] = {
+		"tls-creds", .value = "DIR",
+		.set = cmd_set_text, .offset = offsetof(struct tls_options, creds),
+		.help = "encrypt and authenticate the connections by TLS, with the certificates in DIR",
+		.more = "DIR is as QEMU and libvirt have it:\n"
+			".Pa ca-cert.pem ,\n"
+			"maybe\n"
+			".Pa ca-crl.pem ,\n"
+			"and\n"
+			".Pa server-cert.pem\n"
+			"and\n"
+			".Pa server-key.pem\n"
+			"at the receiver,\n"
+			".Pa client-cert.pem\n"
+			"and\n"
+			".Pa client-key.pem\n"
+			"at the sender.\n"
+			"Without this option, and without\n"
+			".Fl -tls-psk\n"
+			"and\n"
+			".Fl -insecure ,\n"
+			"it is the first of\n"
+			".Pa /etc/pki/godwit\n"
+			"and\n"
+			".Pa /etc/pki/qemu\n"
+			"that has a\n"
+			".Pa ca-cert.pem .",
+	},
+	[CMD_TLS_PSK] = {
+		"tls-psk", .value = "FILE",
+		.set = cmd_set_text, .offset = offsetof(struct tls_options, psk),
+		.help = "the same with the pre-shared keys in FILE, as \"psktool -u godwit -p FILE\" makes it",
+		.more = "Both ends have the same file.\n"
+			"A sender is the user of its first line.",
+	},
+	[CMD_TLS_HOSTNAME] = {
+		"tls-hostname", .value = "NAME",
+		.set = cmd_set_text, .offset = offsetof(struct tls_options, hostname),
+		.help = "the receiver's certificate must be for NAME, not for the name or number in ADDR:PORT",
+	},
+	[CMD_TLS_INSECURE] = {
+		"insecure", .set = cmd_set_flag, .offset = offsetof(struct tls_options, insecure),
+		.help = "without TLS, also where /etc/pki has certificates",
+	},
 };
 
 const struct cmd_option cmd_json = { "json", .set = cmd_set_flag, .help = "print a JSON object" };

@@ -40,6 +40,11 @@ enum {
 };
 extern const struct cmd_option cmd_limits[CMD_LIMITS];
 
+/* In a struct tls_options; --tls-hostname and --insecure are not for a receiver. */
+enum { CMD_TLS_CREDS, CMD_TLS_PSK, CMD_TLS_HOSTNAME, CMD_TLS_INSECURE, CMD_TLS_OPTIONS };
+extern const struct cmd_option cmd_tls_options[CMD_TLS_OPTIONS];
+#define CMD_TLS_RECEIVER	CMD_TLS_HOSTNAME	/* how many of them a receiver has */
+
 /* Each alone, its place its group's base: enum mode_wish, differences, milliseconds, name, bool. */
 extern const struct cmd_option cmd_device_state, cmd_accept, cmd_peer_timeout, cmd_io, cmd_json;
 

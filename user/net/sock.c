@@ -160,3 +160,17 @@ int sock_send_fd(int fd, const void *buf, size_t len, int passed_fd, uint64_t de
 	memcpy(CMSG_DATA(c), &passed_fd, sizeof(int));
 	return sock_send_all(fd, &msg, deadline);
 }
+
+#define CLOSE_MS	250u
+
+void sock_close_read(int fd)
+{
+	uint64_t deadline = deadline_ms(CLOSE_MS);
+	char dropped[4096];
+
+	shutdown(fd, SHUT_WR);
+	while (!sock_wait(fd, POLLIN, deadline) && now_ns() < deadline &&
+	       sock_recv_some(fd, dropped, sizeof(dropped)) > 0)
+		;
+	close(fd);
+}

@@ -69,6 +69,12 @@ uint64_t sock_unsent(int fd);
 /* Bytes that have come, and wait to be read. */
 uint64_t sock_unread(int fd);
 
+/*
+ * Closes fd when the other end has done so too, or after a while: a connection that is closed with
+ * bytes to read is reset, and what was sent last is lost with it.
+ */
+void sock_close_read(int fd);
+
 /* Waits until fd is readable (POLLIN) or writable (POLLOUT). */
 int sock_wait(int fd, short events, uint64_t deadline);
 /* Receives, or sends, exactly len bytes. */

@@ -46,23 +46,47 @@ int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e)
 	return 0;
 }
 
-int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms,
-	  struct channel **out, uint64_t *agreed, struct err *e)
+/* The handshake, if there is to be one. An error closes fd, when the other end has read why. */
+static int hello_secure(const struct hello_peer *peer, int fd, unsigned int ms, struct tls **out,
+			struct err *e)
 {
-	int fd = sock_tcp_connect(addr, deadline_ms(timeout_ms));
+	int r;
+
+	*out = NULL;
+	if (!peer->tls)
+		return 0;
+	tls_creds_call(peer->tls, peer->addr);
+	r = tls_open(peer->tls, fd, out, e);
+	if (!r)
+		r = tls_handshake(out, 1, deadline_ms(ms), e);
+	if (!r)
+		return 0;
+	tls_free(*out);
+	*out = NULL;
+	sock_close_read(fd);
+	return r;
+}
+
+int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
+{
+	unsigned int ms = peer->timeout_ms;
+	int fd = sock_tcp_connect(peer->addr, deadline_ms(ms));
+	struct tls *tls;
 	int r;
 
 	*out = NULL;
 	if (fd == -EINVAL)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", addr);
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", peer->addr);
 	if (fd == -EINTR)
 		return stop_err(e);
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; start \"godwit receive --listen\" there, or correct the address",
-			       addr, strerror(-fd));
-	timeout_ms = link_patience_ms(timeout_ms, sock_least_rtt_ns(fd));
-	sock_tune(fd, timeout_ms);
-	r = channel_new(fd, engine, timeout_ms, out, e);
+			       peer->addr, strerror(-fd));
+	ms = link_patience_ms(ms, sock_least_rtt_ns(fd));
+	sock_tune(fd, ms);
+	r = hello_secure(peer, fd, ms, &tls, e);
+	if (!r)
+		r = channel_new_tls(fd, tls, peer->engine, ms, out, e);
 	return r ? r : hello_exchange(*out, agreed, e);
 }
 

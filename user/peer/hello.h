@@ -9,15 +9,25 @@
 #include "vmm/vm.h"
 
 /**
- * hello() - connect, and agree on version and features
- * @addr: the receiver's ADDR:PORT
+ * struct hello_peer - the receiver
+ * @addr: its ADDR:PORT
+ * @tls: NULL: in the clear
  * @timeout_ms: how long to wait for the connection; then, some round trips more, for the peer
+ */
+struct hello_peer {
+	const char *addr;
+	struct tls_creds *tls;
+	const struct engine_ops *engine;
+	unsigned int timeout_ms;
+};
+
+/**
+ * hello() - connect, and agree on version and features
  * @out: the control connection; the caller frees it, also after an error
  * @agreed: see hello_exchange()
- * Errors: GW_USAGE, GW_UNREACHABLE, GW_VERSION, and those of a channel.
+ * Errors: GW_USAGE, GW_UNREACHABLE, GW_VERSION, those of tls_handshake(), and those of a channel.
  */
-int hello(const char *addr, const struct engine_ops *engine, unsigned int timeout_ms,
-	  struct channel **out, uint64_t *agreed, struct err *e);
+int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
 
 /* The features that this godwit offers in its HELLO, and those that it does not do without. */
 #define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM | WIRE_VIEWS | WIRE_ONE_WAY |               \

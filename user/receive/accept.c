@@ -31,9 +31,9 @@ static int accept_listen(struct receiver *r, struct err *e)
 
 	if (loopback < 0)
 		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
-	if (!loopback && !r->o->insecure)
+	if (!loopback && !r->o->insecure && !r->o->tls)
 		return err_set(e, GW_USAGE, EPERM,
-			       "other hosts can reach %s, and the connection is neither encrypted nor authenticated: listen on a loopback address and tunnel (ssh -L), or give --insecure on a network that you trust",
+			       "other hosts can reach %s, and without credentials the connection is neither encrypted nor authenticated: " TLS_HOW "; or listen on a loopback address and tunnel (ssh -L), or give --insecure on a network that you trust",
 			       r->o->listen);
 	r->lfd = r->o->listen_fd >= 0 ? r->o->listen_fd : sock_tcp_listen(r->o->listen);
 	if (r->lfd < 0)
@@ -63,7 +63,7 @@ unsigned int receiver_patience_ms(const struct receiver *r)
 	return link_patience_ms(r->o->timeout_ms, r->rtt_ns);
 }
 
-/* Waits until a peer connects, or until then. */
+/* Waits until a peer connects, or until then. Return: the descriptor. */
 static int accept_connection(struct receiver *r, uint64_t until_ns, struct err *e)
 {
 	int fd = -EAGAIN;
@@ -92,7 +92,74 @@ static int accept_connection(struct receiver *r, uint64_t until_ns, struct err *
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot accept a connection: %s", strerror(-fd));
 	r->rtt_ns = sock_least_rtt_ns(fd);
 	sock_tune(fd, receiver_patience_ms(r));
-	return channel_new(fd, r->o->engine, accept_timeout_ms(r, until_ns), &r->ch, e);
+	return fd;
+}
+
+/* What the peer says first, which stays there. */
+static enum tls_greeting accept_peek(int fd, uint64_t deadline)
+{
+	enum tls_greeting says;
+
+	while ((says = tls_peek(fd)) == TLS_SAYS_NOTHING && now_ns() < deadline &&
+	       !stop_requested()) {
+		uint64_t slice = now_ns() + STOP_SLICE_NS;
+
+		/* A few bytes that say nothing stay, and poll() tells of them at once. */
+		if (!sock_wait(fd, POLLIN, slice < deadline ? slice : deadline) &&
+		    tls_peek(fd) == TLS_SAYS_NOTHING)
+			nap_ms(10);
+	}
+	return says;
+}
+
+/*
+ * The handshake, if there is to be one. *out NULL: the peer is spoken to in the clear, also to tell
+ * it what is wrong.
+ */
+static int accept_secure(struct receiver *r, int fd, uint64_t deadline, struct tls **out,
+			 struct err *e)
+{
+	enum tls_greeting says = accept_peek(fd, deadline);
+	int ret;
+
+	*out = NULL;
+	if (says == TLS_SAYS_NOTHING)
+		return err_set_silent(e, "it said nothing");
+	if (!r->o->tls)
+		return says != TLS_SAYS_HELLO ? 0 :
+		       err_set(e, GW_TLS, EPROTO, "the sender uses TLS, and this receiver does not: give it --tls-creds or --tls-psk, or leave TLS out at the sender with --insecure on a network that you trust");
+	if (says == TLS_SAYS_GODWIT)
+		return err_set(e, GW_TLS, EPROTO, "this receiver uses TLS, and the sender does not: give it --tls-creds or --tls-psk");
+	if (says != TLS_SAYS_HELLO)
+		return err_set(e, GW_TLS, EPROTO, "it does not speak TLS");
+	ret = tls_open(r->o->tls, fd, out, e);
+	return ret ? ret : tls_handshake(out, 1, deadline, e);
+}
+
+/* A channel on the connection that has just come. One time limit for the handshake and HELLO. */
+static int accept_channel(struct receiver *r, int fd, unsigned int ms, struct err *e)
+{
+	uint64_t now, deadline = deadline_ms(ms);
+	struct err none = { 0 };
+	struct tls *tls;
+	int ret = accept_secure(r, fd, deadline, &tls, e);
+
+	if (ret && (tls || e->exit == GW_TIMEOUT)) {
+		tls_free(tls);
+		/* It has been told, by an alert; but one that is silent is not waited for again. */
+		if (e->exit == GW_TIMEOUT)
+			close(fd);
+		else
+			sock_close_read(fd);
+		return ret;
+	}
+	now = now_ns();
+	ms = deadline > now ? (unsigned int)((deadline - now) / 1000000) + 1 : 1;
+	if (channel_new_tls(fd, tls, r->o->engine, ms, &r->ch, &none) && !ret) {
+		*e = none;
+		ret = -ENOMEM;
+	}
+	return ret;
 }
 
 /*
@@ -124,22 +191,31 @@ static int accept_private_ram(struct receiver *r, const struct wire_header *h, s
 static void accept_reject(struct receiver *r, const struct err *why)
 {
 	/* The sender's ABORT says why: the guest does not fit here, or the operator cancelled. */
-	bool gave_up = channel_aborted(r->ch);
+	bool gave_up = r->ch && channel_aborted(r->ch);
 
-	channel_abort(r->ch, why);
+	if (r->ch)
+		channel_abort(r->ch, why);
 	channel_free(r->ch);
 	r->ch = NULL;
 	printf("godwit: %s: %s\n",
-	       gave_up ? "a sender gave up before the migration began"
-		       : "rejected a connection that is not a godwit sender", why->text);
+	       gave_up ? "a sender gave up before the migration began" :
+	       why->exit == GW_TLS ? "rejected a connection" :
+	       "rejected a connection that is not a godwit sender", why->text);
 	fflush(stdout);
 }
 
-static int accept_hello(struct receiver *r, struct wire_header *h, struct err *e)
+static int accept_hello(struct receiver *r, int fd, uint64_t until_ns, struct wire_header *h,
+			struct err *e)
 {
-	int ret = hello_exchange(r->ch, &r->features, e);
+	unsigned int ms = accept_timeout_ms(r, until_ns);
+	int ret = accept_channel(r, fd, ms, e);
 
-	return ret ? ret : channel_recv(r->ch, h, false, e);
+	if (!ret)
+		ret = hello_exchange(r->ch, &r->features, e);
+	if (ret)
+		return ret;
+	channel_set_timeout(r->ch, ms);
+	return channel_recv(r->ch, h, false, e);
 }
 
 /*
@@ -151,13 +227,11 @@ int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns,
 {
 	for (;;) {
 		struct err why = { 0 };
-		int ret = accept_connection(r, until_ns, e);
+		int fd = accept_connection(r, until_ns, e);
 
-		if (!ret)
-			ret = accept_hello(r, h, &why);
-		else
-			return ret;
-		if (!ret)
+		if (fd < 0)
+			return fd;
+		if (!accept_hello(r, fd, until_ns, h, &why))
 			return 0;
 		if (stop_requested())
 			return stop_err(e);

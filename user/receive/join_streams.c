@@ -28,12 +28,19 @@ static int join_streams_control(struct receiver *r, struct err *e)
 	return receiver_pong(r, &h, e);
 }
 
+/* What has been read ahead no poll() tells of. */
+static int join_streams_step(const struct receiver *r, struct join *join)
+{
+	return join_step(join, channel_fd(r->ch),
+			 channel_readable(r->ch) ? 0 : STOP_SLICE_NS / 1000000);
+}
+
 static int join_streams_wait(struct receiver *r, struct join *join, struct err *e)
 {
 	uint64_t deadline = deadline_ms(receiver_patience_ms(r));
 	int here;
 
-	while (!(here = join_step(join, channel_fd(r->ch), STOP_SLICE_NS / 1000000))) {
+	while (!(here = join_streams_step(r, join))) {
 		int ret = channel_readable(r->ch) ? join_streams_control(r, e) : 0;
 
 		if (ret)
@@ -48,7 +55,19 @@ static int join_streams_wait(struct receiver *r, struct join *join, struct err *
 	return here < 0 ? err_set(e, GW_UNREACHABLE, -here, "cannot accept a connection: %s", strerror(-here)) : 0;
 }
 
-/* h: READY, or the answer to RECONNECT; its body is the secret that the streams are to show. */
+/* With TLS a stream shows what only the two ends of the control connection know. */
+static void join_streams_secret(const struct receiver *r, struct join *join)
+{
+	uint8_t export[TLS_EXPORT];
+
+	if (!r->o->tls)
+		return;
+	join->creds = r->o->tls;
+	tls_export(channel_tls(r->ch), join->secret, sizeof(join->secret), export);
+	memcpy(join->secret, export, sizeof(join->secret));
+}
+
+/* h: READY, or the answer to RECONNECT; its body is the secret, of which a stream is to know. */
 static int join_streams_accept(struct receiver *r, struct wire_header h, struct join *join,
 			       struct err *e)
 {
@@ -65,6 +84,7 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	r->writer.unpacking = &r->unpacking;
 	h.length = WIRE_SECRET;
 	ret = channel_send(r->ch, &h, join->secret, e);
+	join_streams_secret(r, join);
 	if (!ret)
 		ret = channel_expect(r->ch, WIRE_STREAMS, &h, e);
 	if (!ret && h.arg > r->o->streams)

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "net/engine.h"
+#include "tls/tls.h"
 
 /**
  * struct receiver_options - what the user asked for
@@ -17,6 +18,7 @@
  * @listen: ADDR:PORT
  * @listen_fd: a socket that listens there already, which the receiver takes over; -1: none, the
  *	receiver opens one
+ * @tls: NULL: in the clear
  * @insecure: listen on an address that other hosts can reach, in the clear and without a password
  * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
  * @resolve_s: how long to wait for a sender that may not know how the migration ended
@@ -28,6 +30,7 @@ struct receiver_options {
 	pid_t pid;
 	const char *listen;
 	int listen_fd;
+	struct tls_creds *tls;
 	bool insecure;
 	unsigned int timeout_ms;
 	unsigned int resolve_s;

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
 #include "fit/host.h"
+#include "net/dial.h"
 #include "net/sock.h"
 #include "peer/hello.h"
 #include "plan/link.h"
@@ -19,39 +19,10 @@
 #define AGAIN_MS	500u	/* between two tries to connect again */
 #define LEAST_MS	1000u	/* for the last of them */
 
-static int connect_failed(const struct sender *s, unsigned int stream, int r, struct err *e)
-{
-	if (r == -EINTR)
-		return stop_err(e);
-	return err_set(e, GW_UNREACHABLE, -r,
-		       "cannot connect stream %u to %s: %s; fewer --streams need fewer connections",
-		       stream, s->o->addr, strerror(-r));
-}
-
 /* By now TCP has measured some round trips. */
 static unsigned int connect_patience_ms(const struct sender *s)
 {
 	return link_patience_ms(s->o->timeout_ms, sock_least_rtt_ns(channel_fd(s->ch)));
-}
-
-/* Joins a connection that has begun to the migration. */
-static int connect_join(struct sender *s, unsigned int stream, int fd, const uint8_t *secret,
-			struct err *e)
-{
-	struct wire_header h = { .type = WIRE_JOIN, .arg = stream, .length = WIRE_SECRET };
-	unsigned int patience = connect_patience_ms(s);
-	uint64_t deadline = deadline_ms(patience);
-	uint8_t join[WIRE_HEADER + WIRE_SECRET];
-	int r = sock_tcp_connected(fd, deadline);
-
-	if (r)
-		return connect_failed(s, stream, r, e);
-	sock_tune(fd, patience);
-	wire_put_header(join, &h);
-	memcpy(join + WIRE_HEADER, secret, WIRE_SECRET);
-	r = sock_send(fd, join, sizeof(join), deadline);
-	return r ? err_set(e, GW_LINK_LOST, -r, "stream %u to %s broke: %s", stream, s->o->addr,
-			   strerror(-r)) : 0;
 }
 
 /* While the connections come about. */
@@ -67,55 +38,61 @@ static int connect_ask_clock(struct sender *s, struct err *e)
 	return 0;
 }
 
-/* All at once: one round trip, not one for each. */
-static int connect_join_all(struct sender *s, const uint8_t *secret, int *fds, unsigned int n,
-			    struct err *e)
+/*
+ * What a stream shows: with TLS a value that only the two ends of the control connection know, so
+ * that a stream is of the same two.
+ */
+static void connect_secret(const struct sender *s, const uint8_t *ready, uint8_t *secret)
 {
-	unsigned int made = 0;
-	int r = 0;
+	uint8_t export[TLS_EXPORT];
 
-	for (; !r && made < n; made++) {
-		fds[made] = sock_tcp_begin_again(channel_fd(s->ch));
-		if (fds[made] < 0) {
-			r = connect_failed(s, made, fds[made], e);
-			break;
-		}
-	}
+	memcpy(secret, ready, WIRE_SECRET);
+	if (!channel_tls(s->ch))
+		return;
+	tls_export(channel_tls(s->ch), ready, WIRE_SECRET, export);
+	memcpy(secret, export, WIRE_SECRET);
+}
+
+static int connect_dial(struct sender *s, struct dial *d, struct err *e)
+{
+	struct wire_header h;
+	int r = dial_begin(d, channel_fd(s->ch), e);
+
 	if (!r)
 		r = connect_ask_clock(s, e);
-	for (unsigned int i = 0; !r && i < n; i++)
-		r = connect_join(s, i, fds[i], secret, e);
-	while (r && made)
-		close(fds[--made]);
+	d->patience_ms = connect_patience_ms(s);
+	if (!r)
+		r = dial_join(d, e);
+	if (!r)
+		r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
+	if (!r && h.arg != d->n)
+		r = err_set(e, GW_BAD_PEER, EPROTO,
+			    "the receiver confirmed %u streams where %u were due", h.arg, d->n);
 	return r;
 }
 
-static int connect_open_streams(struct sender *s, const uint8_t *secret, unsigned int n,
+static int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 				struct err *e)
 {
 	struct wire_header h = { .type = WIRE_STREAMS, .arg = n };
-	struct send_streams_options o = {
-		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace,
+	struct dial d = { .n = n, .addr = s->o->addr, .creds = s->o->tls };
+	const struct send_streams_options o = {
+		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = d.tls,
 		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,
 		.compress = s->o->compress, .features = s->features,
 		.pack_threads = s->o->pack_threads,
 		.idle = sender_idle, .arg = s,
 	};
-	int fds[WIRE_STREAMS_MAX], r;
+	int r;
 
+	connect_secret(s, ready, d.secret);
 	r = channel_send(s->ch, &h, NULL, e);
-	if (!r)
-		r = connect_join_all(s, secret, fds, n, e);
 	if (r)
 		return r;
-	r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
-	if (!r && h.arg != n)
-		r = err_set(e, GW_BAD_PEER, EPROTO,
-			    "the receiver confirmed %u streams where %u were due", h.arg, n);
+	r = connect_dial(s, &d, e);
 	if (!r)
-		return send_streams_start(&o, fds, n, &s->streams, e);
-	for (unsigned int i = 0; i < n; i++)
-		close(fds[i]);
+		return send_streams_start(&o, d.fds, n, &s->streams, e);
+	dial_close(&d);
 	return r;
 }
 
@@ -248,8 +225,12 @@ static int connect_check_codec(const struct sender *s, struct err *e)
 
 int connect_peer(struct sender *s, struct err *e)
 {
+	const struct hello_peer peer = {
+		.addr = s->o->addr, .tls = s->o->tls, .engine = s->o->engine,
+		.timeout_ms = s->o->timeout_ms,
+	};
 	uint64_t features = 0;
-	int r = hello(s->o->addr, s->o->engine, s->o->timeout_ms, &s->ch, &features, e);
+	int r = hello(&peer, &s->ch, &features, e);
 
 	s->features = features;
 	s->verdicts = features & WIRE_VERDICTS;
@@ -313,9 +294,12 @@ static int connect_once(struct sender *s, unsigned int ms, uint32_t *stands, str
 	struct wire_header h = {
 		.type = WIRE_RECONNECT, .arg = s->number, .length = WIRE_SECRET,
 	};
+	const struct hello_peer peer = {
+		.addr = s->peer, .tls = s->o->tls, .engine = s->o->engine, .timeout_ms = ms,
+	};
 	uint8_t secret[WIRE_SECRET];
 	uint64_t features = 0;
-	int r = hello(s->peer, s->o->engine, ms, &s->ch, &features, e);
+	int r = hello(&peer, &s->ch, &features, e);
 
 	s->features = features;
 	if (!r && !(features & WIRE_RECONNECTS))

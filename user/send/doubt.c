@@ -16,8 +16,11 @@ static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed
 	struct wire_header h = { .type = WIRE_ASK, .length = WIRE_SECRET };
 	struct channel *ch = NULL;
 	uint64_t features = 0;
+	const struct hello_peer peer = {
+		.addr = d->addr, .tls = d->tls, .engine = d->engine, .timeout_ms = d->timeout_ms,
+	};
 	uint8_t body[8];
-	int r = hello(d->addr, d->engine, d->timeout_ms, &ch, &features, e);
+	int r = hello(&peer, &ch, &features, e);
 
 	if (!r && !(features & WIRE_VERDICTS))
 		r = err_set(e, GW_VERSION, EPROTONOSUPPORT,

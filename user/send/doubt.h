@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "net/engine.h"
+#include "tls/tls.h"
 #include "txn/commit.h"
 #include "txn/record.h"
 #include "wire/wire.h"
@@ -16,11 +17,13 @@
 /**
  * struct doubt - a migration in doubt
  * @addr: the receiver's
+ * @tls: NULL: it is asked in the clear
  * @timeout_ms: for each of its answers
  * @seconds: how long to go on asking
  */
 struct doubt {
 	const char *addr;
+	struct tls_creds *tls;
 	const struct engine_ops *engine;
 	unsigned int timeout_ms;
 	unsigned int seconds;

@@ -12,12 +12,14 @@
 #include "net/engine.h"
 #include "plan/limits.h"
 #include "report/report.h"
+#include "tls/tls.h"
 
 /**
  * struct sender_options - what the user asked for
  * @qmp_path: the source QEMU's QMP socket
  * @pid: the VMM; 0: the process that listens on the socket
  * @addr: the receiver's ADDR:PORT
+ * @tls: NULL: in the clear
  * @limits: at the beginning; the operator can change them while the migration runs
  * @control: the control socket's path; NULL: CONTROL_DIR/PID.sock
  * @timeout_ms: longest silence of the peer or of QEMU
@@ -39,6 +41,7 @@ struct sender_options {
 	const char *qmp_path;
 	pid_t pid;
 	const char *addr;
+	struct tls_creds *tls;
 	struct limits limits;
 	const char *control;
 	unsigned int timeout_ms;

@@ -263,12 +263,13 @@ int sender_wait_qemu(struct sender *s, int stream, struct err *e)
 		{ .fd = s->vm.pidfd, .events = POLLIN },
 	};
 
-	poll(p, sizeof(p) / sizeof(p[0]), STOP_SLICE_NS / 1000000);
+	/* What has been read ahead no poll() tells of. */
+	poll(p, sizeof(p) / sizeof(p[0]), channel_readable(s->ch) ? 0 : STOP_SLICE_NS / 1000000);
 	if (stop_requested())
 		return stop_err(e);
 	if (p[3].revents)
 		return err_set(e, GW_VM_GONE, ESRCH, "the source QEMU has exited");
-	if (p[2].revents)
+	if (channel_readable(s->ch))
 		return sender_listen(s, e);
 	/* QEMU may be silent for long; the receiver must not time out on the connection. */
 	return sender_keep_alive(s, e);

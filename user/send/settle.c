@@ -73,8 +73,8 @@ static void settle_stay_stopped(struct sender *s, struct err *e)
 static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 {
 	struct doubt d = {
-		.addr = s->o->addr, .engine = s->o->engine, .timeout_ms = s->o->timeout_ms,
-		.seconds = s->o->resolve_s,
+		.addr = s->o->addr, .tls = s->o->tls, .engine = s->o->engine,
+		.timeout_ms = s->o->timeout_ms, .seconds = s->o->resolve_s,
 	};
 	enum commit_source_event event;
 	struct err why = { 0 };

@@ -18,8 +18,6 @@
 #define PRIORITY	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM"
 #define PRIORITY_PSK	PRIORITY ":-KX-ALL:+ECDHE-PSK"
 
-#define HOW "make credentials with \"psktool -u godwit -p godwit.psk\", \"scp godwit.psk OTHER-HOST:\", and give --tls-psk godwit.psk at both ends"
-
 static const char *creds_side(enum tls_role role)
 {
 	return role == TLS_SENDER ? "client" : "server";
@@ -100,7 +98,7 @@ static int creds_load_x509(struct tls_creds *c, struct err *e)
 	r = gnutls_certificate_set_x509_trust_file(c->x509, path, GNUTLS_X509_FMT_PEM);
 	if (r <= 0)
 		return creds_bad(c, "ca-cert.pem", r == GNUTLS_E_FILE_ERROR ?
-				 "it is missing, or may not be read: " HOW :
+				 "it is missing, or may not be read: " TLS_HOW :
 				 "it holds no certificate", e);
 	if (creds_path(c, "", "ca-crl.pem", path) && !access(path, F_OK) &&
 	    gnutls_certificate_set_x509_crl_file(c->x509, path, GNUTLS_X509_FMT_PEM) < 0)
@@ -152,7 +150,7 @@ static int creds_load_psk(struct tls_creds *c, struct err *e)
 	int n, r = gnutls_load_file(c->from, &text);
 
 	if (r < 0)
-		return err_set(e, GW_TLS, EACCES, "%s is missing, or may not be read: " HOW, c->from);
+		return err_set(e, GW_TLS, EACCES, "%s is missing, or may not be read: " TLS_HOW, c->from);
 	c->users = calloc(PSK_USERS_MAX, sizeof(*c->users));
 	n = -ENOMEM;
 	if (c->users)

@@ -28,6 +28,8 @@
 #define TLS_DEFAULT_DIRS	{ "/etc/pki/godwit", "/etc/pki/qemu" }
 #define TLS_EXPORT		32u
 #define TLS_CIPHER_NAME		"AES-128-GCM"
+/* What a message ends with where there are none. */
+#define TLS_HOW "make credentials with \"psktool -u godwit -p godwit.psk\", \"scp godwit.psk OTHER-HOST:\", and give --tls-psk godwit.psk at both ends"
 
 struct tls;
 struct tls_creds;
