@@ -79,6 +79,8 @@ void check_run(const struct check_options *o, struct check *c)
 		check_step(&l, &preflight_steps[i], c);
 	check_ram_access(&vm, c);
 	check_host(&l, c);
+	if (o->tls)
+		check_credentials(o->tls, c);
 	if (o->addr)
 		check_peer(o, &l, c);
 	private_ram_free(&private);

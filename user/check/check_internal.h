@@ -39,6 +39,8 @@ void check_ram_access(const struct vm *vm, struct check *c);
  * pages it has.
  */
 void check_page_sizes(const struct vm *vm, const json_t *there, struct check *c);
+/* Adds a row for the certificate or key that this host shows. */
+void check_credentials(const struct tls_creds *creds, struct check *c);
 /* Adds rows for the receiver's answers and the link to it. */
 void check_peer(const struct check_options *o, const struct preflight *l, struct check *c);
 

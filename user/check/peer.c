@@ -154,10 +154,23 @@ static void check_speed(const struct check_options *o, const struct vm *vm, stru
 /* What the handshake has shown. */
 static void check_encryption(const struct tls *tls, struct check *c)
 {
-	if (tls)
-		check_add(c, "encryption", CHECK_OK, "TLS 1.3 with " TLS_CIPHER_NAME ", records by %s; the receiver has %s",
-			  tls_in_kernel(tls) ? "the kernel" : "GnuTLS, as the kernel has no module tls (modprobe tls)",
-			  tls_peer(tls));
+	if (!tls)
+		return;
+	check_add(c, "encryption", CHECK_OK, "TLS 1.3 with " TLS_CIPHER_NAME ", records by %s; the receiver has %s",
+		  tls_in_kernel(tls) ? "the kernel" : "GnuTLS, as the kernel has no module tls (modprobe tls)",
+		  tls_peer(tls));
+}
+
+#define CREDENTIALS_DAYS	14
+
+void check_credentials(const struct tls_creds *creds, struct check *c)
+{
+	bool soon = tls_creds_days(creds) < CREDENTIALS_DAYS;
+	char text[800];
+
+	tls_creds_describe(creds, text, sizeof(text));
+	check_add(c, "credentials", soon ? CHECK_WARNING : CHECK_OK, "%s%s", text,
+		  soon ? ": make a new one before that" : "");
 }
 
 static void check_unmeasured(const struct check_options *o, struct check *c)

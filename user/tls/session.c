@@ -17,6 +17,37 @@
 
 #define EXPORT_LABEL	"EXPORTER-godwit"
 
+enum tls_greeting tls_peek(int fd)
+{
+	uint8_t said[4];
+	ssize_t n = recv(fd, said, sizeof(said), MSG_PEEK | MSG_DONTWAIT);
+
+	if (n <= 0)
+		return n && (errno == EAGAIN || errno == EINTR) ? TLS_SAYS_NOTHING : TLS_SAYS_OTHER;
+	/* A handshake's record (22) of any version; a byte is enough to tell it from the other. */
+	if (said[0] == 22 && (n < 2 || said[1] == 3))
+		return TLS_SAYS_HELLO;
+	if (n == sizeof(said) && !memcmp(said, &(uint32_t) { WIRE_MAGIC }, sizeof(said)))
+		return TLS_SAYS_GODWIT;
+	return n < (ssize_t)sizeof(said) && said[0] == (WIRE_MAGIC & 0xff) ? TLS_SAYS_NOTHING :
+									    TLS_SAYS_OTHER;
+}
+
+/* A sender looks at what comes first, before the library takes it. true: it may take it. */
+static bool session_peek(struct tls *t)
+{
+	enum tls_greeting says;
+
+	/* The receiver has looked before it opened a session. */
+	if (t->peeked || t->creds->role == TLS_RECEIVER)
+		return true;
+	says = tls_peek(t->fd);
+	t->peeked = says != TLS_SAYS_NOTHING;
+	t->plain = says == TLS_SAYS_GODWIT;
+	errno = t->plain ? EPROTO : EAGAIN;
+	return t->peeked && !t->plain;
+}
+
 /*
  * Exactly what the library asks for: what follows the last record of the handshake must stay in the
  * socket, for the kernel.
@@ -26,6 +57,10 @@ static ssize_t session_pull(gnutls_transport_ptr_t p, void *buf, size_t len)
 	struct tls *t = p;
 	ssize_t n;
 
+	if (!session_peek(t)) {
+		gnutls_transport_set_errno(t->gnutls, errno);
+		return -1;
+	}
 	do {
 		n = recv(t->fd, buf, len, MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
@@ -192,39 +227,10 @@ static int session_done(struct tls *t, struct err *e)
 	return r ? err_set(e, GW_INTERNAL, -r, "TLS: no buffers: %s", strerror(-r)) : 1;
 }
 
-enum tls_greeting tls_peek(int fd)
-{
-	uint8_t said[4];
-	ssize_t n = recv(fd, said, sizeof(said), MSG_PEEK | MSG_DONTWAIT);
-
-	if (n <= 0)
-		return n && (errno == EAGAIN || errno == EINTR) ? TLS_SAYS_NOTHING : TLS_SAYS_OTHER;
-	/* A handshake's record (22) of any version; a byte is enough to tell it from the other. */
-	if (said[0] == 22 && (n < 2 || said[1] == 3))
-		return TLS_SAYS_HELLO;
-	if (n == sizeof(said) && !memcmp(said, &(uint32_t) { WIRE_MAGIC }, sizeof(said)))
-		return TLS_SAYS_GODWIT;
-	return n < (ssize_t)sizeof(said) && said[0] == (WIRE_MAGIC & 0xff) ? TLS_SAYS_NOTHING :
-									    TLS_SAYS_OTHER;
-}
-
-/* The receiver looks before it opens a session. */
-static int session_peek(struct tls *t, struct err *e)
-{
-	enum tls_greeting says = tls_peek(t->fd);
-
-	t->peeked = says != TLS_SAYS_NOTHING;
-	if (says == TLS_SAYS_GODWIT && t->creds->role == TLS_SENDER)
-		return err_set(e, GW_TLS, EPROTO, "the receiver does not use TLS: give it --tls-creds or --tls-psk, or leave TLS out here with --insecure on a network that you trust");
-	return 0;
-}
-
 int tls_step(struct tls *t, struct err *e)
 {
 	int r;
 
-	if (!t->peeked && session_peek(t, e))
-		return -EPROTO;
 	do {
 		r = gnutls_handshake(t->gnutls);
 	} while (r == GNUTLS_E_INTERRUPTED || r == GNUTLS_E_WARNING_ALERT_RECEIVED);
@@ -232,8 +238,8 @@ int tls_step(struct tls *t, struct err *e)
 		return 0;
 	if (!r)
 		return session_done(t, e);
-	if (!t->peeked && session_peek(t, e))
-		return -EPROTO;
+	if (t->plain)
+		return err_set(e, GW_TLS, EPROTO, "the receiver does not use TLS: give it --tls-creds or --tls-psk, or leave TLS out here with --insecure on a network that you trust");
 	return tls_words(t, r, e);
 }
 

@@ -37,7 +37,7 @@ struct tls_creds {
 /**
  * struct tls
  * @gnutls: NULL once the kernel has the keys
- * @peeked: what the other end says first has been looked at
+ * @peeked: what the other end says first has been looked at; @plain: it is no TLS, but godwit's
  * @kernel: the kernel makes the records
  * @ended: the handshake has failed, or the session has: nothing more is sent
  * @peer: of the other end's certificate, or its user
@@ -51,7 +51,7 @@ struct tls {
 	const struct tls_creds *creds;
 	int fd;
 	gnutls_session_t gnutls;
-	bool peeked, kernel, ended, eof;
+	bool peeked, plain, kernel, ended, eof;
 	int sock_err, failed, alert;
 	unsigned int untrusted;
 	char peer[400];

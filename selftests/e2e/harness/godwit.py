@@ -31,7 +31,7 @@ EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp'
         'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
         'bad-peer': 15, 'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
         'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26, 'not-put-back': 27,
-        'ram-in-use': 28, 'misfit': 29, 'no-room': 30}
+        'ram-in-use': 28, 'misfit': 29, 'no-room': 30, 'tls': 31}
 
 
 def address(number=0):
@@ -158,10 +158,10 @@ class Process:
 def receive(vm, *options, at=AT, side='dst', **more):
     """
     A receiver as it begins: for this VM, unless the options name a monitor. On side None (where the
-    tests run themselves) it listens where no --insecure is needed.
+    tests run themselves), or with credentials, it listens where no --insecure is needed.
     """
     monitor = [] if '--qmp' in options else ['--qmp', vm.main_qmp]
-    strangers = ['--insecure'] if side else []
+    strangers = ['--insecure'] if side and not {'--tls-creds', '--tls-psk'} & set(options) else []
     return Process(side, 'receive', *monitor, '--listen', at, *strangers, *options, **more)
 
 

@@ -214,3 +214,33 @@ class Losing(Relay):
     def rise(self):
         """New connections pass. Of the old ones nothing ever will."""
         self.down = False
+
+
+class Sealed(Losing):
+    """The same of a link whose bytes make no sense to it, as those of TLS. wait_ram() counts all bytes."""
+
+    def __init__(self, to, rate=2 << 20):
+        self.change = None	# the number of the connection of which the next byte to the receiver is changed
+        super().__init__(to, rate)
+
+    def _frames(self, a, b):
+        with contextlib.suppress(OSError, ValueError):
+            while not self.stopped.is_set():
+                if not select.select([a], [], [], 0.1)[0]:
+                    continue
+                data = a.recv(16384)
+                if not data:
+                    break
+                self._throttle(len(data))
+                while a in self.silent and not self.stopped.is_set():
+                    time.sleep(0.05)
+                if self.change is not None and len(self.pairs) > self.change and self.pairs[self.change][0] is a:
+                    middle = len(data) // 2
+                    data = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1:]
+                    self.change = None
+                self.passed += len(data)
+                b.sendall(data)
+        if a not in self.silent:
+            for s in (a, b):
+                with contextlib.suppress(OSError):
+                    s.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+TLS: all that travels is encrypted, and each end is who it should be; any other is refused in words, at both ends, before anything
+is changed. Two QEMUs without KVM and --pause send what a migration sends.
+"""
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import time
+
+import credentials
+import godwit
+import lab
+import pytest
+import relay
+import wire
+
+APPEND = 'start=16 size=24 touch=24 rate=50'
+AT, TO = godwit.AT, godwit.TO
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope='module')
+def keys(tmp_path_factory):
+    """Of one CA, of another, for another name, and two keys."""
+    top = str(tmp_path_factory.mktemp('keys'))
+    ours, theirs = credentials.Authority(f'{top}/ca', 'ours'), credentials.Authority(f'{top}/ca', 'theirs')
+    return {
+        'creds': ['--tls-creds', ours.directory(f'{top}/good')],
+        'foreign': ['--tls-creds', theirs.directory(f'{top}/foreign')],
+        'elsewhere': ['--tls-creds', ours.directory(f'{top}/elsewhere', 'DNS:elsewhere.example')],
+        'psk': ['--tls-psk', credentials.shared_key(f'{top}/key.psk')],
+        'other-psk': ['--tls-psk', credentials.shared_key(f'{top}/other.psk')],
+        'clear': [],
+    }
+
+
+@pytest.fixture
+def src(directory):
+    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
+    godwit.note(vm)
+    return vm
+
+
+@pytest.fixture
+def pair(src):
+    return src, godwit.destination(src)
+
+
+@contextlib.contextmanager
+def link(**more):
+    between = relay.Sealed(TO, **more)
+    try:
+        yield between
+    finally:
+        between.stop()
+
+
+def migrate(pair, how, *options, receive_options=(), **more):
+    return godwit.Run(*pair, '--pause', *how, *options, receive_options=[*how, *receive_options], **more)
+
+
+@pytest.mark.parametrize('streams', ['1', '4'])
+@pytest.mark.parametrize('io', ['uring', 'poll'])
+@pytest.mark.parametrize('kind', ['creds', 'psk'])
+def test_arrives(pair, keys, kind, io, streams):
+    run = migrate(pair, keys[kind], '--io', io, '--streams', streams, receive_options=['--io', io])
+    report = run.wait()
+    assert report['verified'] and report['streams'] == int(streams)
+    godwit.proof(*pair)
+
+
+def test_save_mode(pair, keys):
+    """QEMU's private RAM and its state go on the streams."""
+    report = migrate(pair, keys['creds'], '--device-state', 'save').wait()
+    assert report['device-state-saved']
+    godwit.proof(*pair, stopped='paused')
+
+
+class Listening(relay.Relay):
+    """Keeps all that passes."""
+
+    def __init__(self, to):
+        self.heard = b''
+        super().__init__(to, None, lasting=True)
+
+    def _frames(self, a, b):
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                self.heard += data
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize('kind', ['clear', 'creds', 'psk'])
+def test_nothing_is_in_the_clear(pair, keys, kind):
+    """Neither a frame nor a page of what the guest writes, on any connection; without TLS they are all over the place."""
+    between = Listening(TO)
+    try:
+        migrate(pair, keys[kind], to=between.address).wait()
+    finally:
+        between.stop()
+    frames = between.heard.count(wire.MAGIC.to_bytes(4, 'little'))
+    zeros = between.heard.count(bytes(64))
+    if kind == 'clear':
+        assert frames > 20 and zeros > 100
+    else:
+        assert len(between.heard) > 8 << 20 and not zeros and frames <= 1, (frames, zeros)
+    godwit.proof(*pair)
+
+
+# Sender, receiver; what the sender says, what the receiver says.
+WRONG = [
+    ('creds', 'foreign', 'is of another CA', 'another CA has signed'),
+    ('foreign', 'creds', 'is of another CA', 'another CA has signed'),
+    ('creds', 'elsewhere', f'is not for the name "{TO[0]}"', 'not the one that it expects'),
+    ('psk', 'other-psk', 'another pre-shared key', 'with --tls-psk the same file'),
+    ('creds', 'psk', 'credentials of another kind', 'different credentials'),
+    ('psk', 'creds', 'different credentials', 'credentials of another kind'),
+    ('clear', 'creds', 'this receiver uses TLS', 'this receiver uses TLS'),
+    ('clear', 'psk', 'this receiver uses TLS', 'this receiver uses TLS'),
+    ('creds', 'clear', 'the receiver does not use TLS', 'the sender uses TLS'),
+    ('psk', 'clear', 'the receiver does not use TLS', 'the sender uses TLS'),
+]
+
+
+def test_wrong_ends(pair, keys):
+    """Each is refused within seconds; the receiver listens on, and the source is as it was. Then a right one comes."""
+    src, dst = pair
+    for ours, theirs, sender_says, receiver_says in WRONG:
+        receive = godwit.listen(dst, *keys[theirs])
+        begin = time.monotonic()
+        send = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', *keys[ours], AT)
+        status = send.wait()
+        what = f'{ours} to {theirs}: {status}\n{send.said}\n{receive.said}'
+        assert status == godwit.EXIT['tls'], what
+        receive.wait_for('rejected a connection')
+        assert sender_says in send.said and receiver_says in receive.said, what
+        assert time.monotonic() - begin < 10 and receive.poll() is None, what
+        receive.kill(signal.SIGINT).wait()
+    godwit.unharmed(src)
+    migrate(pair, keys['creds']).wait()
+    godwit.proof(src, dst)
+
+
+def test_a_name_of_its_own(pair, keys):
+    """The certificate is for another name than the one in the address, and the operator says so."""
+    src, dst = pair
+    receive = godwit.listen(dst, *keys['elsewhere'])
+    run = godwit.Run(src, dst, '--pause', *keys['creds'], '--tls-hostname', 'elsewhere.example', receiver=False)
+    assert run.send.wait() == 0, run.send.said
+    assert receive.wait() == 0, receive.said
+    godwit.proof(src, dst)
+
+
+@pytest.mark.parametrize('number', [0, 1, 2], ids=['control', 'stream 0', 'stream 1'])
+@pytest.mark.parametrize('kind', ['creds', 'psk'])
+def test_a_byte_is_changed(pair, keys, kind, number):
+    """On the way. No byte of that record is used, both ends say why, and the source runs on."""
+    with link() as between:
+        run = migrate(pair, keys[kind], '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
+        between.wait_ram(4 << 20)
+        assert run.send.poll() is None, run.send.said
+        between.change = number
+        assert run.send.wait() == godwit.EXIT['tls'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['tls'], run.receive.said
+    assert 'a record was changed on the way' in run.send.said and 'a record was changed on the way' in run.receive.said
+    godwit.unharmed(pair[0])
+
+
+@pytest.mark.parametrize('which', [slice(None), slice(1), slice(1, 2)], ids=['all', 'control', 'stream'])
+def test_reconnect(pair, keys, which):
+    """By a number, while the certificate is for a name: the name that the operator gave counts."""
+    with link() as between:
+        run = migrate(pair, keys['creds'], '--streams', '2', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
+                      receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        between.wait_ram(12 << 20)	# both streams have ended a piece, and a part is acknowledged
+        assert run.send.poll() is None, run.send.said
+        between.lose(which)
+        report = run.wait()
+    assert report['reconnects'] == 1 and report['verified'], run.send.said
+    godwit.proof(*pair)
+
+
+def test_cut(pair, keys):
+    """A stream ends in the middle: the link is lost, and nothing else is said of it."""
+    with link() as between:
+        run = migrate(pair, keys['psk'], '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
+        between.wait_ram(4 << 20)
+        between.lose(slice(1, 2))
+        # Whoever sees it first says so to the other.
+        assert run.send.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed']), run.send.said
+        assert run.receive.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed']), run.receive.said
+    assert 'TLS' not in run.send.said + run.receive.said
+    godwit.unharmed(pair[0])
+
+
+@pytest.mark.parametrize('side', ['send', 'receive'])
+def test_killed(pair, keys, side):
+    with link() as between:
+        run = migrate(pair, keys['creds'], to=between.address, receive_options=['--resolve-timeout', '1'])
+        between.wait_ram(4 << 20)
+        victim, other = (run.send, run.receive) if side == 'send' else (run.receive, run.send)
+        victim.kill().wait()
+        assert other.wait() == godwit.EXIT['link-lost'], other.said
+    godwit.unharmed(pair[0])
+
+
+def test_resolve(pair, keys):
+    """In doubt: the receiver is asked over TLS as well; who has no credentials learns nothing, and changes nothing."""
+    src, dst = pair
+    between = relay.Sealed(TO, rate=10 << 20)
+    try:
+        run = migrate(pair, keys['creds'], '--resolve-timeout', '1', '--peer-timeout', '2', to=between.address,
+                      receive_options=['--resolve-timeout', '60'])
+        # QEMU takes no state, so the receiver has no answer when the sender has sent all.
+        while src.query_status() == 'running':
+            assert run.send.poll() is None, run.send.said
+            time.sleep(0.02)
+        dst.process.send_signal(signal.SIGSTOP)
+        run.wait_status('completed')
+        time.sleep(0.5)
+        between.silent.update(far for _, far in between.pairs)
+        between.down = True
+        dst.process.send_signal(signal.SIGCONT)
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+    finally:
+        between.stop()
+    clear = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '1', '--to', AT)
+    assert clear.wait() == godwit.EXIT['unknown'] and 'this receiver uses TLS' in clear.said, clear.said
+    proper = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '10', '--to', AT, *keys['creds'])
+    assert proper.wait() == 0 and 'is at the destination' in proper.said, proper.said
+    assert run.receive.wait() == 0, run.receive.said
+    godwit.proof(src, dst)
+
+
+def test_check_tells(pair, keys):
+    src, dst = pair
+    receive = godwit.listen(dst, *keys['creds'])
+    check = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause', '--probe', '100', '--json', '--to', AT, *keys['creds'])
+    check.wait()
+    rows = {row['check']: row for row in json.loads(check.said)['rows']}
+    assert re.search(r'TLS 1\.3 with AES-128-GCM, records by .*CN=the server, which expires on \d{4}-\d\d-\d\d',
+                     rows['encryption']['text']), check.said
+    assert 'CN=the client' in rows['credentials']['text'], check.said
+    assert receive.poll() is None
+    receive.kill(signal.SIGINT).wait()
+
+
+def test_other_addresses_need_credentials(pair, keys):
+    """And the refusal says how to make some."""
+    _, dst = pair
+    for options, status in ([], 'usage'), (keys['psk'], None), (keys['creds'], None):
+        receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '0.0.0.0:4439', *options)
+        if status:
+            assert receive.wait() == godwit.EXIT[status], receive.said
+            assert 'psktool' in receive.said and 'scp' in receive.said and 'godwit.psk' in receive.said
+        else:
+            receive.wait_for('listening').kill(signal.SIGINT).wait()
+    assert not os.path.exists('/etc/pki/godwit')
