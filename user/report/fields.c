@@ -40,6 +40,8 @@ static const struct field main_fields[] = {
 	R("verified", UNIT_BOOL, verified),
 	R("guest-was-paused", UNIT_BOOL, guest_was_paused),
 	R("device-state-saved", UNIT_BOOL, save_mode),
+	R("encrypted", UNIT_BOOL, encrypted),
+	R("kernel-tls", UNIT_BOOL, kernel_tls),
 };
 
 static const struct field ram_fields[] = {

@@ -56,6 +56,8 @@ static void metrics_write_all(FILE *f, const char *qmp, const struct report *r,
 		{ "memory_transfer_rate_bytes", "Sent over the link, per second.", 0, (double)r->rate },
 		{ "rounds", "Rounds begun.", 0, r->round },
 		{ "expected_downtime_seconds", "Downtime predicted at the last decision.", 6, (double)r->predicted_ns / 1e9 },
+		{ "encrypted", "1 if the stream is encrypted.", 0, r->encrypted },
+		{ "kernel_tls", "1 if the kernel encrypts it.", 0, r->kernel_tls },
 		{ "downtime_limit_seconds", "Downtime that is allowed.", 6, (double)r->limit_ns / 1e9 },
 	};
 	const struct metric ended[] = {

@@ -79,6 +79,7 @@ struct report_row {
  * @setup_ns: of that, before the first round
  * @blackout: the parts of the downtime
  * @save_mode: the device state travelled in save mode
+ * @encrypted: by TLS; @kernel_tls: this kernel makes the records
  * @nr_rows: of @rows, which are sorted by time. When all are used each two become one, so that
  *	their number is bounded and they still cover the whole migration.
  */
@@ -121,6 +122,8 @@ struct report {
 	bool guest_was_paused;
 	bool verified;
 	bool save_mode;
+	bool encrypted;
+	bool kernel_tls;
 	unsigned int nr_rows;
 	struct report_row rows[REPORT_ROWS];
 };

@@ -102,6 +102,9 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state%s)\n",
 		bytes_to_mib(r->bytes), bytes_to_mib(r->device_bytes),
 		r->save_mode ? ", save mode" : "");
+	if (r->encrypted)
+		fprintf(f, "  Encrypted           TLS 1.3   (AES-128-GCM, by %s)\n",
+			r->kernel_tls ? "the kernel" : "GnuTLS");
 	if (r->reconnects)
 		fprintf(f, "  Reconnected       %10u      times\n", r->reconnects);
 	if (r->zero_copies)

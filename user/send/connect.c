@@ -234,6 +234,8 @@ int connect_peer(struct sender *s, struct err *e)
 
 	s->features = features;
 	s->verdicts = features & WIRE_VERDICTS;
+	s->report->encrypted = s->ch && channel_tls(s->ch);
+	s->report->kernel_tls = s->report->encrypted && tls_in_kernel(channel_tls(s->ch));
 	if (!r)
 		r = connect_check_codec(s, e);
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
