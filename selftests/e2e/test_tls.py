@@ -148,6 +148,24 @@ def test_wrong_ends(pair, keys):
     godwit.proof(src, dst)
 
 
+@pytest.mark.parametrize('says', [b'', b'\x16', b'\x16\x03\x01\x02\x00\x01\x00', b'GW', b'GET / HTTP/1.0\r\n\r\n'],
+                         ids=['nothing', 'a byte', 'half a record', 'half a magic', 'http'])
+def test_strangers(pair, keys, says):
+    """One that stays in the middle of a word holds a sender up for the five seconds of a greeting, and no longer."""
+    src, dst = pair
+    receive = godwit.listen(dst, *keys['psk'])
+    with socket.create_connection(TO) as stranger:
+        stranger.sendall(says)
+        time.sleep(0.3)
+        begin = time.monotonic()
+        run = godwit.Run(src, dst, '--pause', *keys['psk'], receiver=False)
+        assert run.send.wait() == 0, run.send.said
+        took = time.monotonic() - begin
+    assert receive.wait() == 0 and 'rejected a connection' in receive.said, receive.said
+    assert took < (4 if says[:3] == b'GET' else 9), took
+    godwit.proof(src, dst)
+
+
 def test_a_name_of_its_own(pair, keys):
     """The certificate is for another name than the one in the address, and the operator says so."""
     src, dst = pair

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "net/channel.h"
+#include "net/channel_internal.h"
 #include "net/dial.h"
 #include "net/join.h"
 #include "net/sock.h"
@@ -158,6 +158,29 @@ static void what_was_read_ahead_is_told(void **state)
 	}
 	assert_false(channel_readable(b.ch[1]));
 	close_both(&b);
+}
+
+/* A key is not used for ever. The rest of the frame that goes beyond is not sent, and the source runs on. */
+static void a_key_is_used_up(void **state)
+{
+	struct wire_header h = { .type = WIRE_PING, .length = 8 };
+	struct both b;
+	int r = 0;
+
+	(void)state;
+	open_both(&b);
+	assert_true(b.ch[0]->most == UINT64_MAX);	/* the library's are new ones by then */
+	b.ch[0]->most = 1000;
+	while (!r)
+		r = channel_send(b.ch[0], &h, "12345678", &b.e);
+	assert_int_equal(b.e.exit, GW_TLS);
+	assert_non_null(strstr(b.e.text, "--streams"));
+	assert_in_range(channel_sent(b.ch[0]), 1000, 1000 + WIRE_HEADER + 8);
+	close_both(&b);
+	assert_false(tls_is_long(64ull << 30, 1));
+	assert_true(tls_is_long((64ull << 30) + PAGE_BYTES, 1));
+	assert_false(tls_is_long(1024ull << 30, 16));
+	assert_true(tls_is_long(1024ull << 30, 15));
 }
 
 static void *abort_it(void *arg)
@@ -350,6 +373,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames_arrive_whole),
 		cmocka_unit_test(what_was_read_ahead_is_told),
+		cmocka_unit_test(a_key_is_used_up),
 		cmocka_unit_test(an_abort_gets_through),
 		cmocka_unit_test(foreign_bytes_are_refused),
 		cmocka_unit_test(the_end_is_a_lost_link),

@@ -45,6 +45,7 @@ int channel_new_tls(int fd, struct tls *tls, const struct engine_ops *engine,
 	ch->fd = fd;
 	ch->tls = tls;
 	ch->engine->kernel_tls = tls;
+	ch->most = tls && tls_in_kernel(tls) ? TLS_KEY_BYTES : UINT64_MAX;
 	ch->timeout_ns = timeout_ms * 1000000ull;
 	*out = ch;
 	return 0;
@@ -143,6 +144,8 @@ int channel_reap(struct channel *ch, struct err *e)
 	else if (n <= 0)
 		return channel_lost(ch, n ? (int)-n : EPIPE, e);
 	ch->sent += (uint64_t)n;
+	if (ch->sent > ch->most)
+		return err_set(e, GW_TLS, EOVERFLOW, "TLS: the kernel's key of this connection is used up: use more --streams, which each have one, or unload the module tls at both ends");
 	channel_iov_advance(&slot->msg, (size_t)n);
 	if (!slot->msg.msg_iovlen) {
 		slot->busy = false;

@@ -29,6 +29,7 @@ struct slot {
 /**
  * struct channel
  * @tls: NULL: in the clear
+ * @most: bytes that it may send
  * @queue: frames to be sent; the first one is under way if @sending
  * @slots: what is neither busy nor held by the engine is free
  * @sending: the engine has been given one, and its result was not taken yet
@@ -43,7 +44,7 @@ struct channel {
 	int fd;
 	struct engine *engine;
 	struct tls *tls;
-	uint64_t timeout_ns, until_ns;
+	uint64_t timeout_ns, until_ns, most;
 	const atomic_bool *interrupt;
 	int (*take)(void *arg, const struct wire_header *h, struct err *e);
 	void *take_arg;

@@ -36,8 +36,11 @@ static int dial_secure(struct dial *d, uint64_t deadline, struct err *e)
 {
 	int r = 0;
 
-	for (unsigned int i = 0; !r && i < d->n; i++)
+	for (unsigned int i = 0; !r && i < d->n; i++) {
 		r = tls_open(d->creds, d->fds[i], &d->tls[i], e);
+		if (!r && d->keep_keys)
+			tls_keep_keys(d->tls[i]);
+	}
 	return r ? r : tls_handshake(d->tls, d->n, deadline, e);
 }
 

@@ -15,6 +15,7 @@
  * @n: how many
  * @addr: where to, for messages
  * @creds: NULL: in the clear
+ * @keep_keys: see tls_keep_keys()
  * @secret: what JOIN shows
  * @patience_ms: how long each wait may take
  * @fds, @tls: the connections, once they have joined; the caller's
@@ -23,6 +24,7 @@ struct dial {
 	unsigned int n, patience_ms;
 	const char *addr;
 	const struct tls_creds *creds;
+	bool keep_keys;
 	uint8_t secret[WIRE_SECRET];
 	int fds[WIRE_STREAMS_MAX];
 	struct tls *tls[WIRE_STREAMS_MAX];

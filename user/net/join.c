@@ -101,10 +101,13 @@ static void join_add(struct join *j, int fd)
 	struct err ignored = { 0 };
 
 	/* No memory: as a connection that is lost. */
-	if (j->creds && tls_open(j->creds, fd, &c.tls, &ignored))
+	if (j->creds && tls_open(j->creds, fd, &c.tls, &ignored)) {
 		close(fd);
-	else
-		j->candidates[j->nr_candidates++] = c;
+		return;
+	}
+	if (c.tls && j->keep_keys)
+		tls_keep_keys(c.tls);
+	j->candidates[j->nr_candidates++] = c;
 }
 
 static int join_accept(struct join *j)

@@ -33,6 +33,7 @@ struct join_candidate {
  * struct join
  * @lfd: the listener, the caller's
  * @creds: NULL: streams join in the clear; the caller's
+ * @keep_keys: see tls_keep_keys()
  * @secret: what a JOIN must have
  * @want: streams 0 to @want - 1 are to join
  * @fds, @tls: those that have joined; -1: not yet
@@ -41,6 +42,7 @@ struct join_candidate {
 struct join {
 	int lfd;
 	const struct tls_creds *creds;
+	bool keep_keys;
 	uint8_t secret[WIRE_SECRET];
 	unsigned int want;
 	int fds[WIRE_STREAMS_MAX];

@@ -55,6 +55,15 @@ static int join_streams_wait(struct receiver *r, struct join *join, struct err *
 	return here < 0 ? err_set(e, GW_UNREACHABLE, -here, "cannot accept a connection: %s", strerror(-here)) : 0;
 }
 
+static uint64_t join_streams_ram(const struct receiver *r)
+{
+	uint64_t pages = 0;
+
+	for (unsigned int i = 0; i < r->vm.nblocks; i++)
+		pages += r->vm.blocks[i].pages;
+	return pages * PAGE_BYTES;
+}
+
 /* With TLS a stream shows what only the two ends of the control connection know. */
 static void join_streams_secret(const struct receiver *r, struct join *join)
 {
@@ -93,6 +102,7 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	if (ret)
 		return ret;
 	join->want = h.arg;
+	join->keep_keys = tls_is_long(join_streams_ram(r), join->want);
 	ret = join_streams_wait(r, join, e);
 	if (ret)
 		return ret;

@@ -75,7 +75,10 @@ static int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned
 				struct err *e)
 {
 	struct wire_header h = { .type = WIRE_STREAMS, .arg = n };
-	struct dial d = { .n = n, .addr = s->o->addr, .creds = s->o->tls };
+	struct dial d = {
+		.n = n, .addr = s->o->addr, .creds = s->o->tls,
+		.keep_keys = tls_is_long(s->report->total_pages * PAGE_BYTES, n),
+	};
 	const struct send_streams_options o = {
 		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = d.tls,
 		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,

@@ -217,7 +217,7 @@ static int session_done(struct tls *t, struct err *e)
 	    gnutls_cipher_get(t->gnutls) != GNUTLS_CIPHER_AES_128_GCM)
 		return err_set(e, GW_TLS, EPROTO, "TLS: the ends did not agree on TLS 1.3 with " TLS_CIPHER_NAME);
 	session_name_peer(t);
-	t->kernel = tls_kernel_take(t);
+	t->kernel = !t->keeps && tls_kernel_take(t);
 	if (t->kernel) {
 		gnutls_deinit(t->gnutls);
 		t->gnutls = NULL;
@@ -282,6 +282,16 @@ int tls_handshake(struct tls *const *all, unsigned int n, uint64_t deadline, str
 		poll(p, n, STOP_SLICE_NS / 1000000);
 	}
 	return r < 0 ? r : 0;
+}
+
+bool tls_is_long(uint64_t bytes, unsigned int streams)
+{
+	return bytes / streams > TLS_KERNEL_BYTES;
+}
+
+void tls_keep_keys(struct tls *t)
+{
+	t->keeps = true;
 }
 
 bool tls_in_kernel(const struct tls *t)

@@ -70,6 +70,18 @@ int tls_creds_days(const struct tls_creds *c);
  */
 void tls_creds_call(struct tls_creds *c, const char *addr);
 
+/*
+ * A key of AES-GCM is good for some 2^24 records. The library changes its keys then (KeyUpdate);
+ * the kernel can neither do that nor follow. So the kernel makes the records of connections that
+ * will hardly carry so much, and both ends must choose alike; one that carries TLS_KEY_BYTES by the
+ * kernel nevertheless fails.
+ */
+#define TLS_KEY_BYTES		(16384ull << 24)
+#define TLS_KERNEL_BYTES	(TLS_KEY_BYTES / 4)	/* of RAM: some pages go several times */
+/* Is a stream's share of this RAM more than that? */
+bool tls_is_long(uint64_t bytes, unsigned int streams);
+/* Before the handshake: the kernel gets no keys of this session. */
+void tls_keep_keys(struct tls *t);
 /* A session on a connected socket; it takes no ownership of fd. Errors: GW_INTERNAL */
 int tls_open(const struct tls_creds *c, int fd, struct tls **out, struct err *e);
 /* Wipes the keys. The kernel keeps those that it has. NULL is fine. */

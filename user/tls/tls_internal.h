@@ -39,6 +39,7 @@ struct tls_creds {
  * @gnutls: NULL once the kernel has the keys
  * @peeked: what the other end says first has been looked at; @plain: it is no TLS, but godwit's
  * @kernel: the kernel makes the records
+ * @keeps: the kernel is to get no keys
  * @ended: the handshake has failed, or the session has: nothing more is sent
  * @peer: of the other end's certificate, or its user
  * @secret: what tls_export() derives from
@@ -51,7 +52,7 @@ struct tls {
 	const struct tls_creds *creds;
 	int fd;
 	gnutls_session_t gnutls;
-	bool peeked, plain, kernel, ended, eof;
+	bool peeked, plain, keeps, kernel, ended, eof;
 	int sock_err, failed, alert;
 	unsigned int untrusted;
 	char peer[400];

@@ -128,7 +128,7 @@ static bool words_control(struct tls *t, struct err *e)
 	}
 	tls_kernel_alert(t->fd, LEVEL_FATAL, GNUTLS_A_UNEXPECTED_MESSAGE);
 	if (type == RECORD_HANDSHAKE && n >= 1 && buf[0] == HANDSHAKE_KEY_UPDATE)
-		err_set(e, GW_TLS, EOPNOTSUPP, "TLS: the other host changes its keys, which this kernel's TLS cannot follow: use more --streams, which each last for 256 GiB, or unload the tls module here");
+		err_set(e, GW_TLS, EOPNOTSUPP, "TLS: the other host changes its keys, which this kernel's TLS cannot follow: install the same version of godwit at both ends");
 	else
 		err_set(e, GW_TLS, EPROTO, "TLS: the other host sent a record of type %u, which has no place here", type);
 	return true;
