@@ -25,7 +25,7 @@ _godwit()
 	case $value in
 	'')
 		_godwit_words "$(grep -o '^-[^ ]*' <<<"$options")" ;;
-	SOCKET | PATH | FILE* | RUN*)
+	SOCKET | PATH | FILE* | RUN* | DIR)
 		_filedir ;;
 	PID)
 		_godwit_words "$(pgrep -f '^[^ ]*(qemu-system|kvm)')" ;;

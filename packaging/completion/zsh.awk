@@ -24,7 +24,7 @@ function action(value, words,    w)
 		return "_values -s , " value " " w
 	if (words)
 		return "(" w ")"
-	if (value ~ /^(SOCKET|PATH|FILE|RUN)/)
+	if (value ~ /^(SOCKET|PATH|FILE|RUN|DIR)/)
 		return "_files"
 	if (value == "PID")
 		return "_pids"

@@ -50,7 +50,8 @@ static int resolve_parse(struct resolve_args *a, int argc, char **argv, struct e
 		r = cmd_find_vm(&cmd_resolve, &a->vm, e);
 	a->o.qmp_path = a->vm.qmp;
 	a->o.pid = a->vm.pid;
-	return r ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->o.doubt.tls, e);
+	/* --forget asks nobody. */
+	return r || a->o.forget ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->o.doubt.tls, e);
 }
 
 static int resolve_main(int argc, char **argv)

@@ -194,9 +194,9 @@ const struct cmd_option cmd_tls_options[CMD_TLS_OPTIONS] = {
 			"A sender is the user of its first line.",
 	},
 	[CMD_TLS_HOSTNAME] = {
-		"tls-hostname", .value = "NAME",
+		"tls-hostname", .value = "HOST",
 		.set = cmd_set_text, .offset = offsetof(struct tls_options, hostname),
-		.help = "the receiver's certificate must be for NAME, not for the name or number in ADDR:PORT",
+		.help = "the receiver's certificate must be for HOST, not for the name or number in ADDR:PORT",
 	},
 	[CMD_TLS_INSECURE] = {
 		"insecure", .set = cmd_set_flag, .offset = offsetof(struct tls_options, insecure),
