@@ -214,7 +214,7 @@ def test_cut(pair, keys):
         # Whoever sees it first says so to the other.
         assert run.send.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed']), run.send.said
         assert run.receive.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed']), run.receive.said
-    assert 'TLS' not in run.send.said + run.receive.said
+    assert 'TLS:' not in run.send.said + run.receive.said
     godwit.unharmed(pair[0])
 
 
