@@ -5,10 +5,11 @@ is changed. Two QEMUs without KVM and --pause send what a migration sends.
 """
 import contextlib
 import json
-import os
 import re
 import signal
 import socket
+import ssl
+import struct
 import time
 
 import credentials
@@ -257,6 +258,46 @@ def test_resolve(pair, keys):
     godwit.proof(src, dst)
 
 
+def secure(keys, port):
+    """A connection of one that has a client's certificate of the same CA."""
+    path = keys['creds'][1]
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=f'{path}/ca-cert.pem')
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(f'{path}/client-cert.pem', f'{path}/client-key.pem')
+    peer = context.wrap_socket(socket.create_connection(('127.0.0.1', port)), server_hostname='127.0.0.1')
+    peer.settimeout(30)
+    return peer
+
+
+def exactly(peer, n):
+    data = b''
+    while len(data) < n:
+        more = peer.recv(n - len(data))
+        assert more, data
+        data += more
+    return data
+
+
+def test_the_secret_alone_joins_nothing(directory, keys):
+    """Another TLS, with good credentials, that shows READY's own secret, not what the control session makes of it."""
+    lab.net()
+    dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
+    dst.query_status()
+    receive = godwit.listen(dst, *keys['creds'], '--peer-timeout', '3', '--resolve-timeout', '1', at='127.0.0.1:4435', side=None)
+    with secure(keys, 4435) as control:
+        control.sendall(wire.hello(offers=wire.VERDICTS | wire.ONE_WAY | wire.RECONNECTS) +
+                        wire.frame(wire.BLOCKS, 1, struct.pack('<QQIHH', 128 << 8, 0, 4096, 4, 0) + b'ram0'))
+        answer = exactly(control, 80)	# HELLO and READY
+        assert wire.HEADER.unpack(answer[40:64])[1] == wire.READY, answer
+        control.sendall(wire.frame(wire.STREAMS, 1))
+        with secure(keys, 4435) as stream:
+            stream.sendall(wire.frame(wire.JOIN, 0, answer[64:]))
+            with contextlib.suppress(OSError):
+                assert not stream.recv(1), 'it has joined'
+            assert receive.wait() == godwit.EXIT['timeout'], receive.said
+    assert 'only some of the sender' in receive.said, receive.said
+
+
 def test_check_tells(pair, keys):
     src, dst = pair
     receive = godwit.listen(dst, *keys['creds'])
@@ -280,4 +321,20 @@ def test_other_addresses_need_credentials(pair, keys):
             assert 'psktool' in receive.said and 'scp' in receive.said and 'godwit.psk' in receive.said
         else:
             receive.wait_for('listening').kill(signal.SIGINT).wait()
-    assert not os.path.exists('/etc/pki/godwit')
+
+
+@pytest.mark.parametrize('name', ['godwit', 'qemu'])
+def test_a_directory_that_is_there(pair, keys, name):
+    """Certificates at the usual place are used without an option, at both ends, which say so; --insecure goes without."""
+    src, dst = pair
+    enter = ['unshare', '-m', 'sh', '-c', f'mount -t tmpfs none /etc && mkdir /etc/pki && cp -r {keys["creds"][1]} /etc/pki/{name} &&'
+             'exec "$0" "$@"']
+    says = f'TLS with the credentials in /etc/pki/{name}'
+    receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', '0.0.0.0:4433', enter=enter).wait_for('listening')
+    clear = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--insecure', AT, enter=enter)
+    assert clear.wait() == godwit.EXIT['tls'] and 'this receiver uses TLS' in clear.said and says not in clear.said, clear.said
+    godwit.unharmed(src)
+    send = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--verify', AT, enter=enter)
+    assert send.wait() == 0 and says in send.said and 'TLS 1.3' in send.said, send.said
+    assert receive.wait() == 0 and says in receive.said, receive.said
+    godwit.proof(src, dst)
