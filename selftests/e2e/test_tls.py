@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-TLS: all that travels is encrypted, and each end is who it should be; any other is refused in words, at both ends, before anything
+TLS: all that travels is encrypted, and each end is the one that it should be; any other is refused in words, at both ends, before anything
 is changed. Two QEMUs without KVM and --pause send what a migration sends.
 """
 import contextlib
@@ -212,7 +212,7 @@ def test_cut(pair, keys):
         run = migrate(pair, keys['psk'], '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         between.lose(slice(1, 2))
-        # Whoever sees it first says so to the other.
+        # The end that sees it first says so to the other.
         assert run.send.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed']), run.send.said
         assert run.receive.wait() in (godwit.EXIT['link-lost'], godwit.EXIT['peer-failed']), run.receive.said
     assert 'TLS:' not in run.send.said + run.receive.said
@@ -231,7 +231,7 @@ def test_killed(pair, keys, side):
 
 
 def test_resolve(pair, keys):
-    """In doubt: the receiver is asked over TLS as well; who has no credentials learns nothing, and changes nothing."""
+    """In doubt: the receiver is asked over TLS as well; one without credentials learns nothing, and changes nothing."""
     src, dst = pair
     between = relay.Sealed(TO, rate=10 << 20)
     try:

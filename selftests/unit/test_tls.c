@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Sessions of TLS: who gets through, what each end says of who does not, and every byte of what is sent. */
+/* Sessions of TLS: which ends come together, what each says of others, and every byte of what is sent. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
