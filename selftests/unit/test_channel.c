@@ -199,6 +199,42 @@ static void a_peer_that_hangs_up_is_noticed(void **state)
 	assert_int_equal(l->e.exit, GW_LINK_LOST);
 }
 
+static size_t put_frame(uint8_t *p, unsigned int type, uint32_t arg, const char *body)
+{
+	const struct wire_header h = { .type = (uint16_t)type, .arg = arg, .length = (uint32_t)strlen(body) };
+
+	wire_put_header(p, &h);
+	memcpy(p + WIRE_HEADER, body, h.length);
+	return WIRE_HEADER + h.length;
+}
+
+/* A send fails; why, the peer has said behind other frames, and behind the rest of one that was being read. */
+static void a_reason_behind_other_frames(void **state)
+{
+	struct link *l = *state;
+	uint8_t bytes[512], some[9000];
+	struct ram_frame *f;
+	struct wire_header h;
+	size_t len = put_frame(bytes, WIRE_PONG, 1, "12345678");
+
+	len += put_frame(bytes + len, WIRE_PONG, 2, "abcdefgh");
+	len += put_frame(bytes + len, WIRE_ACK, 3, "");
+	len += put_frame(bytes + len, WIRE_ABORT, GW_VERIFY, "page 7 differs");
+	assert_int_equal(channel_frame(l->ch, &f, &l->e), 0);
+	fill_frame(f, 40, 1);
+	assert_int_equal(channel_push(l->ch, f, &l->e), 0);
+	assert_true(read(l->peer, some, sizeof(some)) > 0);
+	assert_int_equal(write(l->peer, bytes, len), len);
+	assert_int_equal(channel_recv(l->ch, &h, false, &l->e), 0);
+	assert_int_equal(channel_body(l->ch, some, 3, &l->e), 0);
+	close(l->peer);
+	l->peer = -1;
+	assert_int_not_equal(channel_flush(l->ch, &l->e), 0);
+	assert_int_equal(l->e.exit, GW_VERIFY);
+	assert_non_null(strstr(l->e.text, "page 7 differs"));
+	assert_true(channel_aborted(l->ch));
+}
+
 /* No error of its own, soon, and the buffer of the receive is the caller's again. */
 static void an_interrupt_ends_a_wait(void **state)
 {
@@ -227,6 +263,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_silent_peer_is_left, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_takes_nothing_is_left, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
+	cmocka_unit_test_setup_teardown(a_reason_behind_other_frames, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(an_interrupt_ends_a_wait, setup, teardown),
 };
 

@@ -16,6 +16,7 @@
 #include "net/sock.h"
 #include "ram_rig.h"
 #include "ram/thp.h"
+#include "send/send_streams_internal.h"
 
 /* The library's own asks the kernel for a tmpfs with huge pages: here both ends map their RAM, or neither does. */
 static bool mapped;
@@ -330,11 +331,11 @@ struct far {
 };
 
 /* open: the stream whose window is not shut; WIRE_STREAMS_MAX: none */
-static struct far *far_begin(struct rig *rig, unsigned int open, unsigned int pages)
+static struct far *far_begin(struct rig *rig, unsigned int open, unsigned int pages, uint64_t features)
 {
 	static struct far far;
 	struct send_streams_options o = {
-		.vm = &rig->src, .engine = engine, .pace = &rig->pace, .timeout_ms = 5000, .idle = drain_all, .arg = far.peers,
+		.vm = &rig->src, .engine = engine, .pace = &rig->pace, .timeout_ms = 5000, .idle = drain_all, .arg = far.peers, .features = features,
 	};
 	int out[WIRE_STREAMS_MAX];
 
@@ -345,6 +346,8 @@ static struct far *far_begin(struct rig *rig, unsigned int open, unsigned int pa
 			tcp_fill(out[i]);
 	}
 	assert_int_equal(send_streams_start(&o, out, WIRE_STREAMS_MAX, &rig->streams, &rig->e), 0);
+	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++)
+		rig->streams->s[i].packing.chooser.at = rig->streams->s[i].packing.chooser.n - 1;
 	rig_write_run(rig, 0, pages, 1);
 	rig->stripes.round = 1;
 	round_begin(&far.rd, &rig->src, &rig->source, ROUND_LAST, NULL, &rig->stripes);
@@ -374,7 +377,7 @@ static void far_end(struct far *far)
 /* The one stream whose window is open sends every page, and the others, which asked first, keep none. */
 static void a_full_tcp_window_takes_nothing(void **state)
 {
-	struct far *far = far_begin(*state, WIRE_STREAMS_MAX - 1, 60);
+	struct far *far = far_begin(*state, WIRE_STREAMS_MAX - 1, 60, 0);
 
 	far_read(far, WIRE_STREAMS_MAX - 1);
 	assert_true(send_streams_sent(far->rig->streams) >= 60 * PAGE_BYTES);
@@ -384,7 +387,7 @@ static void a_full_tcp_window_takes_nothing(void **state)
 /* No stream has room: no page is given to any, and the one that gets an ACK first sends them all. */
 static void the_first_ack_takes_all(void **state)
 {
-	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 60);
+	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 60, 0);
 
 	nap(50);
 	assert_int_equal(send_streams_sent(far->rig->streams), 0);
@@ -393,12 +396,25 @@ static void the_first_ack_takes_all(void **state)
 	far_end(far);
 }
 
+/* Frames leave one by one, as the window lets them: that is no reason to pack the rest of them less. */
+static void a_spread_round_keeps_its_codec(void **state)
+{
+	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 60, WIRE_LOADS | WIRE_LZ4 | WIRE_ZSTD);
+
+	for (unsigned int i = 0; i < 2000 && round_taken(&far->rd) < far->pages; i++) {
+		drain(&far->peers[5], 1);
+		nap(1);
+	}
+	far_end(far);
+	assert_int_equal(far->rig->count.packed_pages[1], 60);	/* by zstd, the last step */
+}
+
 /* A frame that is posted for any stream waits for room as a page does, also when the round is over. */
 static void a_posted_frame_waits_for_room(void **state)
 {
 	const struct wire_header h = { .type = WIRE_DEVICE, .length = WIRE_PLACE + SPREAD_BYTES };
 	static const uint8_t body[WIRE_PLACE + SPREAD_BYTES];
-	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 0);
+	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 0, 0);
 
 	for (unsigned int i = 0; i < 8; i++)
 		assert_int_equal(send_streams_post(far->rig->streams, &h, body, false, &far->rig->e), 0);
@@ -413,7 +429,7 @@ static void a_posted_frame_waits_for_room(void **state)
 /* A connection that breaks while its stream waits for room ends the round at once. */
 static void it_breaks_without_room(void **state)
 {
-	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 60);
+	struct far *far = far_begin(*state, WIRE_STREAMS_MAX, 60, 0);
 	uint64_t start = now_ns();
 	struct rig *rig = *state;
 
@@ -438,6 +454,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_full_window_keeps_little, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(a_full_tcp_window_takes_nothing, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(the_first_ack_takes_all, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(a_spread_round_keeps_its_codec, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(a_posted_frame_waits_for_room, rig_setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(it_breaks_without_room, rig_setup, rig_teardown),
 };

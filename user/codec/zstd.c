@@ -4,7 +4,9 @@
  * stand for that. ZSTD_decompressDCtx() takes @out as its window, so what a hostile frame says of
  * its window's size reserves nothing.
  */
+#include <endian.h>
 #include <errno.h>
+#include <string.h>
 #include <zstd.h>
 
 #include "codec/codec.h"
@@ -40,6 +42,11 @@ static void zstd_free_unpacker(void *state)
 
 static int zstd_unpack(void *state, const void *in, size_t len, void *out, size_t size)
 {
+	const uint32_t magic = htole32(ZSTD_MAGICNUMBER);
+
+	/* Else it is for the decoders of old formats, if the library was built with them. */
+	if (len < sizeof(magic) || memcmp(in, &magic, sizeof(magic)))
+		return -EPROTO;
 	return ZSTD_decompressDCtx(state, out, size, in, len) == size ? 0 : -EPROTO;
 }
 

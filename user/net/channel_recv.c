@@ -9,6 +9,7 @@
 #include "net/sock.h"
 
 #define PROGRESS	65536u	/* bytes in a timeout are enough */
+#define LEFT_MAX	1000u	/* frames before an ABORT */
 #define ASKED_TIMES	4	/* timeouts, for an answer while the peer shows that it lives */
 
 /*
@@ -46,26 +47,64 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 	return err_set(e, exit, ECONNABORTED, "the other host gave up: %s", text);
 }
 
+/* Returns the last result of take(): > 0 if all of len was there. */
+static ssize_t skip(struct engine *en, uint32_t len)
+{
+	uint8_t buf[4096];
+	ssize_t n = 1;
+
+	while (len && n > 0) {
+		n = en->ops->take(en, buf, len < sizeof(buf) ? len : sizeof(buf));
+		len -= n > 0 ? (uint32_t)n : 0;
+	}
+	return n;
+}
+
+/*
+ * Reads on in what has come until there is an ABORT: there may be other frames before it, and the
+ * rest of one that the caller was reading. Returns the last result of take(), and sets e if the
+ * peer gave up.
+ */
+static ssize_t read_on(struct channel *ch, struct err *e)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	uint8_t head[WIRE_HEADER];
+	struct engine *en = ch->engine;
+	struct wire_header h = { .length = ch->due };
+	unsigned int frames;
+	ssize_t n = 1;
+
+	/* A peer that never ends must not hold us. */
+	for (frames = 0; n > 0 && frames < LEFT_MAX; frames++) {
+		n = skip(en, h.length);
+		if (n > 0)
+			n = en->ops->take(en, head, sizeof(head));
+		if (n > 0 && (n < (ssize_t)sizeof(head) || wire_get_header(head, &h)))
+			return -EPROTO;
+		if (n <= 0 || h.type != WIRE_ABORT)
+			continue;
+		n = h.length ? en->ops->take(en, text, h.length) : 0;
+		if (n == (ssize_t)h.length)
+			gave_up(ch, &h, text, e);
+		return n;
+	}
+	return n;
+}
+
 /*
  * A send fails when the peer has closed, and it may have said why before: then that is the error.
  */
 int channel_lost(struct channel *ch, int err, struct err *e)
 {
-	char text[WIRE_TEXT_MAX + 1];
-	uint8_t head[WIRE_HEADER];
-	struct wire_header h;
-
-	struct engine *en = ch->engine;
 	ssize_t n = -EAGAIN;
 
 	ch->broken = true;
 	if (ch->tls && tls_explain(ch->tls, err, e))
 		return -err;
-	if (!en->receiving)
-		n = en->ops->take(en, head, sizeof(head));
-	if (n == sizeof(head) && !wire_get_header(head, &h) && h.type == WIRE_ABORT &&
-	    en->ops->take(en, text, h.length) == (ssize_t)h.length)
-		return gave_up(ch, &h, text, e);
+	if (!ch->engine->receiving)
+		n = read_on(ch, e);
+	if (ch->aborted)
+		return -ECONNABORTED;
 	if (ch->tls && n < 0 && tls_explain(ch->tls, (int)-n, e))
 		return -err;
 	/* Kernel TLS: a record that is no data, close_notify. */

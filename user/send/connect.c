@@ -93,10 +93,12 @@ static int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned
 	if (r)
 		return r;
 	r = connect_dial(s, &d, e);
-	if (!r)
-		return send_streams_start(&o, d.fds, n, &s->streams, e);
-	dial_close(&d);
-	return r;
+	if (r) {
+		dial_close(&d);
+		return r;
+	}
+	s->report->kernel_tls &= !d.keep_keys;
+	return send_streams_start(&o, d.fds, n, &s->streams, e);
 }
 
 /* The receiver's answer to s->mode. save: it can load a device state that save mode makes. */

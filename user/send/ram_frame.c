@@ -89,7 +89,7 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 	}
 	f->count.page_bytes += bytes;
 	/* With one step there is nothing to choose. */
-	if (f->packing && f->packing->chooser.n > 1)
+	if (f->packing && !f->packing->keeps && f->packing->chooser.n > 1)
 		ram_framer_look(f, bytes);
 }
 

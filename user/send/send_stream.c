@@ -111,6 +111,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 
 	/* Nothing holds the last round back. */
 	s->packing.paced &= !last;
+	s->packing.keeps = st->round->spread;
 	if (st->round->spread)
 		sock_set_unsent(channel_fd(ch), UNSENT);
 	while (!(r = send_stream_posted(s, ch, e))) {

@@ -218,7 +218,7 @@ int tls_flush(struct tls *t)
 static ssize_t records_refill(struct tls *t)
 {
 	struct tls_records *b = t->records;
-	ssize_t r = 0;
+	ssize_t r = 0, failed = 0;
 
 	b->opened_at = b->opened_end = 0;
 	do {
@@ -230,12 +230,13 @@ static ssize_t records_refill(struct tls *t)
 		  b->ahead_at < b->ahead_end) ||
 		 r == GNUTLS_E_INTERRUPTED || r == GNUTLS_E_WARNING_ALERT_RECEIVED ||
 		 (r == GNUTLS_E_AGAIN && b->ahead_at < b->ahead_end));
+	/* The first reason counts, also behind plaintext: next time the library has another. */
+	if (r < 0 && r != GNUTLS_E_AGAIN)
+		failed = records_failed(t, (int)r);
 	if (b->opened_end)
 		return (ssize_t)b->opened_end;
-	if (r == GNUTLS_E_AGAIN)
-		return -EAGAIN;
-	/* close_notify, or the end without it: the same to the protocol. */
-	return r ? records_failed(t, (int)r) : 0;
+	/* 0: close_notify, or the end without it: the same to the protocol. */
+	return r == GNUTLS_E_AGAIN ? -EAGAIN : failed;
 }
 
 ssize_t tls_read(struct tls *t, const struct iovec *iov, size_t n)
