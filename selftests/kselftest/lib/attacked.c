@@ -113,13 +113,18 @@ static void check_all(struct attacked *a)
 		check(a, page, *attacked_word(a, page));
 }
 
+static bool goes_on(const struct attacked *a, unsigned int stops, uint64_t end)
+{
+	return stops < STOPS || (a->met && !a->met(a) && now_ms() < end);
+}
+
 /* Returns how many pages were missed. */
 static uint64_t migrate(struct attacked *a)
 {
-	uint64_t missed = 0;
+	uint64_t missed = 0, end = now_ms() + 60000;
 	unsigned int i, n;
 
-	for (n = 0; n < STOPS; n++) {
+	for (n = 0; goes_on(a, n, end); n++) {
 		for (i = 0; i < HARVESTS; i++) {
 			priv_round(a->ram, true);
 			sleep_ms(3);

@@ -24,6 +24,8 @@
  * @stored: by page: what was stored last
  * @values: stores are counted modulo this, where pages are to be alike; 0: never
  * @attack: once; draws from *seed what it needs
+ * @met: whether what the attack is for has happened; NULL: always. On a slow machine a few attacks
+ *	may not get there, so the migration goes on until then, for a minute at most
  * @lost: so many stores were lost
  * @attacks: so many there were
  * @hold: all are to stand still; @parked: so many do
@@ -36,6 +38,7 @@ struct attacked {
 	uint64_t *stored;
 	uint64_t values;
 	void (*attack)(struct attacked *a, uint64_t *seed);
+	bool (*met)(const struct attacked *a);
 	atomic_ulong lost, attacks;
 	atomic_int hold, parked, stop;
 };
