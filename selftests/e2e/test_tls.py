@@ -182,7 +182,7 @@ def test_a_name_of_its_own(pair, keys):
 def test_a_byte_is_changed(pair, keys, kind, number):
     """On the way. No byte of that record is used, both ends say why, and the source runs on."""
     with link() as between:
-        run = migrate(pair, keys[kind], '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
+        run = migrate(pair, keys[kind], '--streams', '2', '--compress', 'off', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         assert run.send.poll() is None, run.send.said
         between.change = number
@@ -196,7 +196,7 @@ def test_a_byte_is_changed(pair, keys, kind, number):
 def test_reconnect(pair, keys, which):
     """By a number, while the certificate is for a name: the name that the operator gave counts."""
     with link() as between:
-        run = migrate(pair, keys['creds'], '--streams', '2', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
+        run = migrate(pair, keys['creds'], '--streams', '2', '--reconnect', '30', '--peer-timeout', '3', '--compress', 'off', to=between.address,
                       receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
         between.wait_ram(12 << 20)	# both streams have ended a piece, and a part is acknowledged
         assert run.send.poll() is None, run.send.said
@@ -209,7 +209,7 @@ def test_reconnect(pair, keys, which):
 def test_cut(pair, keys):
     """A stream ends in the middle: the link is lost, and nothing else is said of it."""
     with link() as between:
-        run = migrate(pair, keys['psk'], '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
+        run = migrate(pair, keys['psk'], '--streams', '2', '--compress', 'off', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         between.lose(slice(1, 2))
         # The end that sees it first says so to the other.
@@ -222,7 +222,7 @@ def test_cut(pair, keys):
 @pytest.mark.parametrize('side', ['send', 'receive'])
 def test_killed(pair, keys, side):
     with link() as between:
-        run = migrate(pair, keys['creds'], to=between.address, receive_options=['--resolve-timeout', '1'])
+        run = migrate(pair, keys['creds'], '--compress', 'off', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         victim, other = (run.send, run.receive) if side == 'send' else (run.receive, run.send)
         victim.kill().wait()
@@ -235,7 +235,7 @@ def test_resolve(pair, keys):
     src, dst = pair
     between = relay.Sealed(TO, rate=10 << 20)
     try:
-        run = migrate(pair, keys['creds'], '--resolve-timeout', '1', '--peer-timeout', '2', to=between.address,
+        run = migrate(pair, keys['creds'], '--resolve-timeout', '1', '--peer-timeout', '2', '--compress', 'off', to=between.address,
                       receive_options=['--resolve-timeout', '60'])
         # QEMU takes no state, so the receiver has no answer when the sender has sent all.
         while src.query_status() == 'running':
