@@ -96,7 +96,11 @@ void tls_kernel_alert(int fd, uint8_t level, uint8_t description)
 		.msg_controllen = sizeof(control),
 	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	socklen_t len = sizeof(int);
+	int err;
 
+	/* A record that the kernel could not open is the socket's error, which the next send would be. */
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 	c->cmsg_level = SOL_TLS;
 	c->cmsg_type = TLS_SET_RECORD_TYPE;
 	c->cmsg_len = CMSG_LEN(sizeof(uint8_t));

@@ -17,7 +17,7 @@ class Authority:
         _openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '30',
                  '-subj', f'/CN={name}', '-keyout', self.key, '-out', self.cert)
 
-    def directory(self, path, names='IP:127.0.0.1,IP:10.77.0.2,DNS:localhost', days=30):
+    def directory(self, path, names='IP:127.0.0.1,IP:10.77.0.1,IP:10.77.0.2,DNS:localhost', days=30):
         """With a server's certificate for these names, and a client's."""
         os.makedirs(path, exist_ok=True)
         with open(self.cert, encoding='ascii') as ca, open(f'{path}/ca-cert.pem', 'w', encoding='ascii') as f:

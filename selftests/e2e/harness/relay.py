@@ -156,6 +156,15 @@ class Losing(Relay):
             until = self.free
         time.sleep(max(0, until - time.monotonic()))
 
+    @staticmethod
+    def _pass(b, data):
+        """False: that end is gone. Its last words may still be on their way back: the other thread ends both, behind them."""
+        try:
+            b.sendall(data)
+        except OSError:
+            return False
+        return True
+
     def _receive(self, a, n):
         while a in self.silent and not self.stopped.is_set():
             time.sleep(0.05)
@@ -177,8 +186,8 @@ class Losing(Relay):
                     self._throttle(length)
                     self.passed += length
                 self.count[kind] = self.count.get(kind, 0) + 1
-                if a not in self.silent:
-                    b.sendall(head + body)
+                if a not in self.silent and not self._pass(b, head + body):
+                    return
         if a not in self.silent:
             for s in (a, b):
                 with contextlib.suppress(OSError):
@@ -239,7 +248,8 @@ class Sealed(Losing):
                     data = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1:]
                     self.change = None
                 self.passed += len(data)
-                b.sendall(data)
+                if not self._pass(b, data):
+                    return
         if a not in self.silent:
             for s in (a, b):
                 with contextlib.suppress(OSError):
