@@ -59,8 +59,8 @@ void round_count_add(struct round_count *sum, const struct round_count *more);
  * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
  *	until it is needed
  * @paced: --bandwidth had the last frame wait
- * @keeps: the codec stays. The small frames of a spread round leave one by one, and how fast they do
- *	is the window's doing: it says nothing of a codec
+ * @keeps: the codec stays. The small frames of a spread round leave one by one, as fast as the
+ *	window lets them: that says nothing of a codec
  */
 struct ram_packing {
 	bool same, keeps;

@@ -99,7 +99,7 @@ void tls_kernel_alert(int fd, uint8_t level, uint8_t description)
 	socklen_t len = sizeof(int);
 	int err;
 
-	/* A record that the kernel could not open is the socket's error, which the next send would be. */
+	/* Of a record that the kernel could not open: the next send would return it. */
 	getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 	c->cmsg_level = SOL_TLS;
 	c->cmsg_type = TLS_SET_RECORD_TYPE;
