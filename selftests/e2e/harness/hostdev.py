@@ -44,8 +44,8 @@ def net():
 
 def link(what, value=None):
     """
-    rate MBIT, delay MS (one way), loss PERCENT, down, up, clear: what happens to both directions of the link. Packets that get
-    lost are of one segment each; otherwise up to 64 KiB pass as one.
+    rate MBIT, delay MS (one way), loss PERCENT, reorder PERCENT (overtake what is delayed), down, up, clear: what happens to both
+    directions of the link. Packets that get lost or overtake are of one segment each; otherwise up to 64 KiB pass as one.
     """
     net()
     if what in ('down', 'up'):
@@ -57,7 +57,7 @@ def link(what, value=None):
             link('up')
         _shape.clear()
     else:
-        modules({'rate': 'sch_tbf', 'delay': 'sch_netem', 'loss': 'sch_netem'}[what])
+        modules('sch_tbf' if what == 'rate' else 'sch_netem')
         _shape[what] = value
     # One process a side, as each costs here: tbf for the rate, netem below it for the delay and the loss.
     lines, at = ['qdisc del dev link0 root'], 'root'
@@ -65,9 +65,10 @@ def link(what, value=None):
         lines.append(f'qdisc add dev link0 root handle 1: tbf rate {_shape["rate"]}mbit burst 256kb latency 50ms')
         at = 'parent 1:1'
     if _shape.get('delay') or _shape.get('loss'):
+        overtake = f'reorder {_shape["reorder"]}% ' if _shape.get('reorder') else ''
         lines.append(f'qdisc add dev link0 {at} handle 10: netem delay {_shape.get("delay", 0)}ms loss {_shape.get("loss", 0)}% '
-                     'limit 100000')
-    segments = 1 if _shape.get('loss') else 65535
+                     f'{overtake}limit 100000')
+    segments = 1 if _shape.get('loss') or _shape.get('reorder') else 65535
     for side in 'src', 'dst':
         if segments != _segments.get(side, 65535):
             call('ip', '-n', side, 'link', 'set', 'link0', 'gso_max_segs', str(segments))

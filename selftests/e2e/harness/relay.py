@@ -126,11 +126,11 @@ class Watching(Relay):
 class Losing(Relay):
     """
     A slow link (bytes per second, over all connections) that can be lost, and can come back. Connections have numbers in the order
-    in which they come: the control connection, then the streams.
+    in which they come: the control connection, then the streams. Frames to swallow, by type, go no further.
     """
 
-    def __init__(self, to, rate=2 << 20, offers=~0, drop=()):
-        self.rate, self.offers, self.drop = rate, offers, set(drop)
+    def __init__(self, to, rate=2 << 20, offers=~0, drop=(), swallow=()):
+        self.rate, self.offers, self.drop, self.swallow = rate, offers, set(drop), set(swallow)
         self.pairs, self.silent = [], set()
         self.down, self.silently = False, False
         self.count, self.passed = {}, 0	# frames by type; bytes of RAM
@@ -186,6 +186,8 @@ class Losing(Relay):
                     self._throttle(length)
                     self.passed += length
                 self.count[kind] = self.count.get(kind, 0) + 1
+                if kind in self.swallow:
+                    continue
                 if a not in self.silent and not self._pass(b, head + body):
                     return
         if a not in self.silent:
