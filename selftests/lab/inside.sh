@@ -112,7 +112,7 @@ lab_hold_tracepoints()
 
 lab_boot()
 {
-	local run=$1 status port
+	local run=$1 status port up
 
 	lab_port lab.out && exec >"$port"
 	lab_port lab.err && exec 2>"$port"
@@ -122,13 +122,15 @@ lab_boot()
 	lab_hold_tracepoints
 	lab_hold &
 	echo "lab: ready" >/dev/kmsg
-	lab_port lab.status && echo ready >"$port"
+	read -r up _ </proc/uptime
+	lab_port lab.status && echo "ready $up" >"$port"
 	# Nothing is typed unless the lab was told to.
 	lab_port lab.in || port=/dev/null
 	"$run/command" <"$port"
 	status=$?
 	sync
-	lab_port lab.status && echo "$status" >"$port"
+	read -r up _ </proc/uptime
+	lab_port lab.status && echo "$status $up" >"$port"
 	sleep 60	# the host ends it
 }
 

@@ -8,6 +8,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import time
 import tty
@@ -29,6 +30,7 @@ ARGS = ('console=ttyS0 panic=-1 oops=panic audit=0 rcupdate.rcu_expedited=1 '
         # a hang is a failure with a trace, not a timeout
         'watchdog_thresh=30 softlockup_panic=1 sysctl.kernel.hung_task_panic=1')
 PROBE_SECONDS = 15
+CLOCK_SECONDS = 15	# of difference between the clocks inside and here
 
 
 def die_with_parent():
@@ -158,9 +160,16 @@ class Machine:
         self.sockets['in'].sendall(data or b'exit\n')
         return bool(data)
 
+    def _compare_clocks(self, passed):
+        """Both lines end with the uptime inside; passed: seconds between them here. An emulated clock may jump."""
+        ready, done = (float(line.split()[1]) for line in self.status.splitlines())
+        if abs(done - ready - passed) > CLOCK_SECONDS:
+            print(f'lab: {done - ready:.0f} s passed inside in {passed:.0f} s: what timed out there was not slow', file=sys.stderr)
+
     def pump(self, timeout, stdin=None):
         """Until the command's status is here (returned), or the machine is gone (None). stdin: a descriptor for the command's."""
         end = time.monotonic() + timeout
+        ready = None
         open_ports = set(self.PORTS)
         with selectors.DefaultSelector() as selector:
             for port in open_ports:
@@ -183,9 +192,12 @@ class Machine:
                 # A kernel that still boots could not bear an NMI.
                 if lines and self.watch and not self.watch.look():
                     self.watch = None
+                if lines and ready is None:
+                    ready = time.monotonic()
                 if lines == 2:
+                    self._compare_clocks(time.monotonic() - ready)
                     self._forward_the_rest(open_ports & {'out', 'err'})
-                    return int(self.status.split()[1])
+                    return int(self.status.splitlines()[1].split()[0])
         return None
 
     def end(self):
