@@ -48,6 +48,20 @@ def test_a_failed_allocation_is_none_on_a_console(console):
     assert [complaints.first([line]) for line in said] == [0, None, 0]
 
 
+SPLIT = 'WARNING: CPU: 0 PID: 73 at include/linux/fs.h:509 hugetlb_split+0x1dd/0x270'
+
+
+def test_a_known_mistake_is_none_with_its_trace():
+    """And nothing else is: what comes between, a second trace, the same function in another complaint."""
+    assert complaints.first([SPLIT, 'RIP: 0010:hugetlb_split+0x1dd/0x270', 'Call Trace:', ' split_vma+0x78/0xd0']) is None
+    assert complaints.first([SPLIT, 'Call Trace:', SPLIT, 'Call Trace:']) is None
+    assert complaints.first([SPLIT, 'BUG: KASAN: a', 'Call Trace:']) == 1
+    assert complaints.first([SPLIT, 'Call Trace:', 'Call Trace:']) == 2
+    assert complaints.first([SPLIT] + ['a'] * complaints.TRACE + ['Call Trace:']) == complaints.TRACE + 1
+    assert complaints.first(['BUG: KASAN: use-after-free in hugetlb_split+0x1dd/0x270']) == 0
+    assert complaints.first(['WARNING: CPU: 0 PID: 7 at mm/hugetlb.c:1 hugetlb_fault+0x1/0x2']) == 0
+
+
 def test_the_name_of_a_test_is_none(console):
     named = "[    9.5] test: test_second_try.py::test_c[KernelComplained('WARNING: ')]"
     assert console(*WELL, named) == []

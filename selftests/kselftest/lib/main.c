@@ -10,9 +10,9 @@
 
 #define SKIP_STATUS	4	/* kselftest's */
 
-static const char * const bad[] = {
 #include "complaints.h"
-};
+
+#define TRACE	40	/* lines between a WARNING and its call trace */
 
 static int open_klog(void)
 {
@@ -23,20 +23,36 @@ static int open_klog(void)
 	return fd;
 }
 
-static bool is_bad(const char *record)
+static bool has(const char *record, const char * const *texts, unsigned int n)
 {
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_LEN(bad); i++)
-		if (strstr(record, bad[i]))
+	while (n--)
+		if (strstr(record, texts[n]))
 			return true;
 	return false;
+}
+
+/* spared: so many lines may come before the call trace of a WARNING that is none of ours. */
+static bool is_bad(const char *record, unsigned int *spared)
+{
+	unsigned int left = *spared;
+
+	if (strstr(record, "WARNING:") && has(record, known, ARRAY_LEN(known))) {
+		*spared = TRACE;
+		return false;
+	}
+	*spared -= left > 0;
+	if (left && strstr(record, "Call Trace")) {
+		*spared = 0;
+		return false;
+	}
+	return has(record, bad, ARRAY_LEN(bad));
 }
 
 /* Prints the log from its first bad line on. */
 static bool klog_clean(int fd)
 {
 	char record[8192], *text;
+	unsigned int spared = 0;
 	bool clean = true;
 	ssize_t n;
 
@@ -50,7 +66,7 @@ static bool klog_clean(int fd)
 		if (n <= 0)
 			return clean;
 		record[n] = '\0';
-		clean = clean && !is_bad(record);
+		clean = clean && !is_bad(record, &spared);
 		text = strchrnul(record, ';');
 		if (!clean)
 			printf("# kernel log: %.*s\n", (int)strcspn(text, "\n"), text);
