@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Guests that arrive, with all writers of their RAM and all that it can lie on."""
-import contextlib
 import os
 import re
 import signal
@@ -224,22 +223,12 @@ def test_two_backends(directory):
     migrate(src, godwit.destination(src))
 
 
-@contextlib.contextmanager
-def mounted(kind, options, at):
-    os.makedirs(at, exist_ok=True)
-    lab.call('mount', '-t', kind, '-o', options, kind, at)
-    try:
-        yield
-    finally:
-        lab.call('umount', at)
-
-
 @pytest.mark.parametrize('mib,size,rng', [(64, '2M', 20), (1024, '1G', 0)])
 def test_hugetlbfs(directory, mib, size, rng):
     """QEMU's own writes (rng) dirty whole huge pages; of 1 GiB, more than emulation can send again in time."""
     lab.net()
     mount = f'/dev/hugepages-{size}'
-    with mounted('hugetlbfs', f'pagesize={size}', mount), godwit.guests():
+    with lab.mounted('hugetlbfs', f'pagesize={size}', mount), godwit.guests():
         src = source(directory, f'start=16 size=32 touch=32 rate=100 rng={rng}', ram=[lab.Ram(mib, f'{mount}/src')],
                      devices=lab.rng())
         report = migrate(src, godwit.destination(src, devices=lab.rng()), '--downtime-limit', '10000')
@@ -255,7 +244,7 @@ def shmem_huge_mib(key):
 def test_huge_tmpfs(directory, huge):
     """A tmpfs with huge pages: the host maps 2 MiB at a time, here and there."""
     mount = f'/dev/shm-{huge}'
-    with mounted('tmpfs', f'huge={huge}', mount), godwit.guests():
+    with lab.mounted('tmpfs', f'huge={huge}', mount), godwit.guests():
         src = source(directory, 'start=16 size=32 touch=32 rate=100 rng=20', ram=[lab.Ram(64, f'{mount}/src', align='2M')],
                      devices=lab.rng())
         assert shmem_huge_mib('ShmemPmdMapped') > 0, 'nothing is mapped huge: the test is void'
@@ -268,7 +257,7 @@ def test_huge_tmpfs(directory, huge):
 @pytest.mark.parametrize('huge', [False, True], ids=['copied', 'mapped'])
 def test_zero_copy(directory, huge):
     """The card reads what godwit has read, or the guest's own pages while it writes to them, and what is lost once more."""
-    with lab.cards(loss='0.5%'), mounted('tmpfs', f'huge={"always" if huge else "never"}', '/dev/shm-cards'), godwit.guests():
+    with lab.cards(loss='0.5%'), lab.mounted('tmpfs', f'huge={"always" if huge else "never"}', '/dev/shm-cards'), godwit.guests():
         src = source(directory, 'start=16 size=64 touch=64 rate=1500', ram=[lab.Ram(96, '/dev/shm-cards/src', align='2M')])
         ram = migrate(src, godwit.destination(src), '--downtime-limit', '10000')['ram']
     # The kernel may copy one after all, as where it must take a lost packet apart: 1 of 445 was seen on 7.3.

@@ -67,6 +67,19 @@ def test_running(directory, qemu, here, there, own):
 
 
 @pytest.mark.usefixtures('module')
+def test_gigantic_pages(directory, qemu):
+    """One page of private hugetlbfs is all of the guest's RAM. QEMU writes nothing here: it would dirty all of that page."""
+    with lab.mounted('hugetlbfs', 'pagesize=1G', '/dev/hugepages-1G'), godwit.guests():
+        src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[lab.Ram(1024, '/dev/hugepages-1G/src', share=False)],
+                       append='start=16 size=32 touch=32 rate=100').wait_ticks(1)
+        lab.net()
+        dst = godwit.destination(src, qemu=qemu)
+        report = godwit.Run(src, dst, '--downtime-limit', '10000').wait()
+        assert report['verified'] and report['device-state-saved']
+        godwit.proof(src, dst, stopped='paused')
+
+
+@pytest.mark.usefixtures('module')
 @pytest.mark.parametrize('row', ['vcpu', 'mapping'])
 def test_rows_matter(directory, qemu, row):
     """Without one of them pages of anonymous memory are missed, and the proof says so."""

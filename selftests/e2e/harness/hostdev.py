@@ -87,6 +87,16 @@ def link_cleared():
 
 
 @contextlib.contextmanager
+def mounted(kind, options, at):
+    os.makedirs(at, exist_ok=True)
+    call('mount', '-t', kind, '-o', options, kind, at)
+    try:
+        yield
+    finally:
+        call('umount', at)
+
+
+@contextlib.contextmanager
 def cards(loss='0%'):
     """Two emulated network cards in place of the link: they send the sender's own pages as hardware does, and lose some."""
     net()
