@@ -136,7 +136,10 @@ static int stream_to(const char *addr, const char *congestion)
 static void send_ram(char **argv)
 {
 	unsigned int n = (unsigned int)atoi(argv[3]);
-	struct send_streams_options o = { .vm = &vm, .zero_copy = ENGINE_ZC_AUTO, .timeout_ms = TIMEOUT_MS };
+	struct send_streams_options o = {
+		.vm = &vm, .zero_copy = ENGINE_ZC_AUTO, .timeout_ms = TIMEOUT_MS,
+		.compress = { .kind = CODEC_OFF },
+	};
 	int fds[WIRE_STREAMS_MAX];
 	struct dirty_source *s;
 	struct err e = { 0 };
