@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Which engine? */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "net/engine.h"
 #include "net/sock.h"
@@ -43,6 +45,28 @@ int engine_choose(const char *name, const struct engine_ops **out, struct err *e
 		return 0;
 	}
 	return err_set(e, GW_USAGE, EINVAL, "--io takes auto, uring or poll, not \"%s\"", name);
+}
+
+int engine_poll_wait(const struct engine *en, uint64_t ns, short *revents)
+{
+	struct timespec ts = {
+		.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000),
+	};
+	struct pollfd fd = { .fd = en->fd };
+	int r;
+
+	fd.events = (short)((en->sending ? POLLOUT : 0) | (en->receiving ? POLLIN : 0));
+	/* With nothing under way it is a pause, and a peer that hangs up must not end it. */
+	if (!fd.events)
+		fd.fd = -1;
+	r = ppoll(&fd, 1, &ts, NULL) < 0 && errno != EINTR ? -errno : 0;
+	*revents = fd.revents;
+	return r;
+}
+
+void engine_poll_cancel_recv(struct engine *en)
+{
+	en->receiving = false;
 }
 
 ssize_t engine_plain_take(struct engine *en, void *buf, size_t len)

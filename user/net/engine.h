@@ -85,6 +85,13 @@ struct engine {
 extern const struct engine_ops *const engines[];
 extern const unsigned int engines_count;
 extern const struct engine_ops engine_uring, engine_poll;
+/*
+ * For engines that wait by poll(): until the socket is ready for what is under way, or ns have
+ * passed. *revents: poll()'s, 0 after a signal. Returns 0 or -errno.
+ */
+int engine_poll_wait(const struct engine *en, uint64_t ns, short *revents);
+/* Theirs: nothing is under way but in the caller's mind. */
+void engine_poll_cancel_recv(struct engine *en);
 /* take and say of engines that have nothing between the caller and the socket */
 ssize_t engine_plain_take(struct engine *en, void *buf, size_t len);
 int engine_plain_say(struct engine *en, const void *buf, size_t len, uint64_t deadline);

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "net/engine.h"
 
@@ -76,19 +75,12 @@ static void poll_recv(struct engine *en, struct msghdr *msg)
 	en->receiving = true;
 }
 
-static void poll_cancel_recv(struct engine *en)
-{
-	en->receiving = false;
-}
-
 static int poll_wait(struct engine *en, uint64_t ns)
 {
-	struct timespec ts = {
-		.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000),
-	};
 	struct polled *p = poll_of(en);
-	struct pollfd fd = { .fd = en->fd };
 	bool done = false;
+	short revents;
+	int r;
 
 	if (en->sending)
 		done |= try_send(p);
@@ -96,15 +88,12 @@ static int poll_wait(struct engine *en, uint64_t ns)
 		done |= try_recv(p);
 	if (done || !ns)
 		return 0;
-	fd.events = (short)((en->sending ? POLLOUT : 0) | (en->receiving ? POLLIN : 0));
-	/* With nothing under way it is a pause, and a peer that hangs up must not end it. */
-	if (!fd.events)
-		fd.fd = -1;
-	if (ppoll(&fd, 1, &ts, NULL) < 0)
-		return errno == EINTR ? 0 : -errno;
-	if (en->sending && fd.revents & (POLLOUT | POLLERR | POLLHUP))
+	r = engine_poll_wait(en, ns, &revents);
+	if (r)
+		return r;
+	if (en->sending && revents & (POLLOUT | POLLERR | POLLHUP))
 		try_send(p);
-	if (en->receiving && fd.revents & (POLLIN | POLLERR | POLLHUP))
+	if (en->receiving && revents & (POLLIN | POLLERR | POLLHUP))
 		try_recv(p);
 	return 0;
 }
@@ -116,7 +105,7 @@ const struct engine_ops engine_poll = {
 	.close = poll_close,
 	.send = poll_send,
 	.recv = poll_recv,
-	.cancel_recv = poll_cancel_recv,
+	.cancel_recv = engine_poll_cancel_recv,
 	.wait = poll_wait,
 	.take = engine_plain_take,
 	.say = engine_plain_say,

@@ -8,9 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "net/engine.h"
 #include "net/sock.h"
 #include "tls/tls.h"
@@ -102,11 +100,6 @@ static void secure_recv(struct engine *en, struct msghdr *msg)
 	en->receiving = true;
 }
 
-static void secure_cancel_recv(struct engine *en)
-{
-	en->receiving = false;
-}
-
 static bool secure_try(struct secure *s)
 {
 	bool done = secure_try_send(s);
@@ -118,22 +111,16 @@ static bool secure_try(struct secure *s)
 
 static int secure_wait(struct engine *en, uint64_t ns)
 {
-	struct timespec ts = {
-		.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000),
-	};
 	struct secure *s = secure_of(en);
-	struct pollfd fd = { .fd = en->fd };
+	short revents;
+	int r;
 
 	if (secure_try(s) || !ns)
 		return 0;
-	fd.events = (short)((en->sending ? POLLOUT : 0) | (en->receiving ? POLLIN : 0));
-	/* With nothing under way it is a pause, and a peer that hangs up must not end it. */
-	if (!fd.events)
-		fd.fd = -1;
-	if (ppoll(&fd, 1, &ts, NULL) < 0)
-		return errno == EINTR ? 0 : -errno;
-	secure_try(s);
-	return 0;
+	r = engine_poll_wait(en, ns, &revents);
+	if (!r)
+		secure_try(s);
+	return r;
 }
 
 static ssize_t secure_take(struct engine *en, void *buf, size_t len)
@@ -177,7 +164,7 @@ static const struct engine_ops engine_tls = {
 	.close = secure_close,
 	.send = secure_send,
 	.recv = secure_recv,
-	.cancel_recv = secure_cancel_recv,
+	.cancel_recv = engine_poll_cancel_recv,
 	.wait = secure_wait,
 	.take = secure_take,
 	.say = secure_say,
