@@ -4,6 +4,7 @@ import godwit
 import lab
 import pytest
 import relay
+import sources
 import wire
 
 APPEND = 'start=16 size=16 touch=16 rate=50'
@@ -11,18 +12,14 @@ APPEND = 'start=16 size=16 touch=16 rate=50'
 
 @pytest.fixture
 def pair(directory):
-    src = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
-    godwit.note(src)
+    src = sources.plain(directory, APPEND)
     return src, godwit.destination(src)
 
 
 def nothing_is_acknowledged(pair, mode, *options):
     """No round is. The destination knows by itself when it has all of the RAM: nothing waits for what the sender hears of it."""
-    between = relay.Losing(godwit.TO, rate=16 << 20, swallow=[wire.ACK])
-    try:
+    with relay.Losing(godwit.TO, rate=16 << 20, swallow=[wire.ACK]) as between:
         report = godwit.Run(*pair, '--streams', '2', '--device-state', mode, *options, to=between.address).wait()
-    finally:
-        between.stop()
     assert report['verified'] and between.count[wire.ACK]
     godwit.proof(*pair, stopped='paused' if mode == 'save' else 'postmigrate')
 

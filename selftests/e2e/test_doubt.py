@@ -11,10 +11,10 @@ import threading
 import time
 
 import godwit
-import lab
 import monitor
 import pytest
 import relay
+import sources
 import wire
 from ours import Crashed, proved
 
@@ -25,9 +25,7 @@ pytestmark = pytest.mark.native
 
 @pytest.fixture
 def src(directory):
-    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
-    godwit.note(vm)
-    return vm
+    return sources.plain(directory, APPEND)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import threading
 import time
 
 import godwit
-import lab
 import pytest
 import relay
+import sources
 import wire
 from monitor import Monitor
 from ours import proved
@@ -21,9 +21,7 @@ pytestmark = pytest.mark.native
 
 
 def source(directory, **more):
-    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND, **more).wait_ticks(1)
-    godwit.note(vm)
-    return vm
+    return sources.plain(directory, APPEND, **more)
 
 
 @pytest.fixture

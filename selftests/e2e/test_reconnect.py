@@ -4,7 +4,6 @@
 with --pause, as RAM at rest goes in the same rounds then; in the lab the guest runs, and writes. --verify finds each page that is
 missing.
 """
-import contextlib
 import signal
 import time
 
@@ -12,6 +11,7 @@ import godwit
 import lab
 import pytest
 import relay
+import sources
 import wire
 from kinds import KINDS
 
@@ -23,23 +23,12 @@ native = pytest.mark.native
 
 @pytest.fixture
 def src(directory):
-    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
-    godwit.note(vm)
-    return vm
+    return sources.plain(directory, APPEND)
 
 
 @pytest.fixture
 def pair(src):
     return src, godwit.destination(src)
-
-
-@contextlib.contextmanager
-def link(**more):
-    between = relay.Losing(TO, **more)
-    try:
-        yield between
-    finally:
-        between.stop()
 
 
 def migrate(pair, between, seconds=30, *options, receive_options=(), timeout=30 if lab.IN_LAB else 3):
@@ -67,7 +56,7 @@ def arrived(pair, run, times=1):
 @pytest.mark.parametrize('which', [slice(None), slice(1), slice(1, 2)], ids=['all', 'control', 'stream'])
 def test_reset(pair, which, mode):
     """Of one connection, or of all of them."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 30, '--device-state', mode, '--streams', '2')
         in_a_round(between, run)
         between.lose(which)
@@ -77,7 +66,7 @@ def test_reset(pair, which, mode):
 @native
 def test_the_link_goes_silent(pair):
     """Longer than both ends wait for a sign of life. They give up the connections, and find each other on new ones."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between)
         in_a_round(between, run)
         between.fall(silently=True)
@@ -90,7 +79,7 @@ def test_the_link_goes_silent(pair):
 @native
 def test_lost_again_and_again(pair):
     """Also while the sender connects again: its RECONNECT, the answer, the streams, and the end of the first round after that."""
-    with link(drop=[]) as between:
+    with relay.Losing(TO, drop=[]) as between:
         run = migrate(pair, between)
         in_a_round(between, run)
         for kind in (wire.RECONNECT, wire.STREAMS, wire.JOIN, wire.ROUND):
@@ -105,7 +94,7 @@ def test_lost_again_and_again(pair):
 @native
 def test_the_answer_is_lost(pair):
     """The receiver has heard the sender, which does not know: it must not take for granted that the sender knows what to repeat."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between)
         in_a_round(between, run)
         seen = []
@@ -127,7 +116,7 @@ def test_the_answer_is_lost(pair):
 @native
 def test_a_receiver_that_claims_too_much(pair):
     """It says that it has a round which was never sent: the sender would not send that RAM again."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between)
         in_a_round(between, run)
         seen = []
@@ -150,7 +139,7 @@ def test_a_receiver_that_claims_too_much(pair):
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_before_an_ack(pair, mode):
     """What goes ahead of the rounds is not sent twice: the sender does not connect again before it knows that it has arrived."""
-    with link(rate=1 << 20) as between:
+    with relay.Losing(TO, rate=1 << 20) as between:
         run = migrate(pair, between, 3, '--device-state', mode)
         between.wait_ram(256 << 10)
         assert not between.count.get(wire.ACK)
@@ -162,7 +151,7 @@ def test_before_an_ack(pair, mode):
 
 @native
 def test_the_link_stays_lost(pair):
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 4)
         in_a_round(between, run)
         between.fall()
@@ -181,7 +170,7 @@ def test_the_link_carries_no_round(pair):
         def remove(self, _):
             pass
 
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 6)
         in_a_round(between, run)
         between.drop = Always([wire.RAM])
@@ -198,7 +187,7 @@ def test_the_link_carries_no_round(pair):
 @native
 def test_without_the_option(pair):
     """As before: a link that is lost ends the migration at once."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = godwit.Run(*pair, *HOW, '--streams', '2', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         between.lose()
@@ -211,7 +200,7 @@ def test_without_the_option(pair):
 def test_the_receiver_is_killed(pair):
     """The sender tries in vain; of another receiver, which knows nothing of it, it hears that at once."""
     src = pair[0]
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 60)
         in_a_round(between, run)
         run.receive.kill().wait()
@@ -229,7 +218,7 @@ def test_the_receiver_is_killed(pair):
 def test_the_sender_is_killed(pair):
     """The receiver waits as long as it was told to, and has QEMU go on waiting."""
     src, dst = pair
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 5)
         in_a_round(between, run)
         run.send.kill()
@@ -242,7 +231,7 @@ def test_the_sender_is_killed(pair):
 
 @native
 def test_a_signal_while_there_is_no_link(pair):
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 60)
         in_a_round(between, run)
         between.fall()
@@ -259,7 +248,7 @@ def test_a_signal_while_there_is_no_link(pair):
 @native
 def test_an_older_receiver(pair):
     """It says that it cannot wait; the migration begins all the same, and the operator is told."""
-    with link(offers=~wire.RECONNECTS, rate=64 << 20) as between:
+    with relay.Losing(TO, offers=~wire.RECONNECTS, rate=64 << 20) as between:
         run = migrate(pair, between)
         assert run.wait()['reconnects'] == 0
         assert 'too old for --reconnect' in run.send.said and not between.count.get(wire.KEEP)
@@ -270,7 +259,7 @@ def test_an_older_receiver(pair):
 def test_another_sender_meanwhile(pair, directory):
     """One migration is what the receiver waits for: another sender is refused in words."""
     other = lab.Qemu('other', directory=directory, ram=64, append=APPEND).wait_ticks(1)
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between)
         in_a_round(between, run)
         between.fall()
@@ -288,7 +277,7 @@ running = pytest.mark.usefixtures('module')
 @pytest.mark.parametrize('which', [slice(None), slice(1), slice(2, 3)], ids=['all', 'control', 'stream'])
 def test_running_reset(pair, which):
     """Twice, in the first round and in a later one, where the guest has written to what was lost."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 30, '--streams', '2')
         in_a_round(between, run)
         between.lose(which)
@@ -332,7 +321,7 @@ def test_running_link_stays_down(pair):
 @running
 def test_running_killed(pair):
     """The sender, while it has no link: the guardian undoes what there is, and the receiver ends after a while."""
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 6)
         in_a_round(between, run)
         between.fall()
@@ -344,7 +333,7 @@ def test_running_killed(pair):
 
 @running
 def test_running_cancelled(pair):
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate(pair, between, 60)
         in_a_round(between, run)
         between.fall()
@@ -361,7 +350,7 @@ def test_running_private_ram(directory, qemu):
     """Anonymous memory at both ends, by addresses."""
     src = lab.Qemu('src', directory=directory, qemu=qemu, ram=[KINDS['anonymous']('src')], append=APPEND).wait_ticks(1)
     dst = godwit.destination(src, qemu=qemu, ram=[KINDS['anonymous']('dst')])
-    with link() as between:
+    with relay.Losing(TO) as between:
         run = migrate((src, dst), between)
         in_a_round(between, run)
         between.lose()

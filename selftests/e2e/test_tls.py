@@ -17,6 +17,7 @@ import godwit
 import lab
 import pytest
 import relay
+import sources
 import wire
 
 APPEND = 'start=16 size=24 touch=24 rate=50'
@@ -41,23 +42,12 @@ def keys(tmp_path_factory):
 
 @pytest.fixture
 def src(directory):
-    vm = lab.Qemu('src', directory=directory, ram=64, append=APPEND).wait_ticks(1)
-    godwit.note(vm)
-    return vm
+    return sources.plain(directory, APPEND)
 
 
 @pytest.fixture
 def pair(src):
     return src, godwit.destination(src)
-
-
-@contextlib.contextmanager
-def link(**more):
-    between = relay.Sealed(TO, **more)
-    try:
-        yield between
-    finally:
-        between.stop()
 
 
 def migrate(pair, how, *options, receive_options=(), **more):
@@ -101,11 +91,8 @@ class Listening(relay.Relay):
 @pytest.mark.parametrize('kind', ['clear', 'creds', 'psk'])
 def test_nothing_is_in_the_clear(pair, keys, kind):
     """Neither a frame nor a page of what the guest writes, on any connection; without TLS they are all over the place."""
-    between = Listening(TO)
-    try:
+    with Listening(TO) as between:
         migrate(pair, keys[kind], to=between.address).wait()
-    finally:
-        between.stop()
     frames = between.heard.count(wire.MAGIC.to_bytes(4, 'little'))
     zeros = between.heard.count(bytes(64))
     if kind == 'clear':
@@ -181,7 +168,7 @@ def test_a_name_of_its_own(pair, keys):
 @pytest.mark.parametrize('kind', ['creds', 'psk'])
 def test_a_byte_is_changed(pair, keys, kind, number):
     """On the way. No byte of that record is used, both ends say why, and the source runs on."""
-    with link() as between:
+    with relay.Sealed(TO) as between:
         run = migrate(pair, keys[kind], '--streams', '2', '--compress', 'off', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         assert run.send.poll() is None, run.send.said
@@ -195,7 +182,7 @@ def test_a_byte_is_changed(pair, keys, kind, number):
 @pytest.mark.parametrize('which', [slice(None), slice(1), slice(1, 2)], ids=['all', 'control', 'stream'])
 def test_reconnect(pair, keys, which):
     """By a number, while the certificate is for a name: the name that the operator gave counts."""
-    with link() as between:
+    with relay.Sealed(TO) as between:
         run = migrate(pair, keys['creds'], '--streams', '2', '--reconnect', '30', '--peer-timeout', '3', '--compress', 'off', to=between.address,
                       receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
         between.wait_ram(12 << 20)	# both streams have ended a piece, and a part is acknowledged
@@ -208,7 +195,7 @@ def test_reconnect(pair, keys, which):
 
 def test_cut(pair, keys):
     """A stream ends in the middle: the link is lost, and nothing else is said of it."""
-    with link() as between:
+    with relay.Sealed(TO) as between:
         run = migrate(pair, keys['psk'], '--streams', '2', '--compress', 'off', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         between.lose(slice(1, 2))
@@ -221,7 +208,7 @@ def test_cut(pair, keys):
 
 @pytest.mark.parametrize('side', ['send', 'receive'])
 def test_killed(pair, keys, side):
-    with link() as between:
+    with relay.Sealed(TO) as between:
         run = migrate(pair, keys['creds'], '--compress', 'off', to=between.address, receive_options=['--resolve-timeout', '1'])
         between.wait_ram(4 << 20)
         victim, other = (run.send, run.receive) if side == 'send' else (run.receive, run.send)

@@ -88,6 +88,12 @@ class Relay:
         self.stopped.set()
         self.thread.join()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
 
 class Silent(Relay):
     """

@@ -26,3 +26,10 @@ def healthy(directory, **more):
     vm.qmp('migrate-set-capabilities', capabilities=[{'capability': c, 'state': True} for c in CAPABILITIES])
     godwit.note(vm)
     return vm
+
+
+def plain(directory, append, **more):
+    """A new guest with 64 MiB, which runs; nothing of it was set."""
+    vm = lab.Qemu('src', directory=directory, ram=64, append=append, **more).wait_ticks(1)
+    godwit.note(vm)
+    return vm
