@@ -203,7 +203,13 @@ bool godwit_row_on(unsigned int row);
 void godwit_pause_in_harvest(void);
 /* Holds open the time in which CPUs may have translations that outlive a dirty bit. */
 void godwit_pause_before_flush(void);
+/* Counts, as no test can tell one call of all CPUs from another. Context: may not sleep. */
+void godwit_cpu_flushed(void);
 #else
+static inline void godwit_cpu_flushed(void)
+{
+}
+
 static inline void godwit_pause_before_flush(void)
 {
 }

@@ -32,6 +32,10 @@ static unsigned int pause_before_flush_ms;
 module_param(pause_before_flush_ms, uint, 0600);
 MODULE_PARM_DESC(pause_before_flush_ms, "for tests: between dirty bits that are taken and the flush");
 
+static atomic_t flushed_cpus;
+module_param_named(flushed_cpus, flushed_cpus.counter, int, 0400);
+MODULE_PARM_DESC(flushed_cpus, "for tests: flushes of the module's so far, each once for each CPU that it has flushed");
+
 /* The process that writes it sleeps so long, and holds its own mmap_lock. */
 static int hold_mmap_lock(const char *val, const struct kernel_param *kp)
 {
@@ -66,6 +70,11 @@ void godwit_pause_before_flush(void)
 
 	if (ms)
 		msleep(ms);
+}
+
+void godwit_cpu_flushed(void)
+{
+	atomic_inc(&flushed_cpus);
 }
 #endif
 

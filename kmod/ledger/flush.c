@@ -55,6 +55,7 @@ static void flush_cpu(void *unused)
 {
 	unsigned long flags, cr4;
 
+	godwit_cpu_flushed();
 	if (boot_cpu_has(X86_FEATURE_INVPCID)) {
 		invpcid_flush_all();
 		return;

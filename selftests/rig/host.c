@@ -267,32 +267,12 @@ int run_charged(const char *bytes, int (*run)(void *arg), void *arg)
 	return status;
 }
 
-unsigned long calls_of_cpu_1(void)
+unsigned long flushes(void)
 {
-	FILE *f = fopen("/proc/interrupts", "r");
-	unsigned long calls = 0;
-	char line[4096];
+	long cpus = file_number("/sys/module/godwit/parameters/flushed_cpus"), all = sysconf(_SC_NPROCESSORS_ONLN);
 
-	require(f, "/proc/interrupts");
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, " CAL: %*u %lu", &calls) == 1)
-			break;
-	fclose(f);
-	return calls;
-}
-
-static void never_idle(void *unused)
-{
-	(void)unused;
-	pin_to_cpu(1);
-	if (!fork_child())
-		for (;;)
-			;
-}
-
-pid_t keep_cpu_1_busy(void)
-{
-	return fork_ready(never_idle, NULL);
+	require(cpus >= 0 && cpus % all == 0, "a count for each CPU");
+	return cpus / all;
 }
 
 void drop_sys_admin(void)

@@ -72,12 +72,8 @@ pid_t fork_ready(void (*run)(void *arg), void *arg);
  * Its exit status, or -1: the host cannot limit it (no cgroups of version 2 with memory).
  */
 int run_charged(const char *bytes, int (*run)(void *arg), void *arg);
-/*
- * How many calls of functions, of which a flush of all CPUs is one, CPU 1 has been sent. An idle
- * CPU may be spared them: the process that keeps it busy.
- */
-unsigned long calls_of_cpu_1(void);
-pid_t keep_cpu_1_busy(void);
+/* How many times the module has flushed the TLBs of all CPUs. */
+unsigned long flushes(void);
 /* For the rest of this process. */
 void drop_sys_admin(void);
 void pin_to_cpu(unsigned int cpu);

@@ -160,17 +160,17 @@ int session_sync(struct session *s, struct godwit_harvest *h)
 	return r;
 }
 
-unsigned long session_calls(struct session *s, unsigned int harvests, void (*before)(void *arg),
-			    void *arg)
+unsigned long session_flushes(struct session *s, unsigned int harvests, void (*before)(void *arg),
+			      void *arg)
 {
-	unsigned long calls = calls_of_cpu_1();
+	unsigned long n = flushes();
 
 	while (harvests--) {
 		if (before)
 			before(arg);
 		require(!session_harvest(s, NULL), "a harvest");
 	}
-	return calls_of_cpu_1() - calls;
+	return flushes() - n;
 }
 
 void session_close(struct session *s)

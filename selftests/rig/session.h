@@ -45,11 +45,11 @@ int session_next_data(struct session *s, unsigned int ram, uint64_t first, uint6
 /* A harvest, and a CLEAR of all that is marked: the caller is about to take it. h may be NULL. */
 int session_sync(struct session *s, struct godwit_harvest *h);
 /*
- * How many calls CPU 1 is sent (calls_of_cpu_1()) in so many harvests, if before(arg) comes ahead of
- * each; before may be NULL.
+ * How many flushes there are (flushes()) in so many harvests, if before(arg) comes ahead of each;
+ * before may be NULL.
  */
-unsigned long session_calls(struct session *s, unsigned int harvests, void (*before)(void *arg),
-			    void *arg);
+unsigned long session_flushes(struct session *s, unsigned int harvests, void (*before)(void *arg),
+			      void *arg);
 void session_close(struct session *s);
 /* open, attach, add_ram for each, start; all of it must work. */
 void session_begin(struct session *s, int vm_fd, const int *ram_fds, unsigned int nr);
