@@ -182,6 +182,22 @@ static unsigned int cancelled_while_waiting(unsigned int cleared_ms_ago, const c
 	return qemu.cancelled;
 }
 
+/* QEMU's second answer takes its time, so that the migration seems to have begun earlier. */
+static void an_answer_that_comes_late(void **state)
+{
+	const struct answer answers[] = { { "active", 10 }, { "active", 5000 }, { "completed", 5001 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+
+	(void)state;
+	f.cleared_ns = now_ns() - 1000000000ull;
+	patience = 100;
+	listen_to_it();
+	assert_true(foreign_wait(&f, enough));
+	assert_false(was_said("may be missing there"));
+	assert_int_equal(qemu.cancelled, 0);
+	end(&f);
+}
+
 static void one_that_would_lose_what_was_cleared(void **state)
 {
 	bool loss;
@@ -387,6 +403,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_qemu_that_does_not_answer),
 	cmocka_unit_test(one_that_overlaps_is_ended),
 	cmocka_unit_test(one_that_would_lose_what_was_cleared),
+	cmocka_unit_test(an_answer_that_comes_late),
 	cmocka_unit_test(a_lease_is_renewed_while_none_is_under_way),
 	cmocka_unit_test(it_is_cancelled_when_it_is_seen),
 	cmocka_unit_test(one_that_came_and_went),

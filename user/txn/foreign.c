@@ -78,7 +78,7 @@ static bool foreign_completed(const struct migration_status *m, const struct mig
 bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 {
 	struct migration_status m;
-	bool reported = f->quiet, cancelled = false, compared = false;
+	bool reported = f->quiet, judged = false, compared = false;
 
 	for (unsigned int tries = 0;; tries++) {
 		uint64_t asked_ns = now_ns();
@@ -90,12 +90,18 @@ bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 		compared |= !r;
 		if ((!r && !m.under_way) || proc_ended(f->pidfd))
 			return true;
-		if (!r && !cancelled && foreign_older(&m, asked_ns, f->cleared_ns)) {
-			foreign_cancel(f, &m);
-			cancelled = true;
-			continue;
+		/*
+		 * Once is enough: nothing is cleared any more, so what begins later is newer. Each
+		 * further answer that comes late would make the same migration look older.
+		 */
+		if (!r && !judged && m.total_ms >= 0) {
+			judged = true;
+			if (foreign_older(&m, asked_ns, f->cleared_ns)) {
+				foreign_cancel(f, &m);
+				continue;
+			}
 		}
-		if (!r && !reported) {
+		if (!r && !reported && (judged || tries >= SETUP_TRIES)) {
 			fprintf(stderr, "godwit: QEMU has a migration of its own under way (%s), which needs KVM's dirty log: the log stays on until that migration has ended\n",
 				m.status);
 			reported = true;
