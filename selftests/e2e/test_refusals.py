@@ -179,3 +179,16 @@ def test_pinned(src, device, name):
     src.qmp('object-del', id='pin')
     refused(send('--qmp', src.main_qmp, NOWHERE), 'unreachable')
     godwit.unharmed(src)
+
+
+@pytest.mark.native
+def test_no_compare(directory):
+    """Nobody sees that the destination lacks a device, so QEMU refuses it, with the guest stopped; a twin is moved."""
+    src = lab.Qemu('src', directory=directory, append=APPEND, devices=lab.rng()).wait_ticks(1)
+    run = godwit.Run(src, godwit.destination(src), '--pause', '--no-compare')
+    run.wait('device-state')
+    assert 'virtio-rng' not in run.send.said and 'warning' not in run.send.said, run.send.said
+    godwit.unharmed(src)
+    dst = godwit.destination(src, 'dst2', devices=lab.rng())
+    godwit.Run(src, dst, '--pause', '--no-compare').wait()
+    godwit.proof(src, dst)

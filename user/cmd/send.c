@@ -109,6 +109,20 @@ static const struct cmd_option send_resolve_timeout = {
 		"asks later.",
 };
 
+static const struct cmd_option send_no_compare = {
+	"no-compare", .set = cmd_set_flag, .offset = offsetof(struct send_args, o.no_compare),
+	.help = "do not look whether the destination is the same machine and has room for the guest",
+	.more = "The comparison asks each QEMU hundreds of questions while the guest runs, for some "
+		"tenths of a second.\n"
+		"Without it QEMU refuses what it cannot load when the guest is stopped, and a guest "
+		"may come to harm that\n"
+		"finds another processor or device: for a destination that was made of the same "
+		"definition by a program.\n"
+		"Where the RAM is private at the destination only, give\n"
+		".Fl -device-state Cm save\n"
+		"too.",
+};
+
 static const struct cmd_option send_proof[] = {
 	{
 		"verify", .set = cmd_set_flag, .offset = offsetof(struct send_args, o.verify),
@@ -174,6 +188,7 @@ static const struct cmd_group send_groups[] = {
 	{ "Migration", .options = &cmd_device_state, .n = 1,
 	  .base = offsetof(struct send_args, o.wish) },
 	CMD_ONE(cmd_accept, struct send_args, o.accepted),
+	{ .options = &send_no_compare, .n = 1 },
 	{ CMD_ROWS(send_proof) },
 	{ "Output and control", CMD_ROWS(send_output) },
 	CMD_HELP,

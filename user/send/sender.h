@@ -27,6 +27,7 @@
  * @resolve_s: how long to ask the receiver when the connection broke after the commit point
  * @wish: how the device state travels
  * @accepted: differences between both ends that the operator accepts, see findings.h
+ * @no_compare: look for none
  * @verify: compare hashes of all RAM before the commit point
  * @streams: connections for RAM; the receiver may allow fewer. 0: as many as the link needs, and at
  *	least one for each of @cpus
@@ -55,6 +56,7 @@ struct sender_options {
 	unsigned int pack_threads;
 	enum mode_wish wish;
 	unsigned int accepted;
+	bool no_compare;
 	bool verify;
 	bool pause;
 	report_fn progress;
