@@ -21,7 +21,32 @@ BIOS = '/usr/share/seabios/bios-256k.bin'
 pytest_plugins = ['second_try']
 
 
-def pytest_collection_modifyitems(items):
+FURTHER = f'{os.path.dirname(os.path.realpath(__file__))}/further'
+NATIVE_FILE = re.compile(r'^pytestmark = .*mark\.native\b', re.M)
+
+
+def pytest_addoption(parser):
+    parser.addoption('--brief', action='store_true', help='without what "further" names')
+
+
+def pytest_ignore_collect(collection_path, config):
+    """To import a file of native tests alone takes an emulated host a second."""
+    if config.option.markexpr == 'not native' and collection_path.suffix == '.py':
+        return NATIVE_FILE.search(collection_path.read_text(encoding='utf-8')) is not None or None
+    return None
+
+
+def without_further(items, config):
+    with open(FURTHER, encoding='utf-8') as f:
+        further = {line.strip() for line in f if not line.startswith('#')}
+    named = {item.nodeid: item for item in items}
+    if gone := further - named.keys():
+        raise pytest.UsageError(f'{FURTHER} names what there is not: {", ".join(sorted(gone))}')
+    config.hook.pytest_deselected(items=[named[name] for name in further])
+    items[:] = [item for name, item in named.items() if name not in further]
+
+
+def pytest_collection_modifyitems(items, config):
     """
     Together what can share a source. First what must stay together (second_try.py), so that no lab has it left at the end
     when others have nothing to do.
@@ -32,6 +57,8 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker('together'):
             return -1
         return min((i for i, kind in enumerate(kinds) if kind in item.fixturenames), default=len(kinds))
+    if config.option.brief:
+        without_further(items, config)
     items.sort(key=place)
 
 
@@ -54,6 +81,7 @@ def around(request):
     if lab.IN_LAB:
         with open('/dev/kmsg', 'w', encoding='ascii') as f:	# where the lab looks when the kernel is gone
             f.write(f'<4>test: {request.node.nodeid}')
+    godwit.Run.compares = not lab.IN_LAB or request.node.get_closest_marker('compared') is not None
     log = lab.KernelLog() if lab.IN_LAB else None
     yield log
     signal.alarm(0)

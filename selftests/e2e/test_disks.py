@@ -8,7 +8,7 @@ import lab
 import pytest
 from ours import proved
 
-pytestmark = pytest.mark.usefixtures('module')
+pytestmark = [pytest.mark.usefixtures('module'), pytest.mark.compared]
 
 
 def make(form):

@@ -130,6 +130,7 @@ def test_destination_qemu_killed(pair):
     godwit.unharmed(src)
 
 
+@pytest.mark.compared
 def test_device_state_refused(directory):
     """The destination has a device less: that is seen before anything is sent, but with an older receiver QEMU refuses it."""
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=8 rate=50',

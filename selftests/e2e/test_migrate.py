@@ -25,6 +25,7 @@ def migrate(src, dst, *options, **more):
     return report
 
 
+@pytest.mark.compared
 def test_idle(directory):
     """Never touched memory stays a hole on both sides, and both programs need little memory."""
     src = source(directory, 'start=16 size=64 touch=24', ram=256)
@@ -93,6 +94,7 @@ def test_direct_disk(directory, kind):
         rows_matter(src, 'block', lambda name: godwit.destination(src, name, devices=devices))
 
 
+@pytest.mark.compared
 def test_vmm_threads(directory):
     """virtio-blk through the page cache, virtio-rng: QEMU itself writes guest RAM."""
     path = lab.fill_disk('/dev/shm/disk', 8)
@@ -124,7 +126,8 @@ class Writer:
     writes them again when the destination has them. That, and what comes then, is over before the first round ends: until
     then the destination takes nothing.
     """
-    OPTIONS = ['--bandwidth', '10', '--peer-timeout', '600']
+    # Packed, all of it would fit into the sockets' buffers.
+    OPTIONS = ['--bandwidth', '10', '--compress', 'off', '--peer-timeout', '600']
 
     def __init__(self, vm, cgroup=None, how=()):
         self.vm, self.cgroup, self.how, self.process = vm, cgroup, how, None

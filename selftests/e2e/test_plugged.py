@@ -15,7 +15,7 @@ from ours import proved
 
 MORE = 16 << 20
 ROOM = ['-m', 'slots=2,maxmem=1G']
-pytestmark = pytest.mark.usefixtures('module')
+pytestmark = [pytest.mark.usefixtures('module'), pytest.mark.compared]
 
 
 def more_ram(name):

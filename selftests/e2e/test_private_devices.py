@@ -103,6 +103,7 @@ def test_shown_in_parts_running(directory, qemu, here, there):
     assert report['device-state-saved'] == (here == 'anonymous')
 
 
+@pytest.mark.compared
 @pytest.mark.usefixtures('module')
 def test_ivshmem_running(directory, qemu):
     """The RAM that such a device shows moves beside private RAM of a guest that runs."""

@@ -52,6 +52,7 @@ RUNNING = [('anonymous', 'anonymous', ''), ('anonymous', 'shared_file', ''), ('s
            ('anonymous', 'anonymous', 'own'), ('huge', 'huge', 'own'), ('shared_file', 'anonymous', 'own')]
 
 
+@pytest.mark.compared
 @pytest.mark.usefixtures('module')
 @pytest.mark.parametrize('here, there, own', RUNNING)
 def test_running(directory, qemu, here, there, own):
@@ -204,6 +205,7 @@ def huge_pages_of(vm):
         return sum(int(line.split()[1]) for line in f if line.startswith('Private_Hugetlb'))
 
 
+@pytest.mark.compared
 @pytest.mark.usefixtures('module')
 def test_looking_makes_no_pages(directory, qemu):
     """A private huge page that the guest has not touched is none after the migration, too."""

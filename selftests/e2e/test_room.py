@@ -9,7 +9,7 @@ import lab
 import pytest
 import relay
 
-pytestmark = pytest.mark.usefixtures('module')
+pytestmark = [pytest.mark.usefixtures('module'), pytest.mark.compared]
 SOURCE, DESTINATION = '/dev/room-src', '/dev/room-dst'
 
 

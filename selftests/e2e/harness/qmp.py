@@ -63,10 +63,11 @@ class Qmp:
     def __call__(self, command, timeout=60, **arguments):
         """What the command returns; arguments with '-' are written with '_'."""
         arguments = {k.replace('_', '-'): v for k, v in arguments.items()}
-        message = {'execute': command, 'arguments': arguments}
+        message = {'execute': command, **({'arguments': arguments} if arguments else {})}
         end = time.monotonic() + timeout
         self._socket.settimeout(timeout)
-        self._socket.sendall(json.dumps(message).encode() + b'\n')
+        # Short: an old QEMU (7.2) reads it byte by byte, and looks at all of its files in between.
+        self._socket.sendall(json.dumps(message, separators=(',', ':')).encode() + b'\n')
         while True:
             reply = self._receive(end)
             if 'event' in reply:
