@@ -83,7 +83,6 @@ def test_memfd(directory, qemu, here, there):
     godwit.proof(src, dst, stopped='paused' if told(src) else 'postmigrate')
 
 
-@pytest.mark.compared
 def test_saved(saving):
     """Private RAM that is written before, and while RAM is sent; all of it is there afterwards."""
     src, dst = saving
@@ -125,7 +124,6 @@ def test_memfds_swapped(directory, qemu, blind):
     godwit.proof(src, dst, stopped='paused')
 
 
-@pytest.mark.compared
 @pytest.mark.parametrize('way', ['save', 'migrate'])
 def test_display(saving, way):
     """

@@ -123,7 +123,7 @@ class Process:
             time.sleep(0.05)
         return self
 
-    def wait_for(self, text, timeout=60):
+    def wait_for(self, text, timeout=120):
         return self._wait(lambda: text in self.said, text, timeout)
 
     def round(self):
@@ -136,7 +136,7 @@ class Process:
             return control(self.pid, execute='query')['round']
         return 0
 
-    def wait_round(self, number, timeout=60):
+    def wait_round(self, number, timeout=120):
         """Later rounds may pass between two lines of progress."""
         return self._wait(lambda: self.round() >= number or number > 1 and self.asked_round() >= number, f'round {number}', timeout)
 
@@ -225,7 +225,7 @@ class Run:
         assert report['status'] == expect
         return report
 
-    def wait_status(self, *wanted, timeout=60):
+    def wait_status(self, *wanted, timeout=120):
         """Until the source QEMU's own migration has one of these states ('none' before it begins)."""
         end = time.monotonic() + timeout
         while True:
@@ -238,7 +238,7 @@ class Run:
                 raise TimeoutError(f'{status}, not {wanted}: {self.send.said}')
             time.sleep(0.02)
 
-    def wait_stopped(self, timeout=60):
+    def wait_stopped(self, timeout=120):
         end = time.monotonic() + timeout
         while self.src.query_status() != 'paused':
             assert self.send.poll() is None and time.monotonic() < end, self.send.said
