@@ -155,6 +155,12 @@ def saving(directory, flash, qemu):
     return src, godwit.destination(src)
 
 
+def connected(pid):
+    """Has a connection to the receiver's port been made? The kernel does that, also where the receiver is stopped."""
+    with open(f'/proc/{pid}/net/tcp', encoding='ascii') as f:
+        return any(line.split()[1].endswith(f':{godwit.PORT:04X}') and line.split()[3] == '01' for line in f)
+
+
 @pytest.fixture
 def waiting(pair):
     """A sender that has connected and waits for the word of a receiver that is stopped."""
@@ -163,7 +169,10 @@ def waiting(pair):
     receive = godwit.listen(dst)
     receive.kill(signal.SIGSTOP)
     run = godwit.Run(src, dst, receiver=False)
-    time.sleep(2)
-    assert run.send.poll() is None
+    end = time.monotonic() + 60
+    while not connected(receive.pid):
+        assert run.send.poll() is None and time.monotonic() < end, run.send.said
+        time.sleep(0.05)
+    time.sleep(0.5)	# for what it does when it is connected
     yield run.send, receive
     receive.kill().wait()

@@ -41,7 +41,7 @@ def test_an_end_is_not_in_sight(directory):
     """It writes faster than the link carries: foretold, and so."""
     lab.net()
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=6000').wait_ticks(2)
-    options = ['--bandwidth', '4', '--max-rounds', '3']
+    options = ['--bandwidth', '4', '--max-rounds', '3', '--downtime-limit', '2000']
     told = estimate(src, *options, expect='not-converged')
     assert not told['converges'] and told['rounds'] == 3
     godwit.Run(src, godwit.destination(src), *options).wait('not-converged')

@@ -55,7 +55,7 @@ def test_faster_than_the_link(directory):
     src = source(directory, 'start=16 size=16 touch=16 rate=6000')
     dst = godwit.destination(src)
     lab.link('rate', 40)
-    godwit.Run(src, dst, '--max-rounds', '3').wait('not-converged')
+    godwit.Run(src, dst, '--max-rounds', '3', '--downtime-limit', '2000').wait('not-converged')
     godwit.unharmed(src)
     dst.kill()
     report = migrate(src, godwit.destination(src, 'dst2'), '--max-rounds', '3', '--downtime-limit', '60000')

@@ -16,7 +16,7 @@ from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_un
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, page_of, proof, same_ram, settings, settings_kept, unharmed
 
-__all__ = ['AT', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', 'address', 'check_moved',
+__all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', 'address', 'check_moved',
            'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'listen', 'load',
            'loaded', 'never_ran', 'none_crashed', 'note', 'page_of', 'proof', 'receive', 'row_off',
            'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool', 'unharmed',
@@ -25,7 +25,7 @@ __all__ = ['AT', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', 'address', 'c
 GODWIT = f'{lab.B}/godwit'
 PORT = 4433
 TO = (lab.ADDRESS['dst'], PORT)
-DOWNTIME = '2000'	# ms
+DOWNTIME = '4000'	# ms; a host that is overrun expects two thirds of it with nothing left to send
 # Exit statuses, as user/base/err.h names them.
 EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7,
         'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
