@@ -123,8 +123,8 @@ class Process:
             time.sleep(0.05)
         return self
 
-    def wait_for(self, text, timeout=120):
-        return self._wait(lambda: text in self.said, text, timeout)
+    def wait_for(self, text, timeout=120, times=1):
+        return self._wait(lambda: self.said.count(text) >= times, text, timeout)
 
     def round(self):
         """The last one that it has told of: not each of them is told."""
