@@ -6,6 +6,7 @@ import subprocess
 import godwit
 import lab
 import pytest
+import sources
 from ours import proved
 
 pytestmark = [pytest.mark.usefixtures('module'), pytest.mark.compared]
@@ -66,9 +67,11 @@ def test_writable(directory, qemu, form, mode):
     os.unlink(path)
 
 
-def test_a_weaker_cpu(src):
+def test_a_weaker_cpu(directory, qemu):
     """The host's own CPU here, and there one with a feature less, under KVM."""
-    dst = godwit.destination(src, extra=[*src.made['extra'], '-cpu', 'host,-popcnt'])
+    lab.net()
+    src = sources.plain(directory, sources.WRITES, qemu=qemu)
+    dst = godwit.destination(src, extra=['-cpu', 'host,-popcnt'])
     run = godwit.Run(src, dst)
     run.wait('misfit')
     assert 'popcnt' in run.send.said and dst.query_status() == 'inmigrate'
