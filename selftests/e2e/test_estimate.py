@@ -41,7 +41,7 @@ def test_an_end_is_not_in_sight(directory):
     """It writes faster than the link carries: foretold, and so."""
     lab.net()
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=6000').wait_ticks(2)
-    options = ['--bandwidth', '4', '--max-rounds', '3', '--downtime-limit', '2000']
+    options = ['--bandwidth', '2', '--max-rounds', '3', '--downtime-limit', '1000']
     told = estimate(src, *options, expect='not-converged')
     assert not told['converges'] and told['rounds'] == 3
     godwit.Run(src, godwit.destination(src), *options).wait('not-converged')
@@ -55,11 +55,11 @@ def test_bandwidth_of_the_link(directory):
     dst = godwit.destination(src)
     godwit.listen(dst)
     lab.link('rate', 80)
-    p = godwit.Process('src', 'estimate', '--qmp', src.main_qmp, '--json', '--seconds', '1',
-                       '--to', godwit.AT)
+    limit = '--downtime-limit', godwit.DOWNTIME
+    p = godwit.Process('src', 'estimate', '--qmp', src.main_qmp, '--json', '--seconds', '1', *limit, '--to', godwit.AT)
     assert p.wait() == 0, p.said
     told = json.loads(p.said)
     assert 0 < told['bytes-per-second'] < 80 / 8 * 1e6 * 1.15
     assert told['allocated-pages'] >= 16 << 8 and told['zero-pages'] < told['allocated-pages']
-    p = godwit.Process('src', 'estimate', '--pid', src.pid, '--seconds', '1', '--bandwidth', '100')
+    p = godwit.Process('src', 'estimate', '--pid', src.pid, '--seconds', '1', *limit, '--bandwidth', '100')
     assert p.wait() == 0 and 'downtime' in p.said and 'in 2 rounds' in p.said, p.said
