@@ -41,6 +41,7 @@ def test_a_suspended_guest_arrives_so(pair):
     src, dst = pair
     run = godwit.start_in('round', pair)
     src.qmp('stop')
+    godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 10000})
     lab.link('clear')
     report = run.wait()
     assert report['guest-was-paused']
@@ -293,6 +294,7 @@ def test_dirty_rate_by_sampling(pair):
     run = godwit.start_in('later', pair)
     measure(src, 2, 'page-sampling')
     wait_measured(src)
+    godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 10000})
     lab.link('clear')
     assert run.wait()['verified']
     godwit.proof(src, dst)

@@ -85,6 +85,7 @@ def test_device(directory, where):
         assert 'late (virtio-rng-pci' in run.send.said and not src.was_stopped()
         godwit.unharmed(src)
     else:
+        godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 10000})
         run.wait()
         assert 'compared both ends again' in run.send.said
         godwit.proof(src, dst)
@@ -103,6 +104,7 @@ def test_disk_grows(directory):
         pair = src, godwit.destination(src, devices=devices('dst'))
         run = godwit.start_in('round', pair)
         src.qmp('block_resize', node_name='disk', size=16 << 20)
+        godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 10000})
         lab.link('clear')
         run.wait('misfit')
         assert 'disk0' in run.send.said and str(16 << 20) in run.send.said and not src.was_stopped()
