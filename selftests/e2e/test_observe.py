@@ -61,7 +61,7 @@ def test_counters(src, directory):
     """While a migration runs they grow, in sysfs and by netlink alike."""
     dst = godwit.destination(src)
     lab.link('rate', 30)
-    run = godwit.Run(src, dst)
+    run = godwit.Run(src, dst, '--downtime-limit', '2000')	# so that there are rounds
     run.send.wait_round(2)
     one, = sessions()
     assert one['state'] == 'started' and one['harvests'] >= 1 and one['clears'] >= 1 and one['memslots'] >= 1
