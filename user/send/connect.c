@@ -162,9 +162,9 @@ static int connect_check_fit(struct sender *s, uint64_t features, struct err *e)
 {
 	int r;
 
-	s->views = (features & WIRE_VIEWS) && !s->o->no_compare;
 	if (s->o->no_compare)
 		return 0;
+	s->views = features & WIRE_VIEWS;
 	if (!s->views) {
 		fprintf(stderr, "godwit: warning: the receiver's godwit is too old to describe its machine: whether the guest fits there shows only once the guest is stopped\n");
 		return 0;
