@@ -71,7 +71,7 @@ struct report_row {
  * @zero_copies: sends that asked for zero-copy, and that the receiver's host has acknowledged
  * @zero_copies_copied: of these, those that the kernel copied nevertheless
  * @rate: bytes per second of the last whole round
- * @limit_ns: the downtime that is allowed
+ * @limit_ns: the downtime that is allowed, as of the last decision
  * @predicted_ns: downtime predicted at the last decision
  * @downtime_ns: the source's STOP to the destination's RESUME, by QEMU's own timestamps
  * @clock_error_ns: how far the comparison of the two hosts' clocks may be off

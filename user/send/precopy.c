@@ -189,6 +189,7 @@ int precopy(struct sender *s, struct err *e)
 		rep->dirty_rate = c.round_ns ?
 				  (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;
 		rep->predicted_ns = c.predicted_ns;
+		rep->limit_ns = c.allowed_ns;
 		report_round_left(rep);
 		sender_progress(s);
 	}
