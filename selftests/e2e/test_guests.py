@@ -25,7 +25,7 @@ def test_vcpus(directory, cpus):
     dst = godwit.destination(src, cpus=cpus)
     lab.link('rate', 100)
     before = src.counters
-    report = godwit.Run(src, dst, '--downtime-limit', '2000').wait()	# so that there are rounds
+    report = godwit.Run(src, dst, '--downtime-limit', '1').converge_after(1).wait()
     assert report['verified'] and len(report['rounds']) >= 3
     assert before['smp'] == cpus and src.counters['least'] > before['least'] + 20, 'a vCPU hardly wrote'
     godwit.proof(src, dst)
@@ -54,10 +54,10 @@ def test_both_sides_of_the_pci_hole(directory):
     dst = godwit.destination(src, **more)
     sides = [(16 << 20, 32 << 20), (64 << 20, 88 << 20)]
     lab.link('rate', 150)
-    run = godwit.Run(src, dst, '--downtime-limit', '2000')	# so that there are rounds
+    run = godwit.Run(src, dst, '--downtime-limit', '1')
     run.send.wait_round(1)
     before = [writes(src.ram[0].path, *side) for side in sides]
-    report = run.wait()
+    report = run.converge_after(1).wait()
     assert report['verified'] and len(report['rounds']) >= 3
     for side, then in zip(sides, before):
         now = writes(src.ram[0].path, *side)

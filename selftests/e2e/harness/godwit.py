@@ -225,6 +225,12 @@ class Run:
         assert report['status'] == expect
         return report
 
+    def converge_after(self, number):
+        """Started with a downtime limit that no host meets, it may end once this many rounds are over, however fast the host is."""
+        self.send.wait_round(number + 1)
+        control(self.send.pid, execute='set', arguments={'downtime-limit': int(DOWNTIME)})
+        return self
+
     def wait_status(self, *wanted, timeout=120):
         """Until the source QEMU's own migration has one of these states ('none' before it begins)."""
         end = time.monotonic() + timeout
