@@ -32,6 +32,7 @@ static int godwit_release(struct inode *inode, struct file *file)
 {
 	struct godwit_session *s = file->private_data;
 
+	godwit_keep_leave(s);	/* no call of this session runs any more */
 	/*
 	 * Only queues: a process that closes the file, or is killed, does not
 	 * wait for the log to go off.
@@ -278,6 +279,50 @@ static long ioctl_mappers(struct godwit_session *s, void __user *uarg)
 	return r;
 }
 
+static long ioctl_keep(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_keep a;
+	int r;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags & ~GODWIT_KEEP_TAKE || !memchr_inv(a.token, 0, sizeof(a.token)))
+		return -EINVAL;
+	r = godwit_keep_begin(s, &a);
+	if (r)
+		return r;
+	return copy_to_user(uarg, &a, sizeof(a)) ? -EFAULT : 0;
+}
+
+/* Whatever fails behind the making: the keep has it, and the next call gives it. */
+static long ioctl_uffd(struct godwit_session *s, void __user *uarg)
+{
+	struct godwit_uffd a;
+	struct file *uffd;
+	int fd;
+
+	if (copy_from_user(&a, uarg, sizeof(a)))
+		return -EFAULT;
+	if (a.flags)
+		return -EINVAL;
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	uffd = godwit_keep_uffd(s, &a);
+	if (IS_ERR(uffd)) {
+		put_unused_fd(fd);
+		return PTR_ERR(uffd);
+	}
+	a.fd = fd;
+	if (copy_to_user(uarg, &a, sizeof(a))) {
+		fput(uffd);
+		put_unused_fd(fd);
+		return -EFAULT;
+	}
+	fd_install(fd, uffd);
+	return 0;
+}
+
 static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct godwit_session *s = file->private_data;
@@ -303,6 +348,12 @@ static long godwit_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return ioctl_mappers(s, uarg);
 	case GODWIT_NEXT_PINNED:
 		return ioctl_next(s, uarg, godwit_next_pinned);
+	case GODWIT_KEEP:
+		return ioctl_keep(s, uarg);
+	case GODWIT_UFFD:
+		return ioctl_uffd(s, uarg);
+	case GODWIT_KEEP_END:
+		return arg ? -EINVAL : godwit_keep_end(s);
 	default:
 		return -ENOTTY;
 	}
@@ -315,6 +366,7 @@ static const struct file_operations godwit_fops = {
 	.unlocked_ioctl = godwit_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = godwit_mmap,
+	.poll = godwit_keep_poll,
 };
 
 static struct miscdevice godwit_misc = {

@@ -11,6 +11,7 @@
  *				(slots_lock, mmap_lock, i_mmap_rwsem, anon_vma's rwsem, page table
  *				locks) come inside
  *	godwit_sessions_lock	the list of sessions, session->kvm, session->retiring
+ *	keeps_lock		all keeps, and the userfaultfds in them; alone
  *	block_lock		the list of tracked RAM (writers; readers use RCU), and so which
  *				session has a file, or a range
  *	watch->lock (spin)	a watch's spans and its invalidations under way; taken inside
@@ -38,6 +39,7 @@
 
 struct kvm;
 struct kvm_memory_slot;
+struct poll_table_struct;
 
 #define GODWIT_STRIPES	1024
 
@@ -153,6 +155,7 @@ struct godwit_stats {
  * @owner_pid: the process that opened it; the initial pid namespace's number, as @vm_pid
  * @vm_pid: the process that created the VM; 0 before ATTACH
  * @vm_gone: the VM's mm is being torn down: nothing to give back
+ * @kept_gone: a process of its keep has gone; written under keeps_lock
  * @retiring: retirement was asked for (protected by godwit_sessions_lock)
  * @hurry: a task waits for the VM: no pauses
  * @tracked: block.c knows the RAM files
@@ -172,6 +175,7 @@ struct godwit_session {
 	struct mutex lock;	/* see the table above */
 	enum godwit_state state;
 	bool vm_gone;
+	bool kept_gone;
 	bool retiring;
 	bool hurry;
 	bool tracked;
@@ -345,6 +349,21 @@ int godwit_next_pinned(struct godwit_session *s, struct godwit_ram *ram,
 		       struct godwit_range *range);
 
 #include "ledger/ledger.h"
+
+/* uffd.c */
+struct file *godwit_uffd_open_mem(int fd, struct mm_struct **mm);
+struct file *godwit_uffd_open_dev(int fd);
+struct file *godwit_uffd_make(struct mm_struct *mm, struct file *dev);
+bool godwit_uffd_mm_lives(struct mm_struct *mm);
+
+/* keep.c */
+int godwit_keep_begin(struct godwit_session *s, struct godwit_keep *a);
+struct file *godwit_keep_uffd(struct godwit_session *s, struct godwit_uffd *a);
+int godwit_keep_end(struct godwit_session *s);
+void godwit_keep_leave(struct godwit_session *s);
+__poll_t godwit_keep_poll(struct file *file, struct poll_table_struct *wait);
+unsigned int godwit_keep_count(void);
+void godwit_keeps_exit(void);
 
 /* retire.c */
 void godwit_retire_work(struct work_struct *work);

@@ -118,6 +118,7 @@ static void __exit godwit_exit(void)
 	 * are hurried and waited for.
 	 */
 	godwit_sessions_drain();
+	godwit_keeps_exit();
 	godwit_stats_exit();
 	godwit_chardev_exit();
 	godwit_netlink_exit();

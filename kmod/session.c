@@ -302,7 +302,7 @@ static int job_attach(struct godwit_session *s, void *arg)
 	WRITE_ONCE(s->vm_pid, s->kvm->userspace_pid);
 	WRITE_ONCE(s->state, GODWIT_STATE_ATTACHED);
 	a->abi = GODWIT_ABI_VERSION;
-	a->flags = GODWIT_CAN_PRIVATE;
+	a->flags = GODWIT_CAN_PRIVATE | GODWIT_CAN_UFFD;
 	a->manual_protect = s->kvm->manual_dirty_log_protect;
 	a->memslots = godwit_slots_count(s->kvm, &a->logged);
 	trace_godwit_attach(s, a);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tunables, in /sys/class/misc/godwit/; docs/abi-sysfs.txt describes each. */
+/* Tunables, and one count, in /sys/class/misc/godwit/; docs/abi-sysfs.txt describes each. */
 #include <linux/device.h>
 #include <linux/sysfs.h>
 
@@ -55,11 +55,19 @@ TUNABLE(retire_pause_ms, 60000);
 TUNABLE(retire_busy_percent, 100);
 TUNABLE(retire_busy_wait_ms, 60000);
 
+static ssize_t kept_userfaultfds_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", godwit_keep_count());
+}
+
+static DEVICE_ATTR_RO(kept_userfaultfds);
+
 static struct attribute *godwit_attrs[] = {
 	&retire_delay_ms.attr.attr,
 	&retire_pause_ms.attr.attr,
 	&retire_busy_percent.attr.attr,
 	&retire_busy_wait_ms.attr.attr,
+	&dev_attr_kept_userfaultfds.attr,
 	NULL
 };
 

@@ -17,6 +17,8 @@ static_assert(sizeof(struct godwit_add_ram) == 40, "ABI");
 static_assert(sizeof(struct godwit_start) == 8, "ABI");
 static_assert(sizeof(struct godwit_harvest) == 64, "ABI");
 static_assert(sizeof(struct godwit_range) == 24, "ABI");
+static_assert(sizeof(struct godwit_keep) == 24, "ABI");
+static_assert(sizeof(struct godwit_uffd) == 16, "ABI");
 static_assert(offsetof(struct godwit_add_ram, npages) == 16, "ABI");
 static_assert(offsetof(struct godwit_harvest, pages) == 16, "ABI");
 static_assert(offsetof(struct godwit_range, npages) == 16, "ABI");
@@ -61,6 +63,7 @@ static const struct {
 	{ GODWIT_ATTACH, 0xc018b701 }, { GODWIT_ADD_RAM, 0xc028b702 }, { GODWIT_START, 0xc008b703 },
 	{ GODWIT_HARVEST, 0xc040b704 }, { GODWIT_CLEAR, 0x4018b705 }, { GODWIT_NEXT_DATA, 0xc018b706 },
 	{ GODWIT_MAPPERS, 0xc018b707 }, { GODWIT_NEXT_PINNED, 0xc018b708 },
+	{ GODWIT_KEEP, 0xc018b709 }, { GODWIT_UFFD, 0xc010b70a },
 };
 
 TEST_F(ioctl, numbers)
@@ -69,6 +72,7 @@ TEST_F(ioctl, numbers)
 
 	for (i = 0; i < ARRAY_SIZE(calls); i++)
 		EXPECT_EQ(calls[i].number, calls[i].cmd);
+	EXPECT_EQ(0xb70b, GODWIT_KEEP_END);
 }
 
 TEST_F(ioctl, unknown)

@@ -28,7 +28,7 @@ TEST_F(private, the_tool_can_tell)
 	session_open(&other);
 	a.vm_fd = vm.fd;
 	ASSERT_EQ(0, ioctl(other.fd, GODWIT_ATTACH, &a));
-	EXPECT_EQ(GODWIT_CAN_PRIVATE, a.flags);
+	EXPECT_EQ(GODWIT_CAN_PRIVATE | GODWIT_CAN_UFFD, a.flags);
 	session_close(&other);
 	vm_destroy(&vm);
 }

@@ -22,6 +22,9 @@ static const struct tunable {
 /* What every device has. */
 static const char * const common[] = { "dev", "uevent" };
 
+/* A number that is only read: see keep_test. */
+#define KEPT "kept_userfaultfds"
+
 static const struct {
 	const char *text;
 	int answer;
@@ -57,6 +60,8 @@ TEST(mode)
 		EXPECT_EQ(tunables[i].mode, st.st_mode & 07777);
 		EXPECT_EQ(0, st.st_uid);
 	}
+	ASSERT_EQ(0, stat(SYSFS KEPT, &st));
+	EXPECT_EQ(0444, st.st_mode & 07777);
 	ASSERT_EQ(0, stat(ROWS_OFF, &st));
 	EXPECT_EQ(0600, st.st_mode & 07777);
 	ASSERT_EQ(0, stat("/dev/godwit", &st));
@@ -107,7 +112,7 @@ static bool is_known(const char *name)
 	for (i = 0; i < ARRAY_SIZE(common); i++)
 		if (!strcmp(name, common[i]))
 			return true;
-	return false;
+	return !strcmp(name, KEPT);
 }
 
 /* A file that is not in the tables above is a promise without a test. */

@@ -13,6 +13,13 @@
  *	MAPPERS	 "which processes can write it?", to look at what the ledger does not see
  *	close()  dirty logging goes off again, in the background
  *
+ * At the destination of a post-copy, a session has no VM; see struct godwit_keep:
+ *
+ *	KEEP	 name what the module keeps for this session
+ *	UFFD	 "give me the userfaultfd of this process", which the module keeps as well
+ *	KEEP_END all pages are there
+ *	close()  without KEEP_END: page faults wait until another session takes over
+ *
  * The dirty bitmap of every RAM is mapped from the session's own file descriptor,
  * read and write, shared: one bit per 4 KiB page of the *file*, or of the range (not of guest
  * physical memory), in little-endian 64-bit words; bit n of word w is page 64 * w + n.
@@ -34,7 +41,8 @@
  * Privileges: opening needs CAP_SYS_ADMIN; ATTACH needs a descriptor of the VM, which only the
  * VMM has, or a process that may ptrace it (pidfd_getfd). Private RAM is the VMM's of that VM,
  * and the module tells which pages were written, not what they hold: to read it is between the
- * caller and ptrace's rules.
+ * caller and ptrace's rules. UFFD needs an open /proc/PID/mem, which the kernel gives to processes
+ * that may ptrace that one, and an open /dev/userfaultfd.
  *
  * Errors common to all calls: EBADF (not a file descriptor), EFAULT, EINVAL (an unknown
  * flag, a reserved field that is not 0, a range outside of the file), ENOTTY, EPERM,
@@ -108,6 +116,7 @@ struct godwit_attach {
 };
 
 #define GODWIT_CAN_PRIVATE	1U	/* ADD_RAM takes GODWIT_RAM_PRIVATE, NEXT_* take such RAM */
+#define GODWIT_CAN_UFFD		2U	/* KEEP, UFFD and KEEP_END exist; else they answer ENOTTY */
 
 /**
  * struct godwit_add_ram - GODWIT_ADD_RAM
@@ -261,6 +270,83 @@ struct godwit_mappers {
 
 #define GODWIT_MAPPERS_MAX	65536
 
+#define GODWIT_TOKEN_BYTES	16
+
+/**
+ * struct godwit_keep - GODWIT_KEEP
+ * @token:	in: names the keep; 16 bytes of the caller's choice, not all 0
+ * @flags:	in: 0: a new one; GODWIT_KEEP_TAKE: one that another session has left
+ * @count:	out: how many userfaultfds it has
+ *
+ * A keep has the userfaultfds of one post-copy, one for each process that maps the guest's RAM,
+ * such that they outlive the helper: when the last reference to a userfaultfd goes, the kernel lets
+ * the faults that wait for it go on, and they find zeros. A session has one keep. If it is closed,
+ * however its helper died, the keep is left, its faults wait, and a session may take it. A keep
+ * ends with KEEP_END; one that is left ends also when all of its processes have gone. The module
+ * cannot be unloaded while it keeps any userfaultfd (kept_userfaultfds in sysfs).
+ *
+ * After a takeover: UFFD for each process, by the same rights as before; then UFFDIO_API, which
+ * answers EINVAL if the former helper has called it, with the features that it chose; then
+ * UFFDIO_REGISTER of the same mappings, which changes nothing where they are registered; then
+ * UFFDIO_WAKE of all of them: faults that the former helper has read are not read again, but come
+ * again when they are woken.
+ *
+ * Errors: EBUSY (the session has a keep; or, TAKE: another session has this one, as it has while a
+ * helper that was killed still exits), EEXIST (there is such a keep), ENOENT (TAKE: there is none),
+ * ENOMEM.
+ */
+struct godwit_keep {
+	__u8 token[GODWIT_TOKEN_BYTES];
+	__u32 flags;
+	__u32 count;
+};
+
+#define GODWIT_KEEP_TAKE	1U
+
+/**
+ * struct godwit_uffd - GODWIT_UFFD
+ * @mem_fd:	in: /proc/PID/mem of the process, open for reading and writing
+ * @dev_fd:	in: /dev/userfaultfd
+ * @fd:		out: the process's userfaultfd, a new descriptor: close-on-exec, not blocking, and
+ *		also for faults of the kernel's
+ * @flags:	in: 0; out: 0, it is new; GODWIT_UFFD_KEPT, the keep had it already
+ *
+ * What is not registered, in any process that maps the RAM, reads zeros where a page is missing,
+ * and makes a page of zeros of it for all: each such process needs its userfaultfd, and each of its
+ * mappings to be registered, before it may touch one. A page that is copied through one is there
+ * for all, but the faults of each wait for their own: UFFDIO_WAKE.
+ *
+ * The process is the one that the file was opened for, as the program that it was then: not a later
+ * process of that number, nor what it became by exec.
+ *
+ * poll() of the session says POLLHUP, within about a second, when such a process has exited, or has
+ * become another program: UFFD answers ESRCH for it. Then close its userfaultfd. A thread of the
+ * kernel's that waits for a page of it (asynchronous page faults of KVM's) has no other way out,
+ * and a process that is killed may wait for that thread.
+ *
+ * Errors: ENODATA (the session has no keep), EBADF also (@mem_fd is not open for both), EMEDIUMTYPE
+ * (@mem_fd is no /proc/PID/mem, or of a /proc that does not show the caller), ENODEV (@dev_fd is
+ * not /dev/userfaultfd), EOPNOTSUPP (this kernel has no userfaultfd, or keeps memory files in
+ * another way), ESRCH (the process has gone, or is a thread of the kernel's), EBUSY (another keep
+ * has its userfaultfd), ENOSPC (the keep has GODWIT_UFFD_MAX), EMFILE, ENOMEM, and what a security
+ * module answers.
+ */
+struct godwit_uffd {
+	__s32 mem_fd;
+	__s32 dev_fd;
+	__s32 fd;
+	__u32 flags;
+};
+
+#define GODWIT_UFFD_KEPT	1U
+#define GODWIT_UFFD_MAX		64
+
+/*
+ * GODWIT_KEEP_END: the module keeps nothing more for this session; the helper's own descriptors
+ * still hold faults up. No argument (0).
+ * Errors: ENODATA (the session has no keep).
+ */
+
 #define GODWIT_IOC_MAGIC	0xB7
 #define GODWIT_ATTACH		_IOWR(GODWIT_IOC_MAGIC, 0x01, struct godwit_attach)
 #define GODWIT_ADD_RAM		_IOWR(GODWIT_IOC_MAGIC, 0x02, struct godwit_add_ram)
@@ -270,6 +356,9 @@ struct godwit_mappers {
 #define GODWIT_NEXT_DATA	_IOWR(GODWIT_IOC_MAGIC, 0x06, struct godwit_range)
 #define GODWIT_MAPPERS		_IOWR(GODWIT_IOC_MAGIC, 0x07, struct godwit_mappers)
 #define GODWIT_NEXT_PINNED	_IOWR(GODWIT_IOC_MAGIC, 0x08, struct godwit_range)
+#define GODWIT_KEEP		_IOWR(GODWIT_IOC_MAGIC, 0x09, struct godwit_keep)
+#define GODWIT_UFFD		_IOWR(GODWIT_IOC_MAGIC, 0x0a, struct godwit_uffd)
+#define GODWIT_KEEP_END		_IO(GODWIT_IOC_MAGIC, 0x0b)
 
 /*
  * Generic netlink: which processes are at work. Reading and listening need CAP_SYS_ADMIN in the
