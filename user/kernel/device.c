@@ -9,6 +9,7 @@
 #include "kernel/device.h"
 
 #define DEVICE "/dev/godwit"
+#define USERFAULTFD "/dev/userfaultfd"
 
 int device_open(struct err *e)
 {
@@ -203,4 +204,76 @@ int device_mappers(int dev, uint32_t *pids, unsigned int room, struct err *e)
 	if (ioctl(dev, GODWIT_MAPPERS, &m) < 0)
 		return device_failed("mappers", e);
 	return (int)m.count;
+}
+
+int device_keep(int dev, const uint8_t token[GODWIT_TOKEN_BYTES], bool take, struct err *e)
+{
+	struct godwit_keep k = { .flags = take ? GODWIT_KEEP_TAKE : 0 };
+
+	memcpy(k.token, token, sizeof(k.token));
+	if (!ioctl(dev, GODWIT_KEEP, &k))
+		return (int)k.count;
+	switch (errno) {
+	case ENOTTY:
+		return err_set(e, GW_NO_MODULE, ENOTTY,
+			       "this godwit.ko is too old for post-copy: load the one that came with this godwit");
+	case EBUSY:
+		return err_set(e, GW_BUSY, EBUSY,
+			       "another receiver serves the guest's page faults: wait until that receiver ends, or end it");
+	case EEXIST:
+		return err_set(e, GW_BUSY, EEXIST,
+			       "godwit.ko has page faults of this migration already: a receiver has begun its post-copy, and it can only be taken over");
+	case ENOENT:
+		return err_set(e, GW_NO_MIGRATION, ENOENT,
+			       "godwit.ko keeps no page faults of this migration: its post-copy has ended, or QEMU has exited");
+	default:
+		return device_failed("keep", e);
+	}
+}
+
+int device_open_userfaultfd(struct err *e)
+{
+	int fd = open(USERFAULTFD, O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0)
+		return fd;
+	if (errno == EACCES || errno == EPERM)
+		return err_set(e, GW_NO_MODULE, errno,
+			       "cannot open " USERFAULTFD ": %s: run godwit as root",
+			       strerror(errno));
+	return err_set(e, GW_NO_MODULE, errno,
+		       "this host has no " USERFAULTFD " (%s), so no post-copy: it needs Linux 6.1 or newer with CONFIG_USERFAULTFD, and the device in a container, too",
+		       strerror(errno));
+}
+
+int device_uffd(int dev, int mem_fd, int userfaultfd_dev, bool *kept, struct err *e)
+{
+	struct godwit_uffd u = { .mem_fd = mem_fd, .dev_fd = userfaultfd_dev };
+
+	if (!ioctl(dev, GODWIT_UFFD, &u)) {
+		*kept = u.flags & GODWIT_UFFD_KEPT;
+		return u.fd;
+	}
+	switch (errno) {
+	case ESRCH:
+		return err_set(e, GW_VM_GONE, ESRCH,
+			       "a process that maps the guest's RAM has exited, or has become another program");
+	case EBUSY:
+		return err_set(e, GW_BUSY, EBUSY,
+			       "another post-copy serves the page faults of a process that maps the guest's RAM: wait until that one ends");
+	case ENOSPC:
+		return err_set(e, GW_VM_STATE, ENOSPC,
+			       "more than %u processes map the guest's RAM: migrate without post-copy",
+			       GODWIT_UFFD_MAX);
+	case EOPNOTSUPP:
+		return err_set(e, GW_NO_MODULE, EOPNOTSUPP,
+			       "this kernel has no userfaultfd (CONFIG_USERFAULTFD), or godwit.ko does not know its /proc: migrate without post-copy");
+	default:
+		return device_failed("userfaultfd", e);
+	}
+}
+
+int device_keep_end(int dev, struct err *e)
+{
+	return ioctl(dev, GODWIT_KEEP_END, 0) < 0 ? device_failed("keep end", e) : 0;
 }

@@ -34,4 +34,26 @@ int device_next_pinned(int dev, unsigned int ram, uint64_t first, uint64_t end, 
 /* How many processes map the RAM, or -errno; the first room of them are in pids. */
 int device_mappers(int dev, uint32_t *pids, unsigned int room, struct err *e);
 
+/*
+ * Page faults of other processes, at the destination of a post-copy. The session has no VM. Closing
+ * it without device_keep_end() lets the faults wait for another helper.
+ */
+
+/*
+ * Names what the module keeps for this session; take: what another session has left. How many
+ * userfaultfds that is, or -errno: GW_NO_MODULE: this module has no post-copy; GW_BUSY;
+ * GW_NO_MIGRATION: there is nothing to take.
+ */
+int device_keep(int dev, const uint8_t token[GODWIT_TOKEN_BYTES], bool take, struct err *e);
+/* /dev/userfaultfd, or -errno: GW_NO_MODULE: this host has none, or we are not root. */
+int device_open_userfaultfd(struct err *e);
+/*
+ * The userfaultfd of the process whose /proc/PID/mem is open as mem_fd for reading and writing.
+ * *kept: it is not new; the helper before may have registered mappings, and read faults: wake all.
+ * -errno: GW_VM_GONE: the process has exited; GW_BUSY; GW_VM_STATE: too many processes.
+ */
+int device_uffd(int dev, int mem_fd, int userfaultfd_dev, bool *kept, struct err *e);
+/* All pages are there. */
+int device_keep_end(int dev, struct err *e);
+
 #endif
