@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "dirty/hot_pages.h"
 #include "dirty/source.h"
 #include "page/page.h"
-#include "send/hot_pages.h"
 #include "send/stripes.h"
 
 #define ROUND_PIECE_RUNS	64u

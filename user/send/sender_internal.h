@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The sender's state, shared by its parts: sender.c (order), connect.c, precopy.c (rounds),
- * switchover.c (the blackout), settle.c (commit or rollback), send_migrate.c and send_save.c (how
- * QEMU stops, and yields its device state).
+ * The sender's state, shared by its parts: sender.c (order), connect.c, connect_again.c, precopy.c
+ * (rounds), switchover.c (the blackout), settle.c (commit or rollback), send_migrate.c and
+ * send_save.c (how QEMU stops, and yields its device state).
  */
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
@@ -12,6 +12,7 @@
 #include "devstate/migration.h"
 #include "devstate/mode.h"
 #include "devstate/save.h"
+#include "dirty/hot_pages.h"
 #include "dirty/lease.h"
 #include "dirty/source.h"
 #include "fit/fit.h"
@@ -23,7 +24,6 @@
 #include "qmp/dirty_rate.h"
 #include "report/report.h"
 #include "send/doubt.h"
-#include "send/hot_pages.h"
 #include "send/round.h"
 #include "send/send_streams.h"
 #include "send/sender.h"
@@ -37,7 +37,7 @@
 #define LOAD_NS	100000000ull	/* in rounds, if the streams are to know the receiver's load */
 /*
  * With --reconnect a round of pre-copy goes in parts, of so long each, that the receiver
- * acknowledges: so much is sent again after a loss. The first is shorter, see connect_may().
+ * acknowledges: so much is sent again after a loss. The first is shorter, see connect_again.c.
  */
 #define PART_NS		5000000000ull
 #define FIRST_PART_NS	1000000000ull
@@ -129,6 +129,10 @@ struct sender {
 
 /* Connects, compares both ends, opens the streams, compares clocks. */
 int connect_peer(struct sender *s, struct err *e);
+/* ready: the secret that the receiver has sent for them. */
+int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n, struct err *e);
+/* How long the receiver may be silent, by the round trips that TCP has measured. */
+unsigned int connect_patience_ms(const struct sender *s);
 /*
  * In pre-copy r and *e say what has failed. If that is the link, and the receiver waits for us:
  * connects again, for as long as --reconnect says. Return: 0: it goes on, and pages that may have

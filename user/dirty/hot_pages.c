@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "send/hot_pages.h"
+#include "dirty/hot_pages.h"
 
 static uint64_t hot_pages_words(const struct vm *vm, unsigned int block)
 {
