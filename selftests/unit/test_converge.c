@@ -14,7 +14,7 @@
 static struct converge at(uint64_t pending_mib, uint64_t before_mib)
 {
 	return (struct converge) {
-		.limit_ns = 300 * MS, .fixed_ns = 20 * MS, .max_rounds = 30, .round = 2, .rate = 100 << 20,
+		.limit_ns = 300 * MS, .fixed_ns = 20 * MS, .max_rounds = 30, .round = 2, .speed.rate = 100 << 20,
 		.pending = pending_mib << 8, .before = before_mib << 8, .best = before_mib << 8,
 	};
 }
@@ -24,6 +24,17 @@ static void prediction_is_pending_over_rate(void **state)
 	struct converge c = at(25, 1000);
 
 	(void)state;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 270 * MS - 1000, 270 * MS + 1000);
+}
+
+/* As long, if the link is a quarter as fast and each page takes a quarter: what counts is pages per second. */
+static void packed_pages_take_less(void **state)
+{
+	struct converge c = at(25, 1000);
+
+	(void)state;
+	c.speed = (struct speed) { .rate = 25 << 20, .page = PAGE_BYTES / 4 };
 	converge(&c);
 	assert_in_range(c.predicted_ns, 270 * MS - 1000, 270 * MS + 1000);
 }
@@ -94,7 +105,7 @@ static void an_unknown_rate_never_fits(void **state)
 	struct converge c = at(1, 1000);
 
 	(void)state;
-	c.rate = 0;
+	c.speed.rate = 0;
 	assert_int_equal(converge(&c), CONVERGE_AGAIN);
 }
 
@@ -104,7 +115,7 @@ static void nothing_overflows(void **state)
 	struct converge c = at(12ull << 20, UINT64_MAX >> 8);
 
 	(void)state;
-	c.rate = 100;
+	c.speed.rate = 100;
 	assert_int_equal(converge(&c), CONVERGE_AGAIN);
 	assert_true(c.predicted_ns > c.limit_ns);
 }
@@ -234,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(prediction_is_pending_over_rate),
+		cmocka_unit_test(packed_pages_take_less),
 		cmocka_unit_test(goes_on_while_the_limit_is_exceeded),
 		cmocka_unit_test(gives_up_after_max_rounds),
 		cmocka_unit_test(switches_when_it_fits_and_does_not_fall),

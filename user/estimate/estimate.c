@@ -48,7 +48,7 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 	};
 	struct converge c = {
 		.limit_ns = in->limit_ns, .fixed_ns = converge_fixed(&b),
-		.lead_ns = converge_lead(&b), .max_rounds = in->max_rounds, .rate = in->rate,
+		.lead_ns = converge_lead(&b), .max_rounds = in->max_rounds, .speed.rate = in->rate,
 		.pending = UINT64_MAX, .best = UINT64_MAX,
 	};
 	uint64_t pages = in->content.allocated_pages;

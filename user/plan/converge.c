@@ -10,10 +10,8 @@
 #include "page/page.h"
 #include "plan/converge.h"
 
-#define SEC_NS		1000000000ull
 #define POLISH_MAX	3
 #define RAMP_STEPS	10
-#define YEAR_S		31536000ull
 
 /* Measured with a QEMU of few devices on an idle host: 6 + 4 ms. */
 #define DEVICE_NS	10000000ull
@@ -27,12 +25,10 @@
 #define DEVICE_BYTES	(256u << 10)	/* of device state, for a guest of a few vCPUs */
 #define NS_PER_GIB	75000ull
 
-static uint64_t converge_transfer_ns(double bytes, uint64_t rate)
+/* Of bytes that are not packed. */
+static uint64_t converge_transfer_ns(uint64_t bytes, uint64_t rate)
 {
-	double seconds = bytes / (rate ? (double)rate : 1e-9);
-
-	/* A year stands for any longer time: it fits no limit, and overflows nothing. */
-	return seconds < YEAR_S ? (uint64_t)(seconds * 1e9) : YEAR_S * SEC_NS;
+	return speed_ns(&(struct speed) { .rate = rate, .page = 1 }, (double)bytes);
 }
 
 uint64_t converge_fixed(const struct blackout *b)
@@ -51,7 +47,7 @@ uint64_t converge_lead(const struct blackout *b)
 	 * place.
 	 */
 	return LEAD_STEPS * b->qmp_ns + b->rtt_ns +
-	       converge_transfer_ns((double)b->queued, b->rate);
+	       converge_transfer_ns(b->queued, b->rate);
 }
 
 /* The guest goes on writing as fast as in the last round, but to no more than @most pages. */
@@ -62,11 +58,6 @@ static double converge_pages_at_stop(const struct converge *c)
 	double room = c->most > c->pending ? (double)(c->most - c->pending) : 0;
 
 	return (double)c->pending + (more < room ? more : room);
-}
-
-static double converge_page_bytes(const struct converge *c)
-{
-	return c->page_bytes ? (double)c->page_bytes : PAGE_BYTES;
 }
 
 /*
@@ -99,7 +90,7 @@ enum verdict converge(struct converge *c)
 
 	if (c->pending > c->most)
 		c->most = c->pending;
-	ram_ns = converge_transfer_ns(converge_pages_at_stop(c) * converge_page_bytes(c), c->rate);
+	ram_ns = speed_ns(&c->speed, converge_pages_at_stop(c));
 	c->predicted_ns = ram_ns + c->fixed_ns;
 	converge_compare(c);
 	converge_allow(c);

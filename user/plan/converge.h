@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "plan/speed.h"
+
 enum verdict { CONVERGE_AGAIN, CONVERGE_SWITCH, CONVERGE_GIVE_UP };
 
 /**
@@ -40,8 +42,7 @@ uint64_t converge_lead(const struct blackout *b);
  * @max_rounds: give up after so many rounds
  * @round: rounds sent so far
  * @round_ns: what the last round took; 0: not known
- * @rate: bytes per second of the link, measured over the rounds; 0: not known yet
- * @page_bytes: what a page takes on the link at that rate; 0: PAGE_BYTES
+ * @speed: of the last round, as the rounds have shown it
  * @pending: dirty pages after the last round
  * @before: the same after the round before; UINT64_MAX after the first
  * @most: the most dirty pages that a round has left: as far as known, all that the guest writes to
@@ -60,8 +61,7 @@ struct converge {
 	unsigned int max_rounds;
 	unsigned int round;
 	uint64_t round_ns;
-	uint64_t rate;
-	uint64_t page_bytes;
+	struct speed speed;
 	uint64_t pending;
 	uint64_t before;
 	uint64_t most;

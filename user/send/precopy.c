@@ -10,17 +10,22 @@
 
 /**
  * struct precopy_measured - what the prediction is made of
- * @free_rate: bytes per second, of the last round that --bandwidth did not slow down; 0: there
- *	was none
- * @free_page: what a page took on the link in that round
  * @queued: bytes that were under way at the end of the last round
  */
 struct precopy_measured {
 	struct qmp_latency latency;
-	uint64_t free_rate, free_page;
+	struct speeds speeds;
 	uint64_t harvest_ns;
 	uint64_t queued;
 };
+
+/* What a page took on the link in the round that has ended; 0: none had data. */
+static uint64_t precopy_page(const struct report *rep)
+{
+	const struct report_row *row = &rep->rows[rep->nr_rows - 1];
+
+	return row->data_pages ? row->page_bytes / row->data_pages : 0;
+}
 
 static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t *ns, struct err *e)
 {
@@ -42,21 +47,14 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	/* What has arrived, not what the kernel has taken: that may be 4 MiB a stream more. */
 	m->queued = send_streams_queued(s->streams);
 	bytes = sender_bytes(s) - m->queued - bytes;
-	/* A short round measures round-trip times, not the link. */
-	if (r || !rate_ns || (bytes <= (4u << 20) && rep->rate))
+	if (r)
 		return r;
-	rep->rate = (uint64_t)((double)bytes * 1e9 / (double)rate_ns);
-	if (!slowed_down && !s->limits.bandwidth_mib) {
-		m->free_rate = rep->rate;
-		m->free_page = rep->bytes_per_page;
-	}
+	speeds_add(&m->speeds, &(struct speed_round) {
+		.bytes = bytes, .ns = rate_ns, .page = precopy_page(rep),
+		.held_back = slowed_down || s->limits.bandwidth_mib,
+	});
+	rep->rate = m->speeds.last.rate;
 	return 0;
-}
-
-/* So many pages a second, where what is sent is packed as well as it was then. */
-static double precopy_pages(uint64_t rate, uint64_t page)
-{
-	return (double)rate / (double)(page ? page : PAGE_BYTES);
 }
 
 static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_t *pending,
@@ -84,27 +82,18 @@ static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_
 static enum verdict precopy_decide(struct sender *s, const struct precopy_measured *m,
 				   struct converge *c)
 {
-	/*
-	 * --bandwidth does not slow down the last round, so the rate without it counts, if known.
-	 */
-	uint64_t page = s->report->bytes_per_page, rate = s->report->rate;
-	bool freely = precopy_pages(m->free_rate, m->free_page) > precopy_pages(rate, page);
-
-	if (freely) {
-		rate = m->free_rate;
-		page = m->free_page;
-	}
+	/* --bandwidth does not hold back the last round. */
+	const struct speed speed = speeds_freely(&m->speeds);
 	struct blackout b = {
 		.qmp_ns = qmp_latency_median(&m->latency), .rtt_ns = s->rtt_ns,
-		.harvest_ns = m->harvest_ns, .rate = rate,
+		.harvest_ns = m->harvest_ns, .rate = speed.rate,
 		.queued = send_streams_queued(s->streams),
 		.ram_pages = s->devstate == &devstate_save ? 0 : s->report->total_pages,
 	};
 
 	c->fixed_ns = converge_fixed(&b);
 	c->lead_ns = converge_lead(&b);
-	c->rate = rate;
-	c->page_bytes = page;
+	c->speed = speed;
 	c->round = s->report->round;
 	/* The operator may have changed these (godwit set). */
 	c->limit_ns = s->limits.downtime_limit_ms * 1000000ull;
@@ -157,7 +146,7 @@ int precopy(struct sender *s, struct err *e)
 	struct report *rep = s->report;
 	struct converge c = { .pending = UINT64_MAX, .best = UINT64_MAX };
 	enum verdict verdict = CONVERGE_AGAIN;
-	struct precopy_measured m = { .free_rate = 0 };
+	struct precopy_measured m = { .harvest_ns = 0 };
 	int r;
 
 	rep->phase = "pre-copy";

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Bytes on the link and pages never get mixed up, whatever packs them and whatever is slowest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "page/page.h"
+#include "plan/speed.h"
+
+#define S	1000000000ull
+#define MIB	(1ull << 20)
+
+static void add(struct speeds *s, uint64_t pages, uint64_t page, uint64_t ns, bool held_back)
+{
+	speeds_add(s, &(struct speed_round) { .bytes = pages * page, .ns = ns, .page = page, .held_back = held_back });
+}
+
+/* The same pages again take as long again. */
+static void a_round_like_the_last(void **state)
+{
+	const uint64_t page[] = { PAGE_BYTES, 1200, 300, 41 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(page) / sizeof(page[0]); i++) {
+		struct speeds s = { .last = { 0, 0 } };
+		struct speed freely;
+
+		add(&s, 200000, page[i], 3 * S, false);
+		freely = speeds_freely(&s);
+		assert_int_equal(freely.rate, 200000 * page[i] / 3);
+		assert_in_range(speed_ns(&freely, 200000), 3 * S - 1000, 3 * S + 1000);
+		assert_in_range(speed_ns(&freely, 100), 1499000, 1501000);
+	}
+}
+
+/* Of pages that were not packed, or where nothing is known of them. */
+static void without_a_codec(void **state)
+{
+	const struct speed s = { .rate = 100 * MIB };
+
+	(void)state;
+	assert_int_equal(speed_ns(&s, 256), S / 100);
+	assert_int_equal(speed_ns(&(struct speed) { 0, 100 }, 0), 0);
+	assert_true(speed_ns(&(struct speed) { 0, 100 }, 1) > 1000000 * S);
+	assert_true(speed_ns(&s, 1e18) > 1000000 * S);
+}
+
+/*
+ * A CPU that packs is what is slow: 20 MiB/s of pages that do not get smaller. Then a short round of pages that do: they take as
+ * long to pack. A prediction with their size and the old rate would be ten times too short.
+ */
+static void neither_half_is_of_another_round(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+	struct speed freely;
+
+	(void)state;
+	add(&s, 50000, PAGE_BYTES, 10 * S, false);
+	add(&s, 5000, PAGE_BYTES / 10, S, false);
+	freely = speeds_freely(&s);
+	assert_int_equal(freely.page, PAGE_BYTES);
+	assert_in_range(speed_ns(&freely, 5000), S - 1000, S + 1000);
+	/* One that tells changes both. */
+	add(&s, 50000, PAGE_BYTES / 10, 10 * S, false);
+	freely = speeds_freely(&s);
+	assert_int_equal(freely.page, PAGE_BYTES / 10);
+	assert_in_range(speed_ns(&freely, 5000), S - 1000, S + 1000);
+	/* A round that took no time tells nothing, and of the first one there is nothing better. */
+	add(&s, 50000, PAGE_BYTES, 0, false);
+	assert_int_equal(speeds_freely(&s).page, PAGE_BYTES / 10);
+	s = (struct speeds) { .last = { 0, 0 } };
+	add(&s, 10, 100, S, false);
+	assert_int_equal(speeds_freely(&s).rate, 1000);
+}
+
+/* Which rate is better is a matter of pages: fewer bytes a second may be more of them. */
+static void bandwidth_does_not_hold_back_the_last_round(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+
+	(void)state;
+	add(&s, 25600, PAGE_BYTES, S, false);
+	add(&s, 12800, PAGE_BYTES, S, true);
+	assert_int_equal(speeds_freely(&s).rate, 100 * MIB);
+	assert_int_equal(s.last.rate, 50 * MIB);
+	add(&s, 50000, 400, S, true);
+	assert_int_equal(speeds_freely(&s).rate, 50000 * 400);
+	assert_int_equal(speeds_freely(&s).page, 400);
+	add(&s, 12800, PAGE_BYTES, S, false);
+	assert_int_equal(speeds_freely(&s).rate, 50 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_round_like_the_last),
+		cmocka_unit_test(without_a_codec),
+		cmocka_unit_test(neither_half_is_of_another_round),
+		cmocka_unit_test(bandwidth_does_not_hold_back_the_last_round),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "page/page.h"
+#include "plan/speed.h"
+
+#define TELLING_BYTES	(4u << 20)
+#define YEAR_S		31536000ull
+
+double speed_pages(const struct speed *s)
+{
+	return (double)s->rate / (double)(s->page ? s->page : PAGE_BYTES);
+}
+
+uint64_t speed_ns(const struct speed *s, double pages)
+{
+	double seconds = pages / (s->rate ? speed_pages(s) : 1e-9);
+
+	return seconds < YEAR_S ? (uint64_t)(seconds * 1e9) : YEAR_S * 1000000000ull;
+}
+
+void speeds_add(struct speeds *s, const struct speed_round *r)
+{
+	/* Of the first round there is nothing better. */
+	if (!r->ns || (r->bytes <= TELLING_BYTES && s->last.rate))
+		return;
+	s->last = (struct speed) {
+		.rate = (uint64_t)((double)r->bytes * 1e9 / (double)r->ns), .page = r->page,
+	};
+	if (!r->held_back)
+		s->freely = s->last;
+}
+
+struct speed speeds_freely(const struct speeds *s)
+{
+	return speed_pages(&s->freely) > speed_pages(&s->last) ? s->freely : s->last;
+}
