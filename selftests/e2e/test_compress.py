@@ -122,6 +122,37 @@ def test_auto_switches(directory):
     arrived(src, dst, report)
 
 
+def change(src, how, status='ok'):
+    p = godwit.Process('src', 'set', '--qmp', src.main_qmp, '--compress', how)
+    assert p.wait(30) == godwit.EXIT[status], p.said
+    return p.said
+
+
+def test_it_changes_in_the_middle(directory):
+    """godwit set --compress: another codec from one frame to the next, in the middle of a round; one that the receiver lacks is not."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=2 << 20, offers=~wire.ZLIB)
+    try:
+        run = godwit.Run(src, dst, '--pause', '--streams', '2', '--compress', 'off', to=between.address)
+        between.wait_ram(1 << 20)
+        assert not between.count.get(wire.PACKED)
+        for how, shown in (('lz4', 'lz4'), ('zstd:7', 'zstd:7')):
+            before = between.count.get(wire.PACKED, 0)
+            assert f'compress         {shown}\n' in change(src, how)
+            between.wait(lambda seen=before: between.count.get(wire.PACKED, 0) >= seen + 12)
+        assert 'too old for --compress zlib' in change(src, 'zlib', 'version')
+        assert '1 to 19' in change(src, 'zstd:20', 'usage')
+        assert 'compress         off\n' in change(src, 'off')
+        report = run.wait()
+    finally:
+        between.stop()
+    ram = report['ram']
+    assert ram['lz4'] > 64 and ram['zstd'] > 64 and not ram['zlib']
+    assert ram['normal'] - ram['lz4'] - ram['zstd'] > 300
+    arrived(src, dst, report)
+
+
 OLD = ~(wire.FILL | wire.LZ4 | wire.ZSTD | wire.ZLIB | wire.LOADS)
 
 

@@ -43,6 +43,7 @@ struct rig {
 	uint8_t *ram, *there;
 	struct ram_writer place;
 	struct pace pace;
+	_Atomic uint32_t compress;	/* auto, but no feature is offered */
 	struct stripes stripes;
 	struct send_streams *streams;
 	struct receive_streams *receiving;
@@ -117,7 +118,7 @@ static inline struct rig *rig_new(void)
 static inline void rig_connect(struct rig *rig, const struct engine_ops *out_engine, const struct engine_ops *in_engine,
 			       unsigned int n, int sndbuf)
 {
-	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000,
+	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000,
 					  .idle = rig->idle, .arg = rig->idle_arg };
 	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000 };
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
@@ -228,7 +229,7 @@ static inline void rig_connect_to_nobody(struct rig *rig, const struct engine_op
 					 int *peers)
 {
 	struct send_streams_options o = {
-		.vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg,
+		.vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg,
 	};
 	int out[WIRE_STREAMS_MAX], pair[2];
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "codec/codec.h"
+#include "wire/wire.h"
 #include "page/page.h"
 
 #define PAGES	64u
@@ -217,7 +218,7 @@ static void test_parse(void **state)
 		"auto:1", "off:", ":1", "zstd:99999999999999999999",
 	};
 	char text[CODEC_TEXT];
-	struct codec_wish w;
+	struct codec_wish w, back;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -226,6 +227,12 @@ static void test_parse(void **state)
 		assert_int_equal(codec_parse(good[i].text, &w, &e), 0);
 		assert_int_equal(w.kind, good[i].kind);
 		assert_string_equal(codec_text(&w.choice, text), good[i].shown);
+		/* Through a word, and as text: the same again. */
+		back = codec_word_wish(codec_wish_word(&w));
+		assert_int_equal(back.kind, w.kind);
+		assert_ptr_equal(back.choice.codec, w.choice.codec);
+		assert_int_equal(back.choice.level, w.choice.level);
+		assert_string_equal(codec_wish_text(&back, text), w.kind == CODEC_FIXED ? good[i].shown : good[i].text);
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct err e = { 0 };
@@ -236,11 +243,27 @@ static void test_parse(void **state)
 	}
 }
 
+/* A named codec is an order; auto and off take what there is. */
+static void test_check(void **state)
+{
+	const struct codec_wish wish = { .kind = CODEC_AUTO }, off = { .kind = CODEC_OFF };
+	const struct codec_wish fixed = { .kind = CODEC_FIXED, .choice = { &codec_zstd, 3 } };
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(codec_check(&wish, 0, &e), 0);
+	assert_int_equal(codec_check(&off, 0, &e), 0);
+	assert_int_equal(codec_check(&fixed, WIRE_ZSTD, &e), 0);
+	assert_int_equal(codec_check(&fixed, WIRE_LZ4 | WIRE_ZLIB, &e), -EPROTONOSUPPORT);
+	assert_int_equal(e.exit, GW_VERSION);
+	assert_non_null(strstr(e.text, "--compress zstd"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_no_room), cmocka_unit_test(test_exact_size),
-		cmocka_unit_test(test_hostile), cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_hostile), cmocka_unit_test(test_parse), cmocka_unit_test(test_check),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

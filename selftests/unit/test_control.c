@@ -12,12 +12,15 @@
 
 #include "base/stop.h"
 #include "control/server.h"
+#include "wire/wire.h"
 
 struct rig {
 	struct control c;
 	struct report report;
 	struct limits limits;
 	struct pace pace;
+	_Atomic uint32_t compress;
+	uint64_t features;
 	char answer[LINE_SOCKET_LINE];
 };
 
@@ -29,7 +32,8 @@ static int setup(void **state)
 	rig->limits = limits_default;
 	pace_init(&rig->pace, 0);
 	rig->c = (struct control) { .vm_pid = 4711, .qmp_path = "/run/guest.qmp", .addr = "there:4433", .report = &rig->report,
-				    .limits = &rig->limits, .pace = &rig->pace, .socket = { .lfd = -1 } };
+				    .limits = &rig->limits, .pace = &rig->pace, .compress = &rig->compress,
+				    .features = &rig->features, .socket = { .lfd = -1 } };
 	*state = rig;
 	return 0;
 }
@@ -83,10 +87,19 @@ static void set_changes_what_it_names(void **state)
 {
 	struct rig *rig = *state;
 	json_auto_t *ret = ask(rig, "{\"execute\": \"set\", \"arguments\": {\"bandwidth\": 7, \"on-timeout\": \"pause\", "
-			       "\"timeout\": 90, \"downtime-limit\": 5, \"downtime-ramp\": 50, \"max-rounds\": 9}}", "return");
-	const struct limits wanted = { 5, 50, 9, 90, ON_TIMEOUT_PAUSE, 7 };
+			       "\"timeout\": 90, \"downtime-limit\": 5, \"downtime-ramp\": 50, \"max-rounds\": 9, \"compress\": \"zstd:7\"}}", "return");
+	struct codec_wish compress = codec_word_wish(rig->compress);
 
-	assert_memory_equal(&rig->limits, &wanted, sizeof(wanted));
+	assert_int_equal(rig->limits.downtime_limit_ms, 5);
+	assert_int_equal(rig->limits.downtime_ramp_ms, 50);
+	assert_int_equal(rig->limits.max_rounds, 9);
+	assert_int_equal(rig->limits.timeout_s, 90);
+	assert_int_equal(rig->limits.on_timeout, ON_TIMEOUT_PAUSE);
+	assert_int_equal(rig->limits.bandwidth_mib, 7);
+	/* What the streams look at, and what a query says. */
+	assert_ptr_equal(compress.choice.codec, &codec_zstd);
+	assert_int_equal(compress.choice.level, 7);
+	assert_string_equal(json_string_value(json_object_get(ret, "compress")), "zstd:7");
 	assert_int_equal(json_integer_value(json_object_get(ret, "bandwidth")), 7);
 	assert_string_equal(json_string_value(json_object_get(ret, "on-timeout")), "pause");
 	/* It holds at once: the first burst is free, the second waits for its turn. */
@@ -109,6 +122,8 @@ static void set_is_all_or_nothing(void **state)
 		{ "{\"max-rounds\": 5, \"on-timeout\": \"later\"}", "\"pause\"" },
 		{ "{\"max-rounds\": 5, \"on-timeout\": 1}", "string" },
 		{ "{\"max-rounds\": 5, \"speed\": 1}", "speed" },
+		{ "{\"max-rounds\": 5, \"compress\": \"zstd:20\"}", "--compress" },
+		{ "{\"max-rounds\": 5, \"compress\": 1}", "string" },
 		{ "[5]", "object" }, { "5", "object" }, { "null", "object" },
 	};
 	struct rig *rig = *state;
@@ -120,6 +135,27 @@ static void set_is_all_or_nothing(void **state)
 		assert_memory_equal(&rig->limits, &limits_default, sizeof(limits_default));
 	}
 	assert_refused(rig, "{\"execute\": \"set\"}", "object");
+	assert_int_equal(rig->compress, 0);
+}
+
+/* What the receiver does not have is refused, once that is known; what it has is not, nor are auto and off. */
+static void set_asks_what_both_ends_have(void **state)
+{
+	static const char zlib[] = "{\"execute\": \"set\", \"arguments\": {\"compress\": \"zlib\", \"max-rounds\": 5}}";
+	struct rig *rig = *state;
+	json_auto_t *error = NULL;
+
+	json_decref(ask(rig, zlib, "return"));
+	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"compress\": \"off\", \"max-rounds\": 30}}", "return"));
+	rig->features = WIRE_ONE_WAY | WIRE_LZ4;
+	error = ask(rig, zlib, "error");
+	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_VERSION);
+	assert_int_equal(rig->limits.max_rounds, 30);
+	assert_int_equal(codec_word_wish(rig->compress).kind, CODEC_OFF);
+	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"compress\": \"lz4\"}}", "return"));
+	assert_ptr_equal(codec_word_wish(rig->compress).choice.codec, &codec_lz4);
+	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"compress\": \"auto\"}}", "return"));
+	assert_int_equal(codec_word_wish(rig->compress).kind, CODEC_AUTO);
 }
 
 static void what_makes_no_sense_is_refused(void **state)
@@ -186,6 +222,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(query_tells_what_it_is, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_changes_what_it_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_is_all_or_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(set_asks_what_both_ends_have, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_long_is_an_error, setup, teardown),
 		cmocka_unit_test_setup_teardown(command_line_limits, setup, teardown),

@@ -111,7 +111,7 @@ static void *relay_main(void *arg)
 
 static void connect_by_relays(struct rig *rig, struct relay *relays, unsigned int n)
 {
-	struct send_streams_options o = { .vm = &rig->src, .engine = engine, .pace = &rig->pace, .timeout_ms = 5000 };
+	struct send_streams_options o = { .vm = &rig->src, .engine = engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000 };
 	struct receive_streams_options there = { .writer = &rig->place, .engine = engine, .timeout_ms = 5000 };
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], a[2], b[2];
 

@@ -106,7 +106,8 @@ static struct far *far_begin(struct rig *rig, unsigned int open, unsigned int pa
 {
 	static struct far far;
 	struct send_streams_options o = {
-		.vm = &rig->src, .engine = engine, .pace = &rig->pace, .timeout_ms = 5000, .idle = drain_all, .arg = far.peers, .features = features,
+		.vm = &rig->src, .engine = engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000,
+		.idle = drain_all, .arg = far.peers, .features = features,
 	};
 	int out[WIRE_STREAMS_MAX];
 

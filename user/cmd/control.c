@@ -55,7 +55,7 @@ static const struct cmd_group cancel_groups[] = {
 
 static const struct cmd_group set_groups[] = {
 	{ "Which migration, if several run from this host", CMD_ROWS(control_options) },
-	{ "Limits", CMD_ROWS(cmd_limits), offsetof(struct control_args, limits),
+	{ "What to change", CMD_ROWS(cmd_limits), offsetof(struct control_args, limits),
 	  control_add_limit },
 	CMD_HELP,
 	{ NULL }
@@ -118,9 +118,10 @@ static int set_main(int argc, char **argv)
 }
 
 const struct command cmd_set = {
-	"set", "change the limits of a running migration",
+	"set", "change limits and compression of a running migration",
 	.usage = "[options] [limits]",
-	.about = "Changes the named limits of the migration that runs from this host, and prints "
-		"all of them. Without a limit it only prints them.",
+	.about = "Changes the named limits of the migration that runs from this host, or how its "
+		"RAM is packed from the next frame on, and prints all of them as they are then. "
+		"Without one of them it only prints.",
 	.groups = set_groups, .main = set_main,
 };

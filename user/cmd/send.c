@@ -59,35 +59,6 @@ static const struct cmd_option send_zero_copy = {
 		"Without one of them, sends are plain.",
 };
 
-static int send_set_compress(const struct cmd_option *o, const char *text, void *to, struct err *e)
-{
-	(void)o;
-	return codec_parse(text, to, e);
-}
-
-static const struct cmd_option send_compress[] = {
-	{
-		"compress", .value = "HOW", .initial = "auto", .set = send_set_compress,
-		.offset = offsetof(struct send_args, o.compress),
-		.help = "how RAM is packed: auto, off, lz4, zstd[:LEVEL] or zlib[:LEVEL]; auto: "
-			"by what is slowest, the link, this host or the receiver",
-		.more = "With\n"
-			".Cm auto\n"
-			"each stream chooses for each frame of up to 64 pages: raw, lz4, zstd:1 or "
-			"zstd:3.\n"
-			"LEVEL is 1 to 19 for zstd, 1 to 9 for zlib, and 1 if it is left out.\n"
-			"An older receiver gets RAM as it is with\n"
-			".Cm auto ,\n"
-			"and is refused with a codec that it does not know.",
-	},
-	{
-		"compress-threads", .value = "N", .min = 1, .max = WIRE_STREAMS_MAX,
-		.set = cmd_set_number, .offset = offsetof(struct send_args, o.pack_threads),
-		.help = "let at most N streams pack at once; without this option one for each "
-			"CPU that this process may use",
-	},
-};
-
 static const struct cmd_option send_reconnect = {
 	"reconnect", .value = "S", .max = WIRE_KEEP_MAX, .initial = "0", .set = cmd_set_number,
 	.offset = offsetof(struct send_args, o.reconnect_s),
@@ -181,7 +152,7 @@ static const struct cmd_group send_groups[] = {
 	{ CMD_ROWS(cmd_tls_options), offsetof(struct send_args, tls) },
 	CMD_ONE(cmd_io, struct send_args, io),
 	{ .options = &send_zero_copy, .n = 1 },
-	{ CMD_ROWS(send_compress) },
+	CMD_ONE(cmd_compress_threads, struct send_args, o.pack_threads),
 	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
 	{ .options = &send_reconnect, .n = 1 },
 	{ .options = &send_resolve_timeout, .n = 1 },

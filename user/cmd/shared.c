@@ -6,6 +6,7 @@
 #include "fit/findings.h"
 #include "plan/limits.h"
 #include "tls/tls.h"
+#include "wire/wire.h"
 
 const struct cmd_option cmd_vm_options[CMD_VM_OPTIONS] = {
 	[CMD_QMP] = {
@@ -95,6 +96,25 @@ const struct cmd_option cmd_limits[CMD_LIMITS] = {
 			".Fl -pause\n"
 			"it holds back nothing.",
 	},
+	[CMD_COMPRESS] = {
+		"compress", .value = "HOW", .initial = "auto", .set = shared_set_limit,
+		.help = "how RAM is packed: auto, off, lz4, zstd[:LEVEL] or zlib[:LEVEL]; auto: "
+			"by what is slowest, the link, this host or the receiver",
+		.more = "With\n"
+			".Cm auto\n"
+			"each stream chooses for each frame of up to 64 pages: raw, lz4, zstd:1 or "
+			"zstd:3.\n"
+			"LEVEL is 1 to 19 for zstd, 1 to 9 for zlib, and 1 if it is left out.\n"
+			"An older receiver gets RAM as it is with\n"
+			".Cm auto ,\n"
+			"and is refused with a codec that it does not know.",
+	},
+};
+
+const struct cmd_option cmd_compress_threads = {
+	"compress-threads", .value = "N", .min = 1, .max = WIRE_STREAMS_MAX, .set = cmd_set_number,
+	.help = "let at most N streams pack at once; without this option one for each CPU that "
+		"this process may use",
 };
 
 static int shared_set_device_state(const struct cmd_option *o, const char *text, void *to,

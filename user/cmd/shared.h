@@ -36,6 +36,7 @@ enum {
 	CMD_TIMEOUT,
 	CMD_ON_TIMEOUT,
 	CMD_BANDWIDTH,
+	CMD_COMPRESS,
 	CMD_LIMITS
 };
 extern const struct cmd_option cmd_limits[CMD_LIMITS];
@@ -45,8 +46,12 @@ enum { CMD_TLS_CREDS, CMD_TLS_PSK, CMD_TLS_HOSTNAME, CMD_TLS_INSECURE, CMD_TLS_O
 extern const struct cmd_option cmd_tls_options[CMD_TLS_OPTIONS];
 #define CMD_TLS_RECEIVER	CMD_TLS_HOSTNAME	/* how many of them a receiver has */
 
-/* Each alone, its place its group's base: enum mode_wish, differences, milliseconds, name, bool. */
-extern const struct cmd_option cmd_device_state, cmd_accept, cmd_peer_timeout, cmd_io, cmd_json;
+/*
+ * Each alone, its place its group's base: enum mode_wish, differences, milliseconds, name, bool,
+ * number.
+ */
+extern const struct cmd_option cmd_device_state, cmd_accept, cmd_peer_timeout, cmd_io, cmd_json,
+	cmd_compress_threads;
 
 #define CMD_ONE(option, type, member)                                                              \
 	{                                                                                          \

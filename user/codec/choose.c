@@ -13,23 +13,30 @@
 #define PENALTY_NS	1000000000ull
 #define PENALTY_MAX_NS	(30 * PENALTY_NS)
 
-void codec_chooser_init(struct codec_chooser *c, const struct codec_wish *wish, uint64_t features)
+unsigned int codec_steps(const struct codec_wish *wish, uint64_t features,
+			 struct codec_choice steps[CHOOSE_STEPS])
 {
 	const struct codec_choice all[] = {
 		{ &codec_lz4, 1 }, { &codec_zstd, 1 }, { &codec_zstd, 3 },
 	};
+	unsigned int n = 1;
 
-	*c = (struct codec_chooser) {
-		.n = 1, .patience = PATIENCE, .ceiling = CHOOSE_STEPS, .penalty_ns = PENALTY_NS,
-	};
-	if (wish->kind == CODEC_FIXED)
-		c->steps[0] = wish->choice;
+	steps[0] = wish->kind == CODEC_FIXED ? wish->choice : (struct codec_choice) { NULL, 0 };
 	/* Without LOAD a slow receiver would look like a slow link. */
 	if (wish->kind != CODEC_AUTO || !(features & WIRE_LOADS))
-		return;
+		return n;
 	for (unsigned int i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].codec->feature & features)
-			c->steps[c->n++] = all[i];
+			steps[n++] = all[i];
+	return n;
+}
+
+void codec_chooser_init(struct codec_chooser *c, const struct codec_wish *wish, uint64_t features)
+{
+	*c = (struct codec_chooser) {
+		.patience = PATIENCE, .ceiling = CHOOSE_STEPS, .penalty_ns = PENALTY_NS,
+	};
+	c->n = codec_steps(wish, features, c->steps);
 }
 
 static void choose_move(struct codec_chooser *c, unsigned int to)

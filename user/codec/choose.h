@@ -68,6 +68,12 @@ struct codec_chooser {
 	uint64_t loads;
 };
 
+/*
+ * What a stream may choose from, the slower the later; with @wish's kind FIXED or OFF it is one.
+ * features: those that both peers offer. Return: how many.
+ */
+unsigned int codec_steps(const struct codec_wish *wish, uint64_t features,
+			 struct codec_choice steps[CHOOSE_STEPS]);
 /* features: those that both peers offer. With CODEC_FIXED the codec is among them. */
 void codec_chooser_init(struct codec_chooser *c, const struct codec_wish *wish, uint64_t features);
 /* The choice for the next frame. */

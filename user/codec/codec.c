@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "page/page.h"
 
 const struct codec *const codecs[CODECS] = { &codec_lz4, &codec_zstd, &codec_zlib };
 
@@ -63,6 +64,43 @@ const char *codec_text(const struct codec_choice *c, char text[CODEC_TEXT])
 	return text;
 }
 
+const char *codec_wish_text(const struct codec_wish *wish, char text[CODEC_TEXT])
+{
+	if (wish->kind == CODEC_FIXED)
+		return codec_text(&wish->choice, text);
+	snprintf(text, CODEC_TEXT, wish->kind == CODEC_AUTO ? "auto" : "off");
+	return text;
+}
+
+int codec_check(const struct codec_wish *wish, uint64_t features, struct err *e)
+{
+	const struct codec *c = wish->choice.codec;
+
+	if (wish->kind != CODEC_FIXED || features & c->feature)
+		return 0;
+	return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --compress %s: give auto or off, or install the same version at both ends",
+		       c->name);
+}
+
+/* From the lowest byte on: the kind, the codec's number, the level. */
+uint32_t codec_wish_word(const struct codec_wish *wish)
+{
+	uint32_t word = wish->kind;
+
+	if (wish->kind == CODEC_FIXED)
+		word |= wish->choice.codec->number << 8 | wish->choice.level << 16;
+	return word;
+}
+
+struct codec_wish codec_word_wish(uint32_t word)
+{
+	struct codec_wish wish = { .kind = word & 0xff };
+
+	if (wish.kind == CODEC_FIXED)
+		wish.choice = (struct codec_choice) { codecs[(word >> 8 & 0xff) - 1], word >> 16 };
+	return wish;
+}
+
 void codec_states_free(struct codec_states *s)
 {
 	for (unsigned int i = 0; i < CODECS; i++) {
@@ -72,6 +110,11 @@ void codec_states_free(struct codec_states *s)
 			codecs[i]->free_unpacker(s->unpacker[i]);
 	}
 	*s = (struct codec_states) { .packer = { NULL } };
+}
+
+size_t codec_worth(size_t len)
+{
+	return len - (len / 8 < PAGE_BYTES ? len / 8 : PAGE_BYTES);
 }
 
 size_t codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len,

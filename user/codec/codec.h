@@ -71,8 +71,18 @@ struct codec_wish {
 
 /* "auto", "off", "lz4", "zstd[:LEVEL]", "zlib[:LEVEL]". Errors: GW_USAGE */
 int codec_parse(const char *text, struct codec_wish *out, struct err *e);
+/* The same as text, with the level. */
+const char *codec_wish_text(const struct codec_wish *wish, char text[CODEC_TEXT]);
 /* "raw", "lz4", "zstd:1" */
 const char *codec_text(const struct codec_choice *c, char text[CODEC_TEXT]);
+/*
+ * A named codec is an order, and auto uses what there is. features: those that both peers offer.
+ * Errors: GW_VERSION
+ */
+int codec_check(const struct codec_wish *wish, uint64_t features, struct err *e);
+/* A wish in one word, for another thread, and back. */
+uint32_t codec_wish_word(const struct codec_wish *wish);
+struct codec_wish codec_word_wish(uint32_t word);
 
 /**
  * struct codec_states - the states of one thread, made when they are first used. Begins with zeros
@@ -84,6 +94,8 @@ struct codec_states {
 };
 
 void codec_states_free(struct codec_states *s);
+/* The longest block that is worth it: a frame of so many bytes that packs worse goes as it is. */
+size_t codec_worth(size_t len);
 /* As struct codec's; with c->codec NULL, and where there is no memory, 0. */
 size_t codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len,
 		  void *out, size_t room);

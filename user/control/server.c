@@ -58,12 +58,19 @@ static bool server_query(struct control *c, char *answer)
 
 static bool server_set(struct control *c, const json_t *args, char *answer)
 {
+	struct limits new = *c->limits;
 	struct err e = { 0 };
+	int r = limits_from_json(&new, args, &e);
 
-	if (limits_from_json(c->limits, args, &e)) {
+	/* Before it is known what the receiver offers, the sender itself will refuse. */
+	if (!r && *c->features)
+		r = codec_check(&new.compress, *c->features, &e);
+	if (r) {
 		server_answer_error(answer, &e);
 		return true;
 	}
+	*c->limits = new;
+	atomic_store(c->compress, codec_wish_word(&new.compress));
 	pace_set(c->pace, (uint64_t)c->limits->bandwidth_mib << 20);
 	server_answer(answer, "return", limits_to_json(c->limits));
 	return true;

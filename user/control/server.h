@@ -17,6 +17,7 @@
 #define GODWIT_SERVER_H
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -30,7 +31,8 @@
 /**
  * struct control
  * @qmp_path: absolute
- * @limits, @pace: what "set" changes
+ * @limits, @pace, @compress: what "set" changes; the last is as codec_wish_word()
+ * @features: those that both ends offer; 0: the receiver has not been asked yet
  * @socket: lfd -1: there is none
  */
 struct control {
@@ -40,6 +42,8 @@ struct control {
 	const struct report *report;
 	struct limits *limits;
 	struct pace *pace;
+	_Atomic uint32_t *compress;
+	const uint64_t *features;
 	struct line_socket socket;
 };
 

@@ -30,6 +30,9 @@ extern const unsigned int zero_filters_count;
 /* The best variant that this CPU supports; chosen once, never NULL. */
 const struct zero_filter *zero_filter_best(void);
 
+/* Is all of the page one byte, whichever? Three bytes settle most pages that are not. */
+bool page_is_one_byte(const uint8_t *page);
+
 /**
  * struct run - set bits next to each other
  * @first: number of the first bit

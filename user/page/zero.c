@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <immintrin.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "page/page.h"
 
@@ -126,4 +127,10 @@ const struct zero_filter *zero_filter_best(void)
 		atomic_store_explicit(&chosen, f, memory_order_relaxed);
 	}
 	return f;
+}
+
+bool page_is_one_byte(const uint8_t *page)
+{
+	return page[0] == page[PAGE_BYTES / 2] && page[0] == page[PAGE_BYTES - 1] &&
+	       !memcmp(page, page + 1, PAGE_BYTES - 1);
 }

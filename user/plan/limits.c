@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +10,25 @@
 
 const struct limits limits_default = { .downtime_limit_ms = 300, .max_rounds = 30 };
 
-/* choices: NULL for a number; else the limit's value is an index into them. */
+/*
+ * choices: the limit's value is an index into them. compress: it is a struct codec_wish. Neither:
+ * a number.
+ */
 static const struct limit {
 	const char *name;
 	size_t offset;
 	unsigned int min, max;
 	const char *const *choices;
+	bool compress;
 } limits_table[] = {
-	{ "downtime-limit", offsetof(struct limits, downtime_limit_ms), 1, 2000000, NULL },
-	{ "downtime-ramp", offsetof(struct limits, downtime_ramp_ms), 0, 2000000, NULL },
-	{ "max-rounds", offsetof(struct limits, max_rounds), 1, 10000, NULL },
-	{ "timeout", offsetof(struct limits, timeout_s), 0, 10000000, NULL },
+	{ "downtime-limit", offsetof(struct limits, downtime_limit_ms), 1, 2000000, NULL, false },
+	{ "downtime-ramp", offsetof(struct limits, downtime_ramp_ms), 0, 2000000, NULL, false },
+	{ "max-rounds", offsetof(struct limits, max_rounds), 1, 10000, NULL, false },
+	{ "timeout", offsetof(struct limits, timeout_s), 0, 10000000, NULL, false },
 	{ "on-timeout", offsetof(struct limits, on_timeout), 0, 1,
-	  (const char *const[]) { "cancel", "pause" } },
-	{ "bandwidth", offsetof(struct limits, bandwidth_mib), 0, 1000000, NULL },
+	  (const char *const[]) { "cancel", "pause" }, false },
+	{ "bandwidth", offsetof(struct limits, bandwidth_mib), 0, 1000000, NULL, false },
+	{ "compress", offsetof(struct limits, compress), 0, 0, NULL, true },
 };
 
 #define LIMITS (sizeof(limits_table) / sizeof(limits_table[0]))
@@ -68,6 +74,11 @@ static int limits_set_choice(struct limits *l, const struct limit *t, const char
 		       t->choices[0], t->choices[1], text);
 }
 
+static struct codec_wish *limits_compress(struct limits *l, const struct limit *t)
+{
+	return (struct codec_wish *)((char *)l + t->offset);
+}
+
 int limits_set(struct limits *l, const char *name, const char *text, struct err *e)
 {
 	const struct limit *t = limits_find(name);
@@ -78,9 +89,22 @@ int limits_set(struct limits *l, const char *name, const char *text, struct err 
 		return limits_unknown(name, e);
 	if (t->choices)
 		return limits_set_choice(l, t, text, e);
+	if (t->compress)
+		return codec_parse(text, limits_compress(l, t), e);
 	errno = 0;
 	v = strtoll(text, &end, 10);
 	return limits_set_number(l, t, errno || end == text || *end ? -1 : v, text, e);
+}
+
+static json_t *limits_one_to_json(const struct limits *l, const struct limit *t)
+{
+	char text[CODEC_TEXT];
+	unsigned int v;
+
+	if (t->compress)
+		return json_string(codec_wish_text(limits_compress((struct limits *)l, t), text));
+	v = *limits_value((struct limits *)l, t);
+	return t->choices ? json_string(t->choices[v]) : json_integer(v);
 }
 
 json_t *limits_to_json(const struct limits *l)
@@ -88,9 +112,7 @@ json_t *limits_to_json(const struct limits *l)
 	json_t *j = json_object();
 
 	for (size_t i = 0; j && i < LIMITS; i++) {
-		unsigned int v = *limits_value((struct limits *)l, &limits_table[i]);
-		json_t *value = limits_table[i].choices ? json_string(limits_table[i].choices[v])
-							: json_integer(v);
+		json_t *value = limits_one_to_json(l, &limits_table[i]);
 
 		if (json_object_set_new(j, limits_table[i].name, value)) {
 			json_decref(j);
@@ -105,7 +127,9 @@ static int limits_set_json(struct limits *l, const struct limit *t, const json_t
 {
 	if (t->choices && json_is_string(value))
 		return limits_set_choice(l, t, json_string_value(value), e);
-	if (!t->choices && json_is_integer(value)) {
+	if (t->compress && json_is_string(value))
+		return codec_parse(json_string_value(value), limits_compress(l, t), e);
+	if (!t->choices && !t->compress && json_is_integer(value)) {
 		long long v = json_integer_value(value);
 		char text[32];
 
@@ -113,7 +137,7 @@ static int limits_set_json(struct limits *l, const struct limit *t, const json_t
 		return limits_set_number(l, t, v, text, e);
 	}
 	return err_set(e, GW_USAGE, EINVAL, "\"%s\" takes a %s", t->name,
-		       t->choices ? "string" : "whole number");
+		       t->choices || t->compress ? "string" : "whole number");
 }
 
 int limits_from_json(struct limits *l, const json_t *j, struct err *e)

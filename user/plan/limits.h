@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The limits that the user sets for a migration: options of `godwit send`, and of `godwit set`
- * while the migration runs, by the same names.
+ * The limits that the user sets for a migration, and how its RAM is packed: options of `godwit
+ * send`, and of `godwit set` while the migration runs, by the same names.
  */
 #ifndef GODWIT_LIMITS_H
 #define GODWIT_LIMITS_H
@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/err.h"
+#include "codec/codec.h"
 
 enum on_timeout { ON_TIMEOUT_CANCEL, ON_TIMEOUT_PAUSE };
 
@@ -21,6 +22,7 @@ enum on_timeout { ON_TIMEOUT_CANCEL, ON_TIMEOUT_PAUSE };
  * @timeout_s: for the whole migration; 0: no limit
  * @on_timeout: enum on_timeout: give up then, or stop the guest and finish at any downtime
  * @bandwidth_mib: MiB per second that the sender may send until the switchover; 0: no limit
+ * @compress: how RAM is packed
  */
 struct limits {
 	unsigned int downtime_limit_ms;
@@ -29,6 +31,7 @@ struct limits {
 	unsigned int timeout_s;
 	unsigned int on_timeout;
 	unsigned int bandwidth_mib;
+	struct codec_wish compress;
 };
 
 extern const struct limits limits_default;
@@ -40,7 +43,10 @@ extern const struct limits limits_default;
  */
 int limits_set(struct limits *l, const char *name, const char *text, struct err *e);
 
-/* All limits as a JSON object: numbers, and "on-timeout" a string. NULL: out of memory. */
+/*
+ * All limits as a JSON object: numbers, and "on-timeout" and "compress" strings. NULL: out of
+ * memory.
+ */
 json_t *limits_to_json(const struct limits *l);
 /*
  * Sets the limits that the object names: all of them or, on an error, none. GW_USAGE: j is no

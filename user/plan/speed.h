@@ -26,7 +26,8 @@ struct speed {
 /* Pages with data per second. */
 double speed_pages(const struct speed *s);
 /*
- * How long so many take. A year stands for any longer time: it fits no limit, and overflows nothing.
+ * How long so many take. A year stands for any longer time: it fits no limit, and overflows
+ * nothing.
  */
 uint64_t speed_ns(const struct speed *s, double pages);
 

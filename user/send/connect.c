@@ -74,7 +74,7 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 	const struct send_streams_options o = {
 		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = d.tls,
 		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,
-		.compress = s->o->compress, .features = s->features,
+		.compress = &s->compress, .features = s->features,
 		.pack_threads = s->o->pack_threads,
 		.idle = sender_idle, .arg = s,
 	};
@@ -211,17 +211,6 @@ static int connect_keep(struct sender *s, uint64_t features, struct err *e)
 	return 0;
 }
 
-/* --compress NAME is an order, and auto uses what there is. */
-static int connect_check_codec(const struct sender *s, struct err *e)
-{
-	const struct codec *c = s->o->compress.choice.codec;
-
-	if (s->o->compress.kind != CODEC_FIXED || s->features & c->feature)
-		return 0;
-	return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --compress %s: give auto or off, or install the same version at both ends",
-		       c->name);
-}
-
 int connect_peer(struct sender *s, struct err *e)
 {
 	const struct hello_peer peer = {
@@ -236,7 +225,7 @@ int connect_peer(struct sender *s, struct err *e)
 	s->report->encrypted = s->ch && channel_tls(s->ch);
 	s->report->kernel_tls = s->report->encrypted && tls_in_kernel(channel_tls(s->ch));
 	if (!r)
-		r = connect_check_codec(s, e);
+		r = codec_check(&s->limits.compress, features, e);
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)

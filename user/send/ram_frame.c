@@ -19,6 +19,14 @@ void round_count_add(struct round_count *sum, const struct round_count *more)
 		sum->packed_pages[i] += more->packed_pages[i];
 }
 
+void ram_packing_begin(struct ram_packing *p, uint32_t wish)
+{
+	const struct codec_wish w = codec_word_wish(wish);
+
+	p->wish = wish;
+	codec_chooser_init(&p->chooser, &w, p->features);
+}
+
 void ram_packing_free(struct ram_packing *p)
 {
 	codec_states_free(&p->states);
@@ -44,14 +52,13 @@ static const uint8_t *ram_frame_gather(const struct ram_frame *frame, struct ram
 static void ram_frame_pack(struct ram_frame *frame, struct ram_packing *p,
 			   const struct codec_choice *choice)
 {
-	uint32_t worth = frame->bytes / 8 < PAGE_BYTES ? frame->bytes / 8 : PAGE_BYTES;
 	const uint8_t *in;
 	size_t n;
 
 	thread_slots_take(p->slots);
 	in = ram_frame_gather(frame, p);
 	n = in ? codec_pack(&p->states, choice, in, frame->bytes, frame->packed,
-			    frame->bytes - worth) : 0;
+			    codec_worth(frame->bytes)) : 0;
 	thread_slots_give(p->slots);
 	if (!n)
 		return;
@@ -79,6 +86,11 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 	uint32_t bytes = frame->bytes;
 
 	if (f->packing) {
+		/* A stale word costs nothing: some frame after this one sees the new one. */
+		uint32_t wish = atomic_load_explicit(f->packing->compress, memory_order_relaxed);
+
+		if (wish != f->packing->wish)
+			ram_packing_begin(f->packing, wish);
 		choice = codec_chosen(&f->packing->chooser);
 		if (choice->codec)
 			ram_frame_pack(frame, f->packing, choice);
@@ -163,13 +175,6 @@ static void ram_frame_extend(struct ram_frame *frame, unsigned int block, uint16
 		};
 }
 
-/* Is the page, which is not zero, of one byte? */
-static bool ram_page_is_same(const uint8_t *page)
-{
-	return page[0] == page[PAGE_BYTES / 2] && page[0] == page[PAGE_BYTES - 1] &&
-	       !memcmp(page, page + 1, PAGE_BYTES - 1);
-}
-
 /* used: how much of the frame's buffer is used once this page is in it. */
 static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t page, uint8_t *bytes,
 			   uint32_t used)
@@ -182,7 +187,7 @@ static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t pa
 		f->count.zero_pages++;
 		return;
 	}
-	if (f->packing && f->packing->same && ram_page_is_same(bytes)) {
+	if (f->packing && f->packing->same && page_is_one_byte(bytes)) {
 		/* Read once: from a mapping it may change meanwhile, and must not become zero. */
 		uint8_t byte = *(const volatile uint8_t *)bytes;
 

@@ -54,6 +54,8 @@ void round_count_add(struct round_count *sum, const struct round_count *more);
 /**
  * struct ram_packing - how a stream packs its frames, from round to round
  * @same: the receiver knows pages of one byte
+ * @compress: what the operator wants now, as codec_wish_word(); @wish: what @chooser was made for
+ * @features: those that both peers offer
  * @slots: how many streams may pack at once
  * @load: see struct send_streams
  * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
@@ -64,6 +66,9 @@ void round_count_add(struct round_count *sum, const struct round_count *more);
  */
 struct ram_packing {
 	bool same, keeps;
+	const _Atomic uint32_t *compress;
+	uint32_t wish;
+	uint64_t features;
 	struct codec_chooser chooser;
 	struct codec_states states;
 	struct thread_slots *slots;
@@ -72,6 +77,8 @@ struct ram_packing {
 	bool paced;
 };
 
+/* Before the first frame, and whenever the operator has changed how RAM is packed. */
+void ram_packing_begin(struct ram_packing *p, uint32_t wish);
 void ram_packing_free(struct ram_packing *p);
 
 /* Of struct send_streams' @load: how many LOADs have come, and the latest. */

@@ -42,9 +42,10 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
 			st->s[i].fd = st->s[i].socket = fds[i];
 			st->s[i].packing = (struct ram_packing) {
 				.same = o->features & WIRE_FILL, .slots = &st->slots,
-				.load = &st->load,
+				.load = &st->load, .compress = o->compress,
+				.features = o->features,
 			};
-			codec_chooser_init(&st->s[i].packing.chooser, &o->compress, o->features);
+			ram_packing_begin(&st->s[i].packing, atomic_load(o->compress));
 			st->s[i].tls = o->tls ? o->tls[i] : NULL;
 			r = thread_start(&st->s[i].thread, send_stream_main, &st->s[i]);
 		}

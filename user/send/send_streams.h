@@ -3,6 +3,7 @@
 #ifndef GODWIT_SEND_STREAMS_H
 #define GODWIT_SEND_STREAMS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,7 +23,8 @@ struct send_streams;
  * @pace: shared by all streams; does not slow down the last round; may be NULL
  * @tls: a session for each connection, which go with them; NULL: all are in the clear
  * @zero_copy: whether sends are zero-copy, see engine.h
- * @compress: how RAM is packed; @features: those that both ends offer
+ * @compress: how RAM is packed, as codec_wish_word(): it may change at any time; @features: those
+ *	that both ends offer
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @timeout_ms: how long the receiver may accept no byte
  * @idle: called about ten times a second while the caller waits for the streams, to take the
@@ -34,7 +36,7 @@ struct send_streams_options {
 	struct pace *pace;
 	struct tls *const *tls;
 	enum engine_zero_copy zero_copy;
-	struct codec_wish compress;
+	const _Atomic uint32_t *compress;
 	uint64_t features;
 	unsigned int pack_threads;
 	unsigned int timeout_ms;

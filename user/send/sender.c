@@ -196,9 +196,11 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		.migration = { .stream = -1 }, .devstate = &devstate_migrate, .save = SAVE_NONE,
 		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
 		.commit = COMMIT_PREPARED, .note = RECORD_NONE, .claim = CLAIM_NONE,
+		.compress = codec_wish_word(&o->limits.compress),
 		.started_ns = now_ns(), .next_ping_ns = now_ns() + PING_NS, .limits = o->limits,
 		.control = {
 			.addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace,
+			.compress = &s.compress, .features = &s.features,
 			.socket = { .lfd = -1 },
 		},
 	};

@@ -33,8 +33,7 @@
  *	least one for each of @cpus
  * @engine: how godwit waits for sockets
  * @zero_copy: of RAM to the network, see engine.h
- * @compress: how RAM is packed
- * @pack_threads: how many streams may do that at once; 0: one for each CPU
+ * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @pause: no module: stop the guest first, send everything once
  * @progress: called about ten times a second; may be NULL
  */
@@ -52,7 +51,6 @@ struct sender_options {
 	unsigned int cpus;
 	const struct engine_ops *engine;
 	enum engine_zero_copy zero_copy;
-	struct codec_wish compress;
 	unsigned int pack_threads;
 	enum mode_wish wish;
 	unsigned int accepted;

@@ -76,6 +76,7 @@ struct sender {
 	struct hot_pages hot;
 	struct pace pace;
 	struct limits limits;		/* as they are now */
+	_Atomic uint32_t compress;	/* of these, for the streams */
 	struct control control;
 	bool out_of_time;		/* --on-timeout pause: switch over now */
 	struct channel *ch;		/* the control connection */

@@ -159,7 +159,7 @@ int sender_keep_alive(struct sender *s, struct err *e)
 	if (now_ns() <= s->next_ping_ns)
 		return 0;
 	/* Each PONG brings a LOAD. */
-	s->next_ping_ns = now_ns() + (s->round && s->o->compress.kind == CODEC_AUTO &&
+	s->next_ping_ns = now_ns() + (s->round && s->limits.compress.kind == CODEC_AUTO &&
 				      s->features & WIRE_LOADS ? LOAD_NS : PING_NS);
 	return hello_send_ping(s->ch, ++s->ping_serial, realtime_ns(), e);
 }

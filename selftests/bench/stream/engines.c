@@ -136,9 +136,10 @@ static int stream_to(const char *addr, const char *congestion)
 static void send_ram(char **argv)
 {
 	unsigned int n = (unsigned int)atoi(argv[3]);
+	const struct codec_wish off = { .kind = CODEC_OFF };
+	_Atomic uint32_t compress = codec_wish_word(&off);
 	struct send_streams_options o = {
-		.vm = &vm, .zero_copy = ENGINE_ZC_AUTO, .timeout_ms = TIMEOUT_MS,
-		.compress = { .kind = CODEC_OFF },
+		.vm = &vm, .zero_copy = ENGINE_ZC_AUTO, .timeout_ms = TIMEOUT_MS, .compress = &compress,
 	};
 	int fds[WIRE_STREAMS_MAX];
 	struct dirty_source *s;
