@@ -27,7 +27,7 @@ static uint64_t fixed(uint64_t rate, uint64_t rtt_ns)
 static struct estimate play(const struct curve *c, uint64_t allocated, uint64_t zero, uint64_t rate)
 {
 	struct estimate_in in = {
-		.curve = c, .content = { allocated, zero }, .rate = rate, .limit_ns = fixed(rate, 0) + 280000000, .max_rounds = 10,
+		.curve = c, .content = { allocated, zero, .n = 0 }, .rate = rate, .limit_ns = fixed(rate, 0) + 280000000, .max_rounds = 10,
 	};
 	struct estimate out;
 
@@ -102,7 +102,7 @@ static void what_is_sent_late_is_dirty_less(void **state)
 {
 	uint64_t pages = 4 * CLEAR_PAGES, rate = pages / 4 * PAGE;
 	struct estimate_in in = {
-		.curve = &steady, .content = { pages, 0 }, .rate = rate, .limit_ns = UINT64_MAX, .max_rounds = 1,
+		.curve = &steady, .content = { pages, .n = 0 }, .rate = rate, .limit_ns = UINT64_MAX, .max_rounds = 1,
 	};
 	struct estimate out;
 
@@ -115,7 +115,7 @@ static void what_is_sent_late_is_dirty_less(void **state)
 static void the_way_costs_time(void **state)
 {
 	struct estimate_in in = {
-		.curve = &idle, .content = { 0, 0 }, .rate = MIB, .rtt_ns = S / 10, .limit_ns = S, .max_rounds = 3,
+		.curve = &idle, .content = { .n = 0 }, .rate = MIB, .rtt_ns = S / 10, .limit_ns = S, .max_rounds = 3,
 	};
 	struct estimate out;
 
@@ -130,7 +130,7 @@ static void the_way_costs_time(void **state)
 static void test_saved_device_state(void **state)
 {
 	struct estimate_in in = {
-		.curve = &steady, .content = { 1000, 0 }, .rate = 100 * MIB, .limit_ns = S, .max_rounds = 10,
+		.curve = &steady, .content = { 1000, .n = 0 }, .rate = 100 * MIB, .limit_ns = S, .max_rounds = 10,
 	};
 	struct estimate walked, saved;
 
@@ -141,7 +141,84 @@ static void test_saved_device_state(void **state)
 	assert_int_equal(walked.downtime_ns - saved.downtime_ns, steady.total_pages * PAGE_BYTES / (1u << 30) * 75000);
 }
 
+static struct estimate play_packed(const struct curve *c, uint64_t rate, unsigned int threads)
+{
+	/* As auto has them: a page in bytes, and in the time of one CPU. */
+	const struct estimate_in in = {
+		.curve = c, .rate = rate, .limit_ns = fixed(rate, 0) + 280000000, .max_rounds = 10, .pack_threads = threads,
+		.content = {
+			.allocated_pages = 2000, .zero_pages = 300, .same_pages = 100, .n = 4,
+			.packed = {
+				{ { NULL, 0 }, PAGE_BYTES, 0 }, { { &codec_lz4, 1 }, 1984, S / 4000 },
+				{ { &codec_zstd, 1 }, 1184, S / 2000 }, { { &codec_zstd, 3 }, 1084, S / 500 },
+			},
+		},
+	};
+	struct estimate out;
+
+	estimate(&in, &out);
+	return out;
+}
+
+/* What is slowest decides, the link or the CPUs that pack: 1600 pages with data each time. */
+static void what_is_slowest_decides(void **state)
+{
+	struct estimate out;
+
+	(void)state;
+	/* 200 KB/s: zstd:3 makes 500 pages a second, and the link takes 182 of them. */
+	out = play_packed(&idle, 200 * 1000, 1);
+	assert_ptr_equal(out.choice.codec, &codec_zstd);
+	assert_int_equal(out.choice.level, 3);
+	assert_int_equal(out.bytes, 1600 * 1100);
+	assert_in_range(out.total_ns - out.downtime_ns, 8800 * S / 1000 - 1000000, 8800 * S / 1000 + 1000000);
+	/* 2 MB/s: 1818 of them, but only 500 are made; of zstd:1 it takes 1667. */
+	out = play_packed(&idle, 2000 * 1000, 1);
+	assert_int_equal(out.choice.level, 1);
+	assert_ptr_equal(out.choice.codec, &codec_zstd);
+	assert_int_equal(out.bytes, 1600 * 1200);
+	assert_in_range(out.total_ns - out.downtime_ns, 959 * S / 1000, 961 * S / 1000);
+	/* Four CPUs make 2000 of zstd:3. */
+	out = play_packed(&idle, 2000 * 1000, 4);
+	assert_int_equal(out.choice.level, 3);
+	/* 1 GB/s: nothing is as fast as to pack nothing. */
+	out = play_packed(&idle, 1000 * 1000 * 1000, 2);
+	assert_null(out.choice.codec);
+	assert_int_equal(out.bytes, 1600 * PAGE);
+	/* The CPU is slowest: 4000 pages a second of lz4 on a link that takes 5000, and 2433 raw ones. */
+	out = play_packed(&idle, 10000 * 1000, 1);
+	assert_ptr_equal(out.choice.codec, &codec_lz4);
+	assert_in_range(out.total_ns - out.downtime_ns, 399 * S / 1000, 401 * S / 1000);
+}
+
+/* With the guest stopped as well: what is left goes at the speed of the rounds, not at that of the link. */
+static void the_downtime_knows_what_is_slowest(void **state)
+{
+	static const struct curve busy = { .n = 2, .points = { { S / 2, 1000 }, { S, 2000 } }, .total_pages = 1u << 20 };
+	struct estimate out = play_packed(&busy, 10000 * 1000, 1);
+	uint64_t ram_ns = out.downtime_ns - fixed(4000 * 2000, 0);
+
+	(void)state;
+	assert_ptr_equal(out.choice.codec, &codec_lz4);
+	assert_true(out.converges && out.pending_pages > 50);
+	assert_in_range(ram_ns, out.pending_pages * S / 4000 - 1000, out.pending_pages * S / 4000 + 1000);
+}
+
+/* A guest that is too fast for the link moves all the same, where its pages get small. */
+static void packed_pages_converge(void **state)
+{
+	struct estimate raw = play(&steady, 2000, 0, 90 * PAGE), out = play_packed(&steady, 90 * PAGE, 1);
+
+	(void)state;
+	assert_false(raw.converges);
+	assert_true(out.converges);
+	assert_true(out.bytes < raw.bytes / 2);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_is_slowest_decides),
+	cmocka_unit_test(the_downtime_knows_what_is_slowest),
+	cmocka_unit_test(packed_pages_converge),
 	cmocka_unit_test(test_saved_device_state),
 	cmocka_unit_test(curve_between_and_behind_its_points),
 	cmocka_unit_test(an_idle_guest_goes_once),

@@ -19,6 +19,7 @@ int probe_open(const struct probe_question *question, struct channel **out,
 	uint8_t body[8];
 	int r = hello(&peer, out, &features, e);
 
+	answer->features = features;
 	if (!r && features & WIRE_VIEWS)
 		r = fit_ask(*out, question->qmp, question->vm, question->fit, e);
 	if (!r)

@@ -40,11 +40,13 @@ struct probe_question {
 
 /**
  * struct probe_answer - what the receiver says of itself
+ * @features: those that both ends offer
  * @streams: how many it allows
  * @qemu_version: of its QEMU, as qmp_version()
  * @save_mode: its QEMU can load a device state in save mode
  */
 struct probe_answer {
+	uint64_t features;
 	unsigned int streams;
 	unsigned int qemu_version;
 	bool save_mode;

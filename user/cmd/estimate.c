@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "base/thread.h"
 #include "check/probe.h"
 #include "cmd/cmd.h"
 #include "devstate/migration.h"
@@ -12,6 +13,7 @@
 #include "estimate/estimate.h"
 #include "estimate/session.h"
 #include "page/page.h"
+#include "peer/hello.h"
 #include "plan/limits.h"
 #include "qmp/qmp_latency.h"
 
@@ -28,7 +30,7 @@ struct estimate_args {
 	const char *addr;
 	struct limits limits;
 	enum mode_wish wish;
-	unsigned int bandwidth_mib, seconds, sample_pages;
+	unsigned int bandwidth_mib, seconds, sample_pages, pack_threads;
 	struct tls_options tls;
 	struct tls_creds *creds;
 	bool json;
@@ -38,6 +40,7 @@ struct estimate_args {
  * struct found - what is measured
  * @qmp: NULL: no QEMU is asked
  * @private: nothing is in it with MODE_MIGRATE
+ * @features: those that both ends offer; without --to, those of this godwit
  */
 struct found {
 	struct qmp *qmp;
@@ -45,6 +48,7 @@ struct found {
 	bool running;
 	enum devstate_mode mode;
 	struct private_ram private;
+	uint64_t features;
 };
 
 static const struct cmd_option estimate_options[] = {
@@ -95,6 +99,9 @@ static const struct cmd_group estimate_groups[] = {
 	  .base = offsetof(struct estimate_args, limits) },
 	{ .options = &cmd_limits[CMD_MAX_ROUNDS], .n = 1,
 	  .base = offsetof(struct estimate_args, limits) },
+	{ .options = &cmd_limits[CMD_COMPRESS], .n = 1,
+	  .base = offsetof(struct estimate_args, limits) },
+	CMD_ONE(cmd_compress_threads, struct estimate_args, pack_threads),
 	CMD_ONE(cmd_device_state, struct estimate_args, wish),
 	{ CMD_ROWS(cmd_tls_options), offsetof(struct estimate_args, tls) },
 	CMD_HELP,
@@ -144,12 +151,15 @@ static int estimate_measure_link(const struct estimate_args *a, struct found *f,
 		.wish = a->wish,
 		.running = f->running, .mode = &f->mode,
 	};
-	struct probe_answer there;
+	struct probe_answer there = { .features = 0 };
 	struct channel *ch = NULL;
 	int64_t offset_ns;
 	uint64_t rate;
 	int r = probe_open(&question, &ch, &there, e);
 
+	f->features = there.features;
+	if (!r)
+		r = codec_check(&a->limits.compress, f->features, e);
 	if (!r && f->mode == MODE_SAVE && !there.save_mode)
 		r = mode_refused(a->wish, e);
 	if (!r && !there.save_mode)
@@ -184,10 +194,24 @@ static int estimate_find(const struct estimate_args *a, struct found *f, struct 
 	return r;
 }
 
+/* What there is to send, and how well it packs. */
+static int estimate_look(const struct estimate_args *a, const struct found *f,
+			 struct dirty_source *s, struct content *out, struct err *e)
+{
+	struct codec_choice steps[CHOOSE_STEPS];
+	unsigned int n = codec_steps(&a->limits.compress, f->features, steps);
+	int r = content_measure(&f->vm, s, CONTENT_PAGES, out, e);
+
+	/* An older receiver gets them as they are. */
+	if (!(f->features & WIRE_FILL))
+		out->same_pages = 0;
+	return r ? r : content_pack(&f->vm, s, steps, n, out, e);
+}
+
 static int estimate_measure(const struct estimate_args *a, struct curve *curve,
 			    struct estimate_in *in, struct err *e)
 {
-	struct found f = { .vm = { .pidfd = -1, .vm_fd = -1 } };
+	struct found f = { .vm = { .pidfd = -1, .vm_fd = -1 }, .features = HELLO_FEATURES };
 	struct session session = { .vm = NULL };
 	int r = estimate_find(a, &f, in, e);
 
@@ -200,7 +224,7 @@ static int estimate_measure(const struct estimate_args *a, struct curve *curve,
 		r = curve_measure(&f.vm, session.source, a->seconds, a->sample_pages, now_ns(),
 				  curve, e);
 	if (!r)
-		r = content_measure(&f.vm, session.source, CONTENT_PAGES, &in->content, e);
+		r = estimate_look(a, &f, session.source, &in->content, e);
 	session_close(&session);
 	private_ram_free(&f.private);
 	vm_close(&f.vm);
@@ -227,6 +251,7 @@ static double estimate_working_set(const struct curve *c)
 static void estimate_print(const struct estimate_in *in, const struct estimate *out)
 {
 	const struct curve *c = in->curve;
+	char codec[CODEC_TEXT];
 
 	printf("dirty rate      %10.1f MiB/s  (%llu pages of %llu were watched)\n",
 	       estimate_mib(estimate_dirty_rate(c) * PAGE_BYTES),
@@ -234,10 +259,13 @@ static void estimate_print(const struct estimate_in *in, const struct estimate *
 	printf("working set     %10.1f MiB    written in %.1f s\n",
 	       estimate_mib(estimate_working_set(c) * PAGE_BYTES),
 	       (double)c->points[c->n - 1].ns / 1e9);
-	printf("allocated       %10.1f MiB    of it %.1f MiB zeros\n",
+	printf("allocated       %10.1f MiB    of it %.1f MiB zeros, %.1f MiB of another byte\n",
 	       estimate_mib((double)in->content.allocated_pages * PAGE_BYTES),
-	       estimate_mib((double)in->content.zero_pages * PAGE_BYTES));
+	       estimate_mib((double)in->content.zero_pages * PAGE_BYTES),
+	       estimate_mib((double)in->content.same_pages * PAGE_BYTES));
 	printf("link            %10.1f MiB/s\n", estimate_mib((double)in->rate));
+	printf("compression     %10.2f         as %s, by a sample\n", PAGE_BYTES / out->page_bytes,
+	       codec_text(&out->choice, codec));
 	if (out->converges)
 		printf("total time      %10.1f s      in %u rounds\ndowntime        %10.0f ms\nto be sent      %10.1f MiB\n",
 		       (double)out->total_ns / 1e9, out->rounds, (double)out->downtime_ns / 1e6,
@@ -250,8 +278,9 @@ static void estimate_print(const struct estimate_in *in, const struct estimate *
 
 static void estimate_print_json(const struct estimate_in *in, const struct estimate *out)
 {
+	char codec[CODEC_TEXT];
 	json_t *j = json_pack(
-		"{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
+		"{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f}",
 		"converges", out->converges, "rounds", (int)out->rounds, "total-time",
 		(double)out->total_ns / 1e6, "expected-downtime", (double)out->downtime_ns / 1e6,
 		"transferred", (json_int_t)out->bytes, "pending-pages",
@@ -260,8 +289,10 @@ static void estimate_print_json(const struct estimate_in *in, const struct estim
 		estimate_working_set(in->curve), "pages", (json_int_t)in->curve->total_pages,
 		"sample-pages", (json_int_t)in->curve->sample_pages, "allocated-pages",
 		(json_int_t)in->content.allocated_pages, "zero-pages",
-		(json_int_t)in->content.zero_pages, "bytes-per-second", (json_int_t)in->rate,
-		"round-trip-ms", (double)in->rtt_ns / 1e6);
+		(json_int_t)in->content.zero_pages, "same-byte-pages",
+		(json_int_t)in->content.same_pages, "bytes-per-second", (json_int_t)in->rate,
+		"round-trip-ms", (double)in->rtt_ns / 1e6, "compress",
+		codec_text(&out->choice, codec), "bytes-per-page", out->page_bytes);
 	json_t *points = json_array();
 
 	for (unsigned int i = 0; i < in->curve->n; i++)
@@ -291,6 +322,7 @@ static int estimate_main(int argc, char **argv)
 		.rate = (uint64_t)a.bandwidth_mib << 20,
 		.limit_ns = a.limits.downtime_limit_ms * 1000000ull,
 		.max_rounds = a.limits.max_rounds,
+		.pack_threads = a.pack_threads ? a.pack_threads : thread_cpus_usable(),
 	};
 	r = estimate_measure(&a, &curve, &in, &e);
 	tls_creds_free(a.creds);

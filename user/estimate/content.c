@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 #include "estimate/content.h"
+#include "estimate/content_walk.h"
 #include "page/page.h"
-#include "send/round.h"
 
-/* Reads each stride-th of the allocated pages. *skip: pages up to the next one, across blocks. */
-static int content_read_block(const struct ram_block *b, unsigned int block, struct dirty_source *s,
-			      uint64_t stride, uint64_t *seen, uint64_t *zero, uint64_t *skip,
-			      struct err *e)
+struct content_count {
+	uint64_t seen, zero, same;
+};
+
+static int content_look(const struct ram_block *b, uint64_t page, uint64_t rest, void *arg,
+			struct err *e)
 {
-	static uint8_t page[PAGE_BYTES] __attribute__((aligned(64)));
+	static uint8_t bytes[PAGE_BYTES] __attribute__((aligned(64)));
+	struct content_count *count = arg;
+	int r = ram_ops(b)->read(b, page, 1, bytes, e);
+
+	(void)rest;
+	if (r)
+		return r;
+	count->seen++;
+	if (zero_filter_best()->is_zero(bytes))
+		count->zero++;
+	else if (page_is_one_byte(bytes))
+		count->same++;
+	return 0;
+}
+
+static int content_walk_block(const struct ram_block *b, unsigned int block,
+			      struct dirty_source *s, uint64_t stride, uint64_t *skip,
+			      content_walk_fn *look, void *arg, struct err *e)
+{
 	uint64_t from = 0, first, count;
 	int r;
 
@@ -17,11 +37,9 @@ static int content_read_block(const struct ram_block *b, unsigned int block, str
 		uint64_t at = *skip;
 
 		for (; at < count; at += stride) {
-			r = ram_ops(b)->read(b, first + at, 1, page, e);
+			r = look(b, first + at, count - at, arg, e);
 			if (r)
 				return r;
-			(*seen)++;
-			*zero += zero_filter_best()->is_zero(page);
 		}
 		*skip = at - count;
 		from = first + count;
@@ -29,21 +47,35 @@ static int content_read_block(const struct ram_block *b, unsigned int block, str
 	return r;
 }
 
+int content_walk(const struct vm *vm, struct dirty_source *s, uint64_t stride,
+		 content_walk_fn *look, void *arg, struct err *e)
+{
+	uint64_t skip = stride / 2;
+	int r = 0;
+
+	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++)
+		r = content_walk_block(&vm->blocks[b], b, s, stride, &skip, look, arg, e);
+	return r < 0 ? r : 0;
+}
+
+static uint64_t content_scale(const struct content *c, uint64_t part, uint64_t seen)
+{
+	return (uint64_t)((double)c->allocated_pages * (double)part / (double)seen);
+}
+
 int content_measure(const struct vm *vm, struct dirty_source *s, uint64_t sample_pages,
 		    struct content *out, struct err *e)
 {
-	uint64_t stride, skip, seen = 0, zero = 0;
+	struct content_count count = { .seen = 0 };
 	int r = source_allocated(vm, s, &out->allocated_pages, e);
 
-	stride = out->allocated_pages / sample_pages + 1;
-	skip = stride / 2;
-	for (unsigned int b = 0; b < vm->nblocks && r >= 0; b++)
-		r = content_read_block(&vm->blocks[b], b, s, stride, &seen, &zero, &skip, e);
-	if (r < 0)
+	out->zero_pages = out->same_pages = out->n = 0;
+	if (!r)
+		r = content_walk(vm, s, out->allocated_pages / sample_pages + 1, content_look,
+				 &count, e);
+	if (r || !count.seen)
 		return r;
-	out->zero_pages = 0;
-	if (seen)
-		out->zero_pages = (uint64_t)((double)out->allocated_pages * (double)zero /
-					     (double)seen);
+	out->zero_pages = content_scale(out, count.zero, count.seen);
+	out->same_pages = content_scale(out, count.same, count.seen);
 	return 0;
 }

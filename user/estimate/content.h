@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a first round would find in guest RAM: how many pages are allocated, and how many of them
- * zero.
+ * What a first round would find in guest RAM: how many pages are allocated, how many of them zero
+ * or of one byte, and how well the others pack.
  */
 #ifndef GODWIT_CONTENT_H
 #define GODWIT_CONTENT_H
@@ -9,20 +9,42 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "codec/choose.h"
 #include "dirty/source.h"
+
+/**
+ * struct content_packed - a way to send pages that are neither zero nor of one byte
+ * @page_bytes: what one takes then, on average
+ * @page_ns: how long one CPU packs it
+ */
+struct content_packed {
+	struct codec_choice choice;
+	double page_bytes;
+	double page_ns;
+};
 
 /**
  * struct content
  * @allocated_pages: a count
- * @zero_pages: of these, the pages of zeros: scaled up from a sample
+ * @zero_pages: of these, the pages of zeros; @same_pages: of another byte. Scaled up from a sample
+ * @packed: @n ways; none: pages take as many bytes as they have
  */
 struct content {
 	uint64_t allocated_pages;
 	uint64_t zero_pages;
+	uint64_t same_pages;
+	unsigned int n;
+	struct content_packed packed[CHOOSE_STEPS];
 };
 
 /* Reads about @sample_pages at most, only allocated pages, so that it allocates none. */
 int content_measure(const struct vm *vm, struct dirty_source *s, uint64_t sample_pages,
 		    struct content *out, struct err *e);
+/*
+ * Fills in out->packed for @n @steps (codec_steps()): packs frames of pages that lie evenly in what
+ * is allocated, as a stream would, and never for longer than a second or two.
+ */
+int content_pack(const struct vm *vm, struct dirty_source *s, const struct codec_choice *steps,
+		 unsigned int n, struct content *out, struct err *e);
 
 #endif

@@ -5,8 +5,12 @@
  * just before it reads them: the later in the round, the fewer of them the guest rewrites. Then
  * converge() decides, as it does in a migration.
  *
- * Left out: pages that the guest allocates meanwhile, CPUs that are slower than the link, and that
- * the sender reads hot pages last.
+ * Pages are packed as those of a sample were, in the way that takes least time for one: on the
+ * link, or by the CPUs that pack it. (A stream that is free to choose mixes two ways, which is a
+ * little better.) What the guest writes is taken to pack as well as what is there.
+ *
+ * Left out: pages that the guest allocates meanwhile, CPUs that are slower than the link without
+ * packing, at either end, and that the sender reads hot pages last.
  */
 #include "estimate/estimate.h"
 #include "page/page.h"
@@ -14,12 +18,28 @@
 #include "send/round.h"
 #include "wire/wire.h"
 
-/* A page with its share of a frame. */
-#define WIRE_PAGE_BYTES	(PAGE_BYTES + WIRE_EXTENT)
-
-static uint64_t estimate_ns(uint64_t bytes, uint64_t rate)
+/* How long a page takes, with its share of a frame. */
+static double estimate_page_ns(const struct estimate_in *in, const struct content_packed *p)
 {
-	return (uint64_t)((double)bytes * 1e9 / (double)rate);
+	double link = (p->page_bytes + WIRE_EXTENT) * 1e9 / (double)in->rate;
+	double cpus = p->page_ns / (in->pack_threads ? in->pack_threads : 1);
+
+	return link > cpus ? link : cpus;
+}
+
+/* Into *out, how pages are packed. Return: how long one takes. */
+static double estimate_choose(const struct estimate_in *in, struct estimate *out)
+{
+	const struct content_packed raw = { .page_bytes = PAGE_BYTES };
+	const struct content_packed *best = in->content.n ? &in->content.packed[0] : &raw;
+
+	for (unsigned int i = 1; i < in->content.n; i++)
+		if (estimate_page_ns(in, &in->content.packed[i]) < estimate_page_ns(in, best))
+			best = &in->content.packed[i];
+	*out = (struct estimate) {
+		.choice = best->choice, .page_bytes = best->page_bytes + WIRE_EXTENT,
+	};
+	return estimate_page_ns(in, best);
 }
 
 /* How many pages are dirty at the end of a round that takes @ns and sends @pages. */
@@ -42,24 +62,29 @@ static uint64_t estimate_pending(const struct curve *c, uint64_t pages, uint64_t
 
 void estimate(const struct estimate_in *in, struct estimate *out)
 {
+	const double page_ns = estimate_choose(in, out);
+	/* As the sender would measure it. */
+	const uint64_t page = (uint64_t)out->page_bytes;
+	const struct speed speed = {
+		.rate = (uint64_t)((double)page * 1e9 / page_ns), .page = page,
+	};
 	struct blackout b = {
-		.qmp_ns = in->qmp_ns, .rtt_ns = in->rtt_ns, .rate = in->rate,
+		.qmp_ns = in->qmp_ns, .rtt_ns = in->rtt_ns, .rate = speed.rate,
 		.ram_pages = in->save_mode ? 0 : in->curve->total_pages,
 	};
 	struct converge c = {
 		.limit_ns = in->limit_ns, .fixed_ns = converge_fixed(&b),
-		.lead_ns = converge_lead(&b), .max_rounds = in->max_rounds, .speed.rate = in->rate,
+		.lead_ns = converge_lead(&b), .max_rounds = in->max_rounds, .speed = speed,
 		.pending = UINT64_MAX, .best = UINT64_MAX,
 	};
 	uint64_t pages = in->content.allocated_pages;
-	uint64_t bytes = (pages - in->content.zero_pages) * WIRE_PAGE_BYTES;
+	double data = (double)(pages - in->content.zero_pages - in->content.same_pages);
 	enum verdict verdict = CONVERGE_AGAIN;
 
-	*out = (struct estimate) { 0 };
 	while (verdict == CONVERGE_AGAIN) {
-		uint64_t ns = estimate_ns(bytes, in->rate);	/* no round waits for its ACK */
+		uint64_t ns = (uint64_t)(data * page_ns);	/* no round waits for its ACK */
 
-		out->bytes += bytes;
+		out->bytes += (uint64_t)(data * out->page_bytes);
 		out->total_ns += ns;
 		c.round++;
 		c.before = c.pending;
@@ -67,7 +92,7 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 		c.pending = estimate_pending(in->curve, pages, ns);
 		verdict = converge(&c);
 		pages = c.pending;
-		bytes = pages * WIRE_PAGE_BYTES;
+		data = (double)pages;
 	}
 	out->total_ns += in->rtt_ns;	/* SWITCHOVER */
 	out->converges = verdict == CONVERGE_SWITCH;
@@ -77,6 +102,6 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 	if (!out->converges)
 		return;
 	out->rounds++;
-	out->bytes += bytes;
+	out->bytes += (uint64_t)(data * out->page_bytes);
 	out->total_ns += c.predicted_ns;
 }

@@ -12,6 +12,7 @@
 /**
  * struct estimate_in - what is known of the guest, the link and QEMU
  * @rate: bytes per second of the link, at least 1
+ * @pack_threads: how many streams pack at once; 0: as one
  * @rtt_ns: of the link
  * @qmp_ns: the QMP latency (qmp_latency.h); 0: not known
  * @save_mode: QEMU does not walk through all RAM with the guest stopped
@@ -21,6 +22,7 @@ struct estimate_in {
 	const struct curve *curve;
 	struct content content;
 	uint64_t rate;
+	unsigned int pack_threads;
 	uint64_t rtt_ns;
 	uint64_t qmp_ns;
 	bool save_mode;
@@ -32,6 +34,7 @@ struct estimate_in {
  * struct estimate - the predicted migration
  * @converges: false: the sender gives up after max_rounds, and the other members are as of then
  * @rounds: including the last one, with the guest stopped
+ * @choice: how its pages are packed, or most of them; @page_bytes: what one takes then
  * @bytes: of RAM, over the link
  * @pending_pages: sent while the guest is stopped
  * @total_ns: until the guest runs at the destination
@@ -40,6 +43,8 @@ struct estimate_in {
 struct estimate {
 	bool converges;
 	unsigned int rounds;
+	struct codec_choice choice;
+	double page_bytes;
 	uint64_t bytes;
 	uint64_t pending_pages;
 	uint64_t total_ns;
