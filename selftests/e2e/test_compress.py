@@ -4,6 +4,7 @@
 unpack, or was not agreed on, is refused. --verify and a comparison of both RAMs find each page that is not right.
 """
 import dataclasses
+import json
 import os
 import struct
 import subprocess
@@ -150,6 +151,30 @@ def test_it_changes_in_the_middle(directory):
     ram = report['ram']
     assert ram['lz4'] > 64 and ram['zstd'] > 64 and not ram['zlib']
     assert ram['normal'] - ram['lz4'] - ram['zstd'] > 300
+    arrived(src, dst, report)
+
+
+def test_shown_while_it_runs(directory):
+    """Progress and metrics count the round under way, and no page twice: the last line is the report."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=2 << 20)
+    prom = f'{directory}/godwit.prom'
+    try:
+        run = godwit.Run(src, dst, '--pause', '--streams', '2', '--compress', 'zstd', '--progress', 'json', '--metrics', prom,
+                         to=between.address)
+        report = run.wait()
+    finally:
+        between.stop()
+    lines = [json.loads(line)['ram'] for line in run.send.said.splitlines() if line.startswith('{')]
+    zstd = [line['zstd'] for line in lines]
+    assert zstd == sorted(zstd) and len({n for n in zstd if 0 < n < zstd[-1]}) >= 2, zstd
+    assert all(line['normal-bytes'] < 0.8 * 4096 * line['normal'] for line in lines if line['normal'] > 256)
+    assert [lines[-1][key] for key in ('normal', 'zstd', 'same-byte', 'normal-bytes')] == \
+        [report['ram'][key] for key in ('normal', 'zstd', 'same-byte', 'normal-bytes')]
+    assert sum(row['zstd'] for row in report['rounds']) == report['ram']['zstd']
+    with open(prom, encoding='utf-8') as f:
+        assert f'}} {report["ram"]["zstd"] * 4096}\n' in f.read()
     arrived(src, dst, report)
 
 

@@ -61,7 +61,7 @@ def test_arrives(pair, keys, kind, io, streams):
     run = migrate(pair, keys[kind], '--io', io, '--streams', streams, receive_options=['--io', io])
     report = run.wait()
     assert report['verified'] and report['streams'] == int(streams)
-    assert report['encrypted'] and report['kernel-tls'] == ('by the kernel' in run.send.said)
+    assert report['encrypted'] and report['cipher'] == 'AES-128-GCM' and report['kernel-tls'] == ('by the kernel' in run.send.said)
     assert 'TLS 1.3   (AES-128-GCM, by ' in run.send.said
     godwit.proof(*pair)
 

@@ -3,6 +3,8 @@
 #ifndef SAMPLE_REPORT_H
 #define SAMPLE_REPORT_H
 
+#include <stdio.h>
+
 #include "report/report.h"
 
 #define MIB_PAGES	256u
@@ -24,13 +26,22 @@ static inline void sample_begin(struct report *r)
 	r->remaining_pages = 524 * MIB_PAGES;
 }
 
+/* Pages of the round under way, none of them packed. */
+static inline void sample_sent(struct report *r, uint64_t data_pages, uint64_t zero_pages)
+{
+	const struct report_sent sent = { .data_pages = data_pages, .zero_pages = zero_pages, .page_bytes = data_pages * 4096 };
+
+	report_round_sent(r, &sent);
+}
+
 /* The round under way ends after ns; then so many MiB are left. */
 static inline void sample_end_round(struct report *r, uint64_t ns, uint64_t mib, uint64_t left_mib)
 {
 	r->total_ns = r->rows[r->nr_rows - 1].start_ns + ns;
 	r->bytes = r->rows[r->nr_rows - 1].bytes + mib * MIB;
 	r->remaining_pages = 0;
-	report_round_end(r, mib * MIB_PAGES - 100, 100, r->total_ns);
+	sample_sent(r, mib * MIB_PAGES - 100, 100);
+	report_round_end(r, r->total_ns);
 	r->pending_pages = left_mib * MIB_PAGES;
 	r->dirty_rate = (uint64_t)((double)r->pending_pages * 1e9 / (double)ns);
 	r->predicted_ns = left_mib * S / 100 + 20 * MS;
@@ -55,7 +66,8 @@ static inline void sample_done(struct report *r)
 	r->total_ns += 200 * MS;
 	r->bytes += 20 * MIB;
 	r->remaining_pages = 0;
-	report_round_end(r, 20 * MIB_PAGES, 0, r->total_ns);
+	sample_sent(r, 20 * MIB_PAGES, 0);
+	report_round_end(r, r->total_ns);
 	r->total_ns += 10 * MS;
 	r->phase = "done";
 	r->verified = true;
@@ -66,6 +78,29 @@ static inline void sample_done(struct report *r)
 	r->blackout.ram_ns = 200 * MS;
 	r->blackout.save_ns = 3 * MS;
 	r->blackout.load_ns = 7 * MS;
+}
+
+/* Two rounds of 10 and of 3 s, the first half zstd and a quarter lz4, the second all zlib; and what encrypts it. */
+static inline void sample_packed(struct report *r)
+{
+	struct report_sent sent = {
+		.data_pages = 1000 * MIB_PAGES, .same_pages = 24 * MIB_PAGES, .page_bytes = 500 * MIB,
+		.packed_pages = { 250 * MIB_PAGES, 500 * MIB_PAGES, 0 },
+	};
+
+	sample_begin(r);
+	r->encrypted = r->kernel_tls = true;
+	snprintf(r->cipher, sizeof(r->cipher), "AES-128-GCM");
+	report_round_sent(r, &sent);
+	r->total_ns = 11 * S;
+	report_round_end(r, r->total_ns);
+	sample_next_round(r, false);
+	sent = (struct report_sent) {
+		.data_pages = 200 * MIB_PAGES, .page_bytes = 50 * MIB, .packed_pages = { 0, 0, 200 * MIB_PAGES },
+	};
+	report_round_sent(r, &sent);
+	r->total_ns = 14 * S;
+	report_round_end(r, r->total_ns);
 }
 
 #endif

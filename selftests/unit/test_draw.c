@@ -104,6 +104,64 @@ static void rounds_are_to_scale(void **state)
 	free(text);
 }
 
+/* The sum of the areas of all rectangles of a class, in seconds times height. */
+static double area_of(const char *text, const char *class, double second)
+{
+	char mark[64];
+	double sum = 0;
+
+	snprintf(mark, sizeof(mark), "<rect class=\"%s\"", class);
+	for (const char *at = text; (at = strstr(at, mark)); at++)
+		sum += strtod(strstr(at, " width=\"") + 8, NULL) / second * strtod(strstr(at, " height=\"") + 9, NULL);
+	return sum;
+}
+
+/* Where the first rectangle of a class begins, from above. */
+static double top_of(const char *text, const char *class)
+{
+	char mark[64];
+	const char *at;
+
+	snprintf(mark, sizeof(mark), "<rect class=\"%s\"", class);
+	at = strstr(text, mark);
+	assert_non_null(at);
+	return strtod(strstr(at, " y=\"") + 4, NULL);
+}
+
+/* In a round of 10 s half of the pages are zstd's, a quarter lz4's; in one of 3 s all are zlib's. Ratios 2 and 4, in all 2.18. */
+static void codecs_are_to_scale(void **state)
+{
+	const struct err ok = { 0 };
+	double second = (DRAW_RIGHT - DRAW_LEFT) / 14, key = 12 * 12 / second;
+	char *text;
+
+	(void)state;
+	sample_packed(&r);
+	text = drawn(report_draw_svg, &ok);
+	assert_float_equal(area_of(text, "zstd", second), 10 * 40 + key, 0.1);
+	assert_float_equal(area_of(text, "lz4", second), 10 * 20 + key, 0.1);
+	assert_float_equal(area_of(text, "raw", second), 10 * 20 + key, 0.1);
+	assert_float_equal(area_of(text, "zlib", second), 3 * 80 + key, 0.1);
+	/* One on the other: raw, lz4, zstd; all columns are as high. */
+	assert_float_equal(top_of(text, "zstd"), top_of(text, "zlib"), 0.1);
+	assert_float_equal(top_of(text, "lz4"), top_of(text, "zstd") + 40, 0.1);
+	assert_float_equal(top_of(text, "raw"), top_of(text, "lz4") + 20, 0.1);
+	assert_non_null(strstr(text, "Compression ratio 2.18: 1200.0 MiB of pages as 550.0 MiB"));
+	assert_non_null(strstr(text, ">2.00</text>"));
+	assert_non_null(strstr(text, ">4.00</text>"));
+	assert_non_null(strstr(text, "zstd 42 %"));
+	assert_non_null(strstr(text, "raw 21 %"));
+	assert_non_null(strstr(text, "TLS 1.3, AES-128-GCM by the kernel"));
+	free(text);
+	/* Nothing was packed, nothing is encrypted: no word of it. */
+	sample_done(&r);
+	text = drawn(report_draw_svg, &ok);
+	assert_null(strstr(text, "Compression"));
+	assert_null(strstr(text, "TLS"));
+	assert_float_equal(area_of(text, "raw", second), 0, 0.1);
+	free(text);
+}
+
 static void text_cannot_break_out(void **state)
 {
 	draw_fn draw[] = { report_draw_svg, report_draw_html };
@@ -113,6 +171,8 @@ static void text_cannot_break_out(void **state)
 	memset(bad.text + strlen(bad.text), '<', 900);
 	sample_begin(&r);
 	r.phase = "<b>";
+	r.encrypted = true;
+	snprintf(r.cipher, sizeof(r.cipher), "<script>");
 	for (int i = 0; i < 2; i++) {
 		char *text = drawn(draw[i], &bad);
 
@@ -144,6 +204,7 @@ int main(void)
 		cmocka_unit_test(ticks_are_round),
 		cmocka_unit_test(the_blackout_is_to_scale),
 		cmocka_unit_test(rounds_are_to_scale),
+		cmocka_unit_test(codecs_are_to_scale),
 		cmocka_unit_test(text_cannot_break_out),
 		cmocka_unit_test(nothing_can_be_drawn),
 	};

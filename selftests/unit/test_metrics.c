@@ -89,6 +89,26 @@ static void the_end_is_told(void **state)
 	assert_null(strstr(text, "migration_downtime_seconds"));
 }
 
+/* Before and after, by what, of the round under way as well; and what encrypts it. */
+static void compression_is_told(void **state)
+{
+	struct err e = { 0 };
+	char text[8192];
+
+	(void)state;
+	sample_packed(&r);
+	assert_int_equal(metrics_write(path, "a", &r, NULL, &e), 0);
+	read_back(text);
+	has(text, "_page_data_bytes{qmp=\"a\"} 1258291200\n");
+	has(text, "_page_data_compressed_bytes{qmp=\"a\"} 576716800\n");
+	has(text, "_page_data_lz4_bytes{qmp=\"a\"} 262144000\n");
+	has(text, "_page_data_zstd_bytes{qmp=\"a\"} 524288000\n");
+	has(text, "_page_data_zlib_bytes{qmp=\"a\"} 209715200\n");
+	has(text, "_page_constant_bytes{qmp=\"a\"} 25165824\n");
+	has(text, "_encrypted{qmp=\"a\"} 1\n");
+	has(text, "_kernel_tls{qmp=\"a\"} 1\n");
+}
+
 static void a_label_cannot_break_out(void **state)
 {
 	struct err e = { 0 };
@@ -122,6 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(base_units_and_kubevirt_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_end_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(compression_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_label_cannot_break_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_place_that_is_none_is_refused, setup, teardown),
 	};

@@ -99,6 +99,20 @@ static void the_line_says_all(void **state)
 	assert_non_null(strstr(text, "pre-copy 2, does not converge at this rate: "));
 }
 
+static void the_line_says_what_packs(void **state)
+{
+	char text[2048];
+
+	(void)state;
+	sample_packed(&r);
+	painted(200, text, sizeof(text));
+	assert_non_null(strstr(text, ", ratio 4.0 by zlib"));
+	sample_begin(&r);
+	sample_sent(&r, 1000, 10);
+	painted(200, text, sizeof(text));
+	assert_null(strstr(text, "ratio"));
+}
+
 static char *lines_of(enum progress_how how, int times, const struct err *outcome)
 {
 	struct progress p = { .how = how };
@@ -196,6 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_terminal_gets_one_line_that_fits),
 		cmocka_unit_test(the_line_says_all),
+		cmocka_unit_test(the_line_says_what_packs),
 		cmocka_unit_test(elsewhere_it_is_a_line_now_and_then),
 		cmocka_unit_test(json_is_an_object_a_line),
 		cmocka_unit_test(json_tells_of_every_round),

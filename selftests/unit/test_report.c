@@ -69,10 +69,41 @@ static void a_round_that_fails_has_a_row(void **state)
 {
 	(void)state;
 	sample_begin(&r);
-	report_round_end(&r, 1000, 10, r.total_ns);
+	sample_sent(&r, 1000, 10);
+	report_round_end(&r, r.total_ns);
 	assert_int_equal(r.rows[0].end_ns, 6 * S);
 	assert_int_equal(r.rows[0].bytes, 500 * MIB);
 	assert_int_equal(r.rows[0].pending_pages, 524 * MIB_PAGES);
+}
+
+/* While a round runs row and sums grow; what was said before does not count twice, nor what a lost link took back. */
+static void pages_are_counted_once(void **state)
+{
+	struct report_sent sent = { .data_pages = 100, .zero_pages = 7, .same_pages = 5, .page_bytes = 1000, .packed_pages = { 1, 60, 3 } };
+
+	(void)state;
+	sample_begin(&r);
+	report_round_sent(&r, &sent);
+	assert_int_equal(r.data_pages, 100);
+	sent.data_pages = 300;
+	sent.packed_pages[1] = 200;
+	report_round_sent(&r, &sent);
+	report_round_sent(&r, &sent);
+	sent.data_pages = 280;
+	report_round_sent(&r, &sent);
+	report_round_end(&r, r.total_ns);
+	assert_int_equal(r.rows[0].data_pages, 280);
+	sample_next_round(&r, false);
+	report_round_sent(&r, &sent);
+	assert_int_equal(r.data_pages, 560);
+	assert_int_equal(r.zero_pages, 14);
+	assert_int_equal(r.same_pages, 10);
+	assert_int_equal(r.page_bytes, 2000);
+	assert_int_equal(r.packed_pages[0], 2);
+	assert_int_equal(r.packed_pages[1], 400);
+	assert_int_equal(r.packed_pages[2], 6);
+	assert_int_equal(r.rows[1].packed_pages[1], 200);
+	assert_int_equal(r.rows[1].page_bytes, 1000);
 }
 
 static void make_path(char path[64])
@@ -92,15 +123,16 @@ static void json_comes_back(void **state)
 	char path[64];
 
 	(void)state;
-	sample_done(&r);
+	sample_packed(&r);
 	err_set(&outcome, GW_LINK_LOST, 1, "it said \"no\"\xff");
 	make_path(path);
 	assert_int_equal(report_write_json(path, &r, &outcome, &e), 0);
 	assert_int_equal(report_read_json(path, &back, &e), 0);
 	assert_int_equal(back.outcome.exit, GW_LINK_LOST);
 	assert_string_equal(back.outcome.text, "it said \"no\"?");
-	assert_string_equal(back.report.phase, "done");
-	assert_int_equal(back.report.nr_rows, 3);
+	assert_string_equal(back.report.phase, "pre-copy");
+	assert_string_equal(back.report.cipher, "AES-128-GCM");
+	assert_int_equal(back.report.nr_rows, 2);
 	/* What is not in the file. */
 	back.report.phase = r.phase;
 	back.report.pending_pages = r.pending_pages;
@@ -160,6 +192,9 @@ static void what_is_no_report_is_refused(void **state)
 	spoiled(NULL, "verified", json_integer(1), "\"verified\"");
 	spoiled(NULL, "ram", json_array(), "\"total\" in ram");
 	spoiled("ram", "normal", NULL, "\"normal\" in ram");
+	spoiled(NULL, "cipher", NULL, "\"cipher\"");
+	spoiled(NULL, "cipher", json_integer(1), "\"cipher\"");
+	spoiled(NULL, "cipher", json_string("a name of more than twenty-three"), "\"cipher\"");
 	spoiled("blackout", "load", NULL, "\"load\" in blackout");
 	spoiled(NULL, "rounds", json_integer(3), "\"rounds\"");
 	spoiled("rounds", "streams", json_real(1e18), "\"streams\"");
@@ -242,6 +277,7 @@ int main(void)
 		cmocka_unit_test(rows_tell_of_rounds),
 		cmocka_unit_test(many_rounds_fit),
 		cmocka_unit_test(a_round_that_fails_has_a_row),
+		cmocka_unit_test(pages_are_counted_once),
 		cmocka_unit_test(json_comes_back),
 		cmocka_unit_test(what_is_no_report_is_refused),
 		cmocka_unit_test(nothing_is_guessed_before_anything_is_known),

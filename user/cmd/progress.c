@@ -64,6 +64,20 @@ static void progress_add_eta(char line[LINE], const struct report *r)
 	}
 }
 
+/* Of the round under way, and the codec that packed most of it. */
+static void progress_add_ratio(char line[LINE], const struct report *r)
+{
+	const struct report_row *row = r->nr_rows ? &r->rows[r->nr_rows - 1] : NULL;
+	unsigned int most = 0;
+
+	for (unsigned int i = 1; row && i < REPORT_CODECS; i++)
+		if (row->packed_pages[i] > row->packed_pages[most])
+			most = i;
+	if (row && row->packed_pages[most])
+		add(line, ", ratio %.1f by %s", report_ratio(row->data_pages, row->page_bytes),
+		    report_codecs[most]);
+}
+
 static void full_line(char line[LINE], const struct report *r)
 {
 	line[0] = '\0';
@@ -72,6 +86,7 @@ static void full_line(char line[LINE], const struct report *r)
 		add(line, ", round %u", r->round);
 	add(line, ": sent %.0f MiB, remaining %.1f MiB, %.1f MiB/s", bytes_to_mib(r->bytes),
 	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->rate));
+	progress_add_ratio(line, r);
 	/* Both are known after the first round. */
 	if (r->predicted_ns)
 		add(line, ", dirty %.1f MiB/s, downtime %.0f ms",

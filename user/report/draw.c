@@ -30,16 +30,20 @@ static size_t draw_line_length(const char *text)
 
 static void draw_title(FILE *f, const struct report *r, const char *summary)
 {
-	char expected[64] = "";
+	char expected[64] = "", tls[64] = "";
 
 	if (r->predicted_ns)
 		snprintf(expected, sizeof(expected), "; expected downtime %.1f ms, limit %.0f ms",
 			 ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));
+	if (r->encrypted)
+		snprintf(tls, sizeof(tls), "; TLS 1.3, %s by %s", r->cipher,
+			 r->kernel_tls ? "the kernel" : "GnuTLS");
 	svg_text(f, "title", DRAW_LEFT, 42, "Migration report");
 	svg_text(f, "head", DRAW_LEFT, 70, "%s", summary);
 	svg_text(f, "note", DRAW_LEFT, 93,
-		 "%.1f s in all; rounds: %u; %.1f MiB sent; streams: %u%s",
-		 (double)r->total_ns / 1e9, r->round, bytes_to_mib(r->bytes), r->streams, expected);
+		 "%.1f s in all; rounds: %u; %.1f MiB sent; streams: %u%s%s",
+		 ns_to_seconds(r->total_ns), r->round, bytes_to_mib(r->bytes), r->streams, tls,
+		 expected);
 }
 
 static void draw_message(FILE *f, const char *text, double y)
@@ -71,8 +75,8 @@ static double draw_message_height(const char *text)
 void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 {
 	double y = TITLE_HEIGHT + draw_message_height(outcome->text) + MARGIN;
-	double height = y + DRAW_ROUNDS_HEIGHT + MARGIN + draw_blackout_height(r) + MARGIN +
-			DRAW_PAGES_HEIGHT;
+	double height = y + DRAW_ROUNDS_HEIGHT + MARGIN + draw_codecs_height(r) +
+			draw_blackout_height(r) + MARGIN + DRAW_PAGES_HEIGHT;
 	char summary[REPORT_SUMMARY];
 
 	report_summary(r, outcome, summary);
@@ -81,6 +85,8 @@ void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 	draw_message(f, outcome->text, TITLE_HEIGHT);
 	draw_rounds(f, r, y);
 	y += DRAW_ROUNDS_HEIGHT + MARGIN;
+	draw_codecs(f, r, y);
+	y += draw_codecs_height(r);
 	draw_blackout(f, r, y);
 	y += draw_blackout_height(r) + MARGIN;
 	draw_pages(f, r, y);
@@ -92,11 +98,11 @@ static void draw_html_row(FILE *f, const struct report_row *row)
 	fprintf(f, "<tr><td>%u", row->first);
 	if (row->count > 1)
 		fprintf(f, "-%u", row->first + row->count - 1);
-	fprintf(f, "<td>%.1f<td>%.1f<td>%.1f<td>%.1f<td>%llu<td>%llu<td>%u",
+	fprintf(f, "<td>%.1f<td>%.1f<td>%.1f<td>%.1f<td>%llu<td>%llu<td>%.2f<td>%u",
 		ns_to_ms(row->start_ns), ns_to_ms(row->end_ns - row->start_ns),
 		bytes_to_mib(row->bytes), report_row_sent(row) / (1 << 20),
 		(unsigned long long)row->data_pages, (unsigned long long)row->zero_pages,
-		row->streams);
+		report_ratio(row->data_pages, row->page_bytes), row->streams);
 	if (row->blackout)
 		fputs("<td colspan=3>in the blackout\n", f);
 	else
@@ -116,7 +122,7 @@ void report_draw_html(FILE *f, const struct report *r, const struct err *outcome
 	      "svg{max-width:100%;height:auto}table{border-collapse:collapse;margin:0 30px 2em 76px}"
 	      "th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd}td[colspan]{text-align:center}</style>\n", f);
 	report_draw_svg(f, r, outcome);
-	fputs("<table>\n<tr><th>Round<th>Start ms<th>Time ms<th>Sent MiB<th>MiB/s<th>Normal pages<th>Zero pages<th>Streams"
+	fputs("<table>\n<tr><th>Round<th>Start ms<th>Time ms<th>Sent MiB<th>MiB/s<th>Normal pages<th>Zero pages<th>Ratio<th>Streams"
 	      "<th>Dirty MiB/s<th>Remaining MiB<th>Expected ms\n", f);
 	for (unsigned int i = 0; i < r->nr_rows; i++)
 		draw_html_row(f, &r->rows[i]);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The report as a picture: rounds over time, the parts of the blackout, pages by kind. */
+/*
+ * The report as a picture: rounds over time, what packed their pages, the parts of the blackout,
+ * pages by kind.
+ */
 #ifndef GODWIT_REPORT_DRAW_H
 #define GODWIT_REPORT_DRAW_H
 
@@ -7,6 +10,7 @@
 
 #include "base/err.h"
 #include "report/report.h"
+#include "report/svg.h"
 
 /* Both only write to f: the caller that opened f checks it for errors. */
 void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome);
@@ -19,10 +23,15 @@ void report_draw_html(FILE *f, const struct report *r, const struct err *outcome
 #define DRAW_RIGHT	930.0
 
 void draw_rounds(FILE *f, const struct report *r, double y);
+/* Seconds, from the beginning of the migration to its end. */
+struct axis draw_time_axis(const struct report *r);
 #define DRAW_ROUNDS_HEIGHT	364.0
+/* What packed the pages of each round; height 0: nothing was packed. */
+void draw_codecs(FILE *f, const struct report *r, double y);
+double draw_codecs_height(const struct report *r);
 void draw_blackout(FILE *f, const struct report *r, double y);
 double draw_blackout_height(const struct report *r);
 void draw_pages(FILE *f, const struct report *r, double y);
-#define DRAW_PAGES_HEIGHT	160.0
+#define DRAW_PAGES_HEIGHT	194.0
 
 #endif

@@ -5,7 +5,8 @@
 #include "report/svg.h"
 #include "report/text.h"
 
-#define PARTS	6
+#define PARTS		6
+#define PAGE_KINDS	4u
 
 struct blackout_part {
 	const char *class;
@@ -92,20 +93,21 @@ void draw_pages(FILE *f, const struct report *r, double y)
 		const char *class;
 		const char *name;
 		uint64_t pages;
-	} kinds[] = {
+	} kinds[PAGE_KINDS] = {
 		{ "normal", "sent", r->data_pages }, { "duplicate", "zeros", r->zero_pages },
+		{ "same", "of another byte", r->same_pages },
 		{ "untouched", "never touched", r->untouched_pages },
 	};
 	struct axis pages = { .from = DRAW_LEFT + 110, .to = DRAW_RIGHT - 240 };
 	double max = (double)r->total_pages;
 
-	for (int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < PAGE_KINDS; i++)
 		if ((double)kinds[i].pages > max)
 			max = (double)kinds[i].pages;
 	axis_fit_exactly(&pages, max, 5);
 	svg_text(f, "head", DRAW_LEFT, y + 16, "Pages by kind, of %llu (%.0f MiB of RAM)",
 		 (unsigned long long)r->total_pages, bytes_to_mib(r->total_pages * PAGE_BYTES));
-	for (int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < PAGE_KINDS; i++) {
 		double top = y + 36 + 34 * i, to = axis_at(&pages, (double)kinds[i].pages);
 
 		svg_text(f, "right", pages.from - 10, top + 17, "%s", kinds[i].name);

@@ -23,28 +23,31 @@ static double row_link_rate(const struct report_row *row)
 	return bytes_to_mib(row->rate);
 }
 
-static double ns_to_seconds(uint64_t ns)
+struct axis draw_time_axis(const struct report *r)
 {
-	return (double)ns / 1e9;
+	struct axis time = { .from = DRAW_LEFT, .to = DRAW_RIGHT };
+	uint64_t end = r->total_ns;
+
+	for (unsigned int i = 0; i < r->nr_rows; i++)
+		if (r->rows[i].end_ns > end)
+			end = r->rows[i].end_ns;
+	axis_fit_exactly(&time, ns_to_seconds(end), 10);
+	return time;
 }
 
 static void draw_fit_axes(const struct report *r, double y, struct axis *time, struct axis *rate)
 {
-	uint64_t end = r->total_ns;
 	double max = 0;
 
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
 		const struct report_row *row = &r->rows[i];
 		double values[] = { row_sent(row), row_dirty(row), row_link_rate(row) };
 
-		if (row->end_ns > end)
-			end = row->end_ns;
 		for (int v = 0; v < 3; v++)
 			if (values[v] > max)
 				max = values[v];
 	}
-	*time = (struct axis) { .from = DRAW_LEFT, .to = DRAW_RIGHT };
-	axis_fit_exactly(time, ns_to_seconds(end), 10);
+	*time = draw_time_axis(r);
 	*rate = (struct axis) { .from = y + 310, .to = y + 62 };
 	axis_fit(rate, max, 6);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "page/page.h"
 #include "report/fields.h"
@@ -15,8 +16,11 @@
  * UNIT_SECONDS: uint64_t nanoseconds, written as whole seconds
  * UNIT_PAGES: uint64_t pages, written as bytes
  * UNIT_MBPS: uint64_t bytes per second, written as megabits per second
+ * UNIT_TEXT: char[REPORT_TEXT]
  */
-enum unit { UNIT_COUNT, UNIT_UINT, UNIT_BOOL, UNIT_MS, UNIT_SECONDS, UNIT_PAGES, UNIT_MBPS };
+enum unit {
+	UNIT_COUNT, UNIT_UINT, UNIT_BOOL, UNIT_MS, UNIT_SECONDS, UNIT_PAGES, UNIT_MBPS, UNIT_TEXT
+};
 
 struct field {
 	const char *key;
@@ -42,6 +46,7 @@ static const struct field main_fields[] = {
 	R("device-state-saved", UNIT_BOOL, save_mode),
 	R("encrypted", UNIT_BOOL, encrypted),
 	R("kernel-tls", UNIT_BOOL, kernel_tls),
+	R("cipher", UNIT_TEXT, cipher),
 };
 
 static const struct field ram_fields[] = {
@@ -111,6 +116,8 @@ static json_t *fields_encode_one(const struct field *f, const void *from)
 
 	if (f->unit == UNIT_BOOL)
 		return json_boolean(*(const bool *)p);
+	if (f->unit == UNIT_TEXT)
+		return json_string(p);
 	v = f->unit == UNIT_UINT ? *(const unsigned int *)p : *(const uint64_t *)p;
 	switch (f->unit) {
 	case UNIT_MS:
@@ -144,6 +151,12 @@ static bool fields_decode_one(const struct field *f, const json_t *v, void *to)
 	if (f->unit == UNIT_BOOL) {
 		*(bool *)p = json_is_true(v);
 		return json_is_boolean(v);
+	}
+	if (f->unit == UNIT_TEXT) {
+		if (!json_is_string(v) || json_string_length(v) >= REPORT_TEXT)
+			return false;
+		snprintf(p, REPORT_TEXT, "%s", json_string_value(v));
+		return true;
 	}
 	if (!json_is_number(v) || !(d >= 0 && d < 1e18))
 		return false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "report/report.h"
 
+const char *const report_codecs[REPORT_CODECS] = { "lz4", "zstd", "zlib" };
+
 static uint64_t report_mean(uint64_t a, uint64_t a_ns, uint64_t b, uint64_t b_ns)
 {
 	double ns = (double)a_ns + (double)b_ns;
@@ -50,32 +52,32 @@ void report_round_begin(struct report *r, bool blackout, uint64_t now_ns)
 	};
 }
 
-void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages, uint64_t now_ns)
+/* The sum gets what the row gets, whichever way that is. */
+static void report_count(uint64_t *sum, uint64_t *row, uint64_t now)
 {
-	struct report_row *row = &r->rows[r->nr_rows - 1];
-
-	r->data_pages += data_pages;
-	r->zero_pages += zero_pages;
-	row->end_ns = now_ns;
-	row->bytes = r->bytes - row->bytes;
-	row->data_pages = data_pages;
-	row->zero_pages = zero_pages;
-	row->pending_pages = r->remaining_pages;
+	*sum += now - *row;
+	*row = now;
 }
 
-void report_round_packed(struct report *r, uint64_t same_pages, uint64_t page_bytes,
-			 const uint64_t *packed_pages)
+void report_round_sent(struct report *r, const struct report_sent *sent)
 {
 	struct report_row *row = &r->rows[r->nr_rows - 1];
 
-	row->same_pages = same_pages;
-	row->page_bytes = page_bytes;
-	r->same_pages += same_pages;
-	r->page_bytes += page_bytes;
-	for (unsigned int i = 0; i < REPORT_CODECS; i++) {
-		row->packed_pages[i] = packed_pages[i];
-		r->packed_pages[i] += packed_pages[i];
-	}
+	report_count(&r->data_pages, &row->data_pages, sent->data_pages);
+	report_count(&r->zero_pages, &row->zero_pages, sent->zero_pages);
+	report_count(&r->same_pages, &row->same_pages, sent->same_pages);
+	report_count(&r->page_bytes, &row->page_bytes, sent->page_bytes);
+	for (unsigned int i = 0; i < REPORT_CODECS; i++)
+		report_count(&r->packed_pages[i], &row->packed_pages[i], sent->packed_pages[i]);
+}
+
+void report_round_end(struct report *r, uint64_t now_ns)
+{
+	struct report_row *row = &r->rows[r->nr_rows - 1];
+
+	row->end_ns = now_ns;
+	row->bytes = r->bytes - row->bytes;
+	row->pending_pages = r->remaining_pages;
 }
 
 void report_round_left(struct report *r)

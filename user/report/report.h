@@ -8,6 +8,10 @@
 
 #define REPORT_ROWS	256u
 #define REPORT_CODECS	3u
+#define REPORT_TEXT	24u	/* bytes of a name */
+
+/* As in the rows: "lz4", "zstd", "zlib". */
+extern const char *const report_codecs[REPORT_CODECS];
 
 /**
  * struct report_row - one round, or several that follow each other
@@ -58,7 +62,7 @@ struct report_row {
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
  * @zero_pages: found to be all zeros
- * @same_pages, @packed_pages, @page_bytes: as in a row, of all rounds that have ended
+ * @same_pages, @packed_pages, @page_bytes: as in a row, of all rounds
  * @bytes_per_page: what a page with data takes on the link, as measured last; 0: not known
  * @untouched_pages: not allocated at the source: at the end of the migration, until then at its
  *	beginning
@@ -79,7 +83,7 @@ struct report_row {
  * @setup_ns: of that, before the first round
  * @blackout: the parts of the downtime
  * @save_mode: the device state travelled in save mode
- * @encrypted: by TLS; @kernel_tls: this kernel makes the records
+ * @encrypted: by TLS, with @cipher; @kernel_tls: this kernel makes the records
  * @nr_rows: of @rows, which are sorted by time. When all are used each two become one, so that
  *	their number is bounded and they still cover the whole migration.
  */
@@ -124,6 +128,7 @@ struct report {
 	bool save_mode;
 	bool encrypted;
 	bool kernel_tls;
+	char cipher[REPORT_TEXT];
 	unsigned int nr_rows;
 	struct report_row rows[REPORT_ROWS];
 };
@@ -132,11 +137,15 @@ typedef void (*report_fn)(const struct report *r, void *arg);
 
 /* Round r->round begins, with r->bytes sent and r->remaining_pages to send. */
 void report_round_begin(struct report *r, bool blackout, uint64_t now_ns);
+/* The pages of a round; the members are a row's. */
+struct report_sent {
+	uint64_t data_pages, zero_pages, same_pages, page_bytes;
+	uint64_t packed_pages[REPORT_CODECS];
+};
+/* What the round has sent so far, or in all; any number of times. */
+void report_round_sent(struct report *r, const struct report_sent *sent);
 /* The round has ended, with success or not: r->bytes are sent. */
-void report_round_end(struct report *r, uint64_t data_pages, uint64_t zero_pages, uint64_t now_ns);
-/* Just after that: how its pages were sent. The array as in a row. */
-void report_round_packed(struct report *r, uint64_t same_pages, uint64_t page_bytes,
-			 const uint64_t *packed_pages);
+void report_round_end(struct report *r, uint64_t now_ns);
 /* The harvest after the round: copies what r has of pages, rates and the downtime to its row. */
 void report_round_left(struct report *r);
 

@@ -11,6 +11,11 @@ double report_row_sent(const struct report_row *row)
 	return row->end_ns > row->start_ns ? (double)row->bytes * 1e9 / ns : 0;
 }
 
+double report_ratio(uint64_t pages, uint64_t bytes)
+{
+	return bytes ? (double)(pages * PAGE_BYTES) / (double)bytes : 1;
+}
+
 void report_summary(const struct report *r, const struct err *outcome, char text[REPORT_SUMMARY])
 {
 	if (outcome->exit == GW_OK)
@@ -46,7 +51,7 @@ static void report_print_rows(FILE *f, const struct report *r)
 
 	if (!r->nr_rows)
 		return;
-	fputs("\n     Round   Time ms  Sent MiB     MiB/s  Dirty MiB/s  Remaining MiB  Expected ms\n", f);
+	fputs("\n     Round   Time ms  Sent MiB     MiB/s   Ratio  Dirty MiB/s  Remaining MiB  Expected ms\n", f);
 	if (skip)
 		fprintf(f, "  (the JSON report has %u earlier lines)\n", skip);
 	for (unsigned int i = skip; i < r->nr_rows; i++) {
@@ -55,8 +60,10 @@ static void report_print_rows(FILE *f, const struct report *r)
 
 		snprintf(name, sizeof(name), row->count > 1 ? "%u-%u" : "%u", row->first,
 			 row->first + row->count - 1);
-		fprintf(f, "%10s%10.1f%10.1f%10.1f", name, ns_to_ms(row->end_ns - row->start_ns),
-			bytes_to_mib(row->bytes), report_row_sent(row) / (1 << 20));
+		fprintf(f, "%10s%10.1f%10.1f%10.1f%8.2f", name,
+			ns_to_ms(row->end_ns - row->start_ns), bytes_to_mib(row->bytes),
+			report_row_sent(row) / (1 << 20),
+			report_ratio(row->data_pages, row->page_bytes));
 		if (row->blackout)
 			fputs("  in the blackout\n", f);
 		else
@@ -70,17 +77,14 @@ static void report_print_rows(FILE *f, const struct report *r)
 /* What the pages with data took on the link, and how many of them each codec packed. */
 static void report_print_packed(FILE *f, const struct report *r)
 {
-	static const char *const names[REPORT_CODECS] = { "lz4", "zstd", "zlib" };
-	double before = (double)(r->data_pages * PAGE_BYTES);
-
 	if (!r->packed_pages[0] && !r->packed_pages[1] && !r->packed_pages[2])
 		return;
 	fprintf(f, "  Compression ratio %10.2f      (%.1f MiB of pages as %.1f MiB:",
-		r->page_bytes ? before / (double)r->page_bytes : 0,
+		report_ratio(r->data_pages, r->page_bytes),
 		bytes_to_mib(r->data_pages * PAGE_BYTES), bytes_to_mib(r->page_bytes));
 	for (unsigned int i = 0; i < REPORT_CODECS; i++)
 		if (r->packed_pages[i])
-			fprintf(f, " %s %.0f %%", names[i],
+			fprintf(f, " %s %.0f %%", report_codecs[i],
 				100 * (double)r->packed_pages[i] / (double)r->data_pages);
 	fputs(")\n", f);
 }
@@ -103,7 +107,7 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 		bytes_to_mib(r->bytes), bytes_to_mib(r->device_bytes),
 		r->save_mode ? ", save mode" : "");
 	if (r->encrypted)
-		fprintf(f, "  Encrypted           TLS 1.3   (AES-128-GCM, by %s)\n",
+		fprintf(f, "  Encrypted           TLS 1.3   (%s, by %s)\n", r->cipher,
 			r->kernel_tls ? "the kernel" : "GnuTLS");
 	if (r->reconnects)
 		fprintf(f, "  Reconnected       %10u      times\n", r->reconnects);

@@ -15,7 +15,10 @@ void report_summary(const struct report *r, const struct err *outcome, char text
 void report_print(FILE *f, const struct report *r, const struct err *outcome);
 
 static inline double ns_to_ms(uint64_t ns) { return (double)ns / 1e6; }
+static inline double ns_to_seconds(uint64_t ns) { return (double)ns / 1e9; }
 static inline double bytes_to_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+/* How many times smaller these pages were on the link; 1: there were none. */
+double report_ratio(uint64_t pages, uint64_t bytes);
 /* Bytes per second that were sent in the row's rounds. */
 double report_row_sent(const struct report_row *row);
 

@@ -224,6 +224,8 @@ int connect_peer(struct sender *s, struct err *e)
 	s->verdicts = features & WIRE_VERDICTS;
 	s->report->encrypted = s->ch && channel_tls(s->ch);
 	s->report->kernel_tls = s->report->encrypted && tls_in_kernel(channel_tls(s->ch));
+	snprintf(s->report->cipher, sizeof(s->report->cipher), "%s",
+		 s->report->encrypted ? TLS_CIPHER_NAME : "");
 	if (!r)
 		r = codec_check(&s->limits.compress, features, e);
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)

@@ -19,6 +19,16 @@ void round_count_add(struct round_count *sum, const struct round_count *more)
 		sum->packed_pages[i] += more->packed_pages[i];
 }
 
+void round_count_subtract(struct round_count *from, const struct round_count *part)
+{
+	from->data_pages -= part->data_pages;
+	from->zero_pages -= part->zero_pages;
+	from->same_pages -= part->same_pages;
+	from->page_bytes -= part->page_bytes;
+	for (unsigned int i = 0; i < CODECS; i++)
+		from->packed_pages[i] -= part->packed_pages[i];
+}
+
 void ram_packing_begin(struct ram_packing *p, uint32_t wish)
 {
 	const struct codec_wish w = codec_word_wish(wish);

@@ -49,7 +49,11 @@ struct round_count {
 	uint64_t page_bytes;
 };
 
+/* It is an array as well. */
+#define ROUND_COUNTS	(sizeof(struct round_count) / sizeof(uint64_t))
+
 void round_count_add(struct round_count *sum, const struct round_count *more);
+void round_count_subtract(struct round_count *from, const struct round_count *part);
 
 /**
  * struct ram_packing - how a stream packs its frames, from round to round

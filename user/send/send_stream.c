@@ -2,6 +2,7 @@
 /* The thread of a stream. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "net/sock.h"
@@ -21,11 +22,16 @@ static void send_stream_publish(struct send_stream *s, const struct channel *ch)
 }
 
 /* before: what the stream had sent when the round began. */
-static void send_stream_publish_pages(struct send_stream *s, const uint64_t before[2],
+static void send_stream_publish_pages(struct send_stream *s, const struct round_count *before,
 				      const struct round_count *count)
 {
-	atomic_store_explicit(&s->pages, before[0] + count->data_pages, memory_order_relaxed);
-	atomic_store_explicit(&s->page_bytes, before[1] + count->page_bytes, memory_order_relaxed);
+	struct round_count sum = *before;
+	uint64_t counts[ROUND_COUNTS];
+
+	round_count_add(&sum, count);
+	memcpy(counts, &sum, sizeof(counts));
+	for (unsigned int i = 0; i < ROUND_COUNTS; i++)
+		atomic_store_explicit(&s->counts[i], counts[i], memory_order_relaxed);
 }
 
 /*
@@ -105,7 +111,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 		.vm = st->o.vm, .base = st->base, .ch = ch,
 		.pace = last ? NULL : st->o.pace, .packing = &s->packing,
 	};
-	const uint64_t before[2] = { atomic_load(&s->pages), atomic_load(&s->page_bytes) };
+	const struct round_count before = send_stream_counts(s);
 	struct round_piece p;
 	int r;
 
@@ -125,7 +131,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 		else if (!(r = ram_framer_flush(&framer, e)))
 			r = channel_pause(ch, now_ns() + nap_ns, e);
 		send_stream_publish(s, ch);
-		send_stream_publish_pages(s, before, &framer.count);
+		send_stream_publish_pages(s, &before, &framer.count);
 		if (r)
 			break;
 	}
@@ -134,7 +140,7 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	if (!r)
 		r = channel_send(ch, &end, NULL, e);
 	send_stream_publish(s, ch);
-	send_stream_publish_pages(s, before, &framer.count);
+	send_stream_publish_pages(s, &before, &framer.count);
 	*count = framer.count;
 	return r;
 }

@@ -174,13 +174,27 @@ void send_streams_load(struct send_streams *st, unsigned int load)
 	atomic_store(&st->load, (loads + 1) << RAM_LOAD_BITS | load);
 }
 
-void send_streams_pages(const struct send_streams *st, uint64_t *pages, uint64_t *bytes)
+struct round_count send_stream_counts(const struct send_stream *s)
 {
-	*pages = *bytes = 0;
+	uint64_t counts[ROUND_COUNTS];
+	struct round_count sum;
+
+	for (unsigned int i = 0; i < ROUND_COUNTS; i++)
+		counts[i] = atomic_load_explicit(&s->counts[i], memory_order_relaxed);
+	memcpy(&sum, counts, sizeof(sum));
+	return sum;
+}
+
+struct round_count send_streams_counts(const struct send_streams *st)
+{
+	struct round_count sum = { .data_pages = 0 };
+
 	for (unsigned int i = 0; st && i < st->n; i++) {
-		*pages += atomic_load_explicit(&st->s[i].pages, memory_order_relaxed);
-		*bytes += atomic_load_explicit(&st->s[i].page_bytes, memory_order_relaxed);
+		const struct round_count one = send_stream_counts(&st->s[i]);
+
+		round_count_add(&sum, &one);
 	}
+	return sum;
 }
 
 uint64_t send_streams_queued(const struct send_streams *st)

@@ -73,8 +73,8 @@ uint64_t send_streams_round_ns(const struct send_streams *st);
 int send_streams_post(struct send_streams *st, const struct wire_header *h, const void *body,
 		      bool first, struct err *e);
 uint64_t send_streams_sent(const struct send_streams *st);	/* bytes, headers included */
-/* Pages that were sent with their bytes so far, and what these took on the wire. */
-void send_streams_pages(const struct send_streams *st, uint64_t *pages, uint64_t *bytes);
+/* What all streams have sent in all rounds so far. A moment later another member may be newer. */
+struct round_count send_streams_counts(const struct send_streams *st);
 /* The receiver has said LOAD. */
 void send_streams_load(struct send_streams *st, unsigned int load);
 /* Bytes that the kernel has, and the peer's has not acknowledged. */

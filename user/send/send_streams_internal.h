@@ -31,7 +31,7 @@
  * @fd, @tls: the connection, until the thread has made a channel of it
  * @socket: the same, for as long as the streams live
  * @sent: @zero_copies: @copied: the channel's counts, for other threads while this one works
- * @pages, @page_bytes: sent with their bytes so far, and what these took on the wire
+ * @counts: the members of a struct round_count, over all rounds so far
  */
 struct send_stream {
 	struct send_streams *all;
@@ -39,7 +39,8 @@ struct send_stream {
 	unsigned int index;
 	int fd, socket;
 	struct tls *tls;
-	_Atomic uint64_t sent, zero_copies, copied, pages, page_bytes;
+	_Atomic uint64_t sent, zero_copies, copied;
+	_Atomic uint64_t counts[ROUND_COUNTS];
 	struct ram_packing packing;
 };
 
@@ -80,6 +81,8 @@ struct send_streams {
 	struct send_stream s[WIRE_STREAMS_MAX];
 };
 
+/* What the stream has sent so far, and shown. */
+struct round_count send_stream_counts(const struct send_stream *s);
 /* The thread of a stream: arg is its struct send_stream. */
 void *send_stream_main(void *arg);
 

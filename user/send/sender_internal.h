@@ -94,8 +94,8 @@ struct sender {
 	uint64_t lost_ns;		/* first loss of the link since the last ACK; 0: none */
 	uint64_t again_ns, again_bytes;	/* when it came back in this round; sent until then */
 	char peer[96];			/* the receiver's address, in numbers */
-	unsigned int pages_round;	/* sent before that round, by these connections: */
-	uint64_t pages_before, page_bytes_before;
+	struct round_count counts_before;	/* of these connections, before the round */
+	struct round_count counts_lost;	/* in the round, by connections that were lost */
 	bool keeps;			/* the receiver waits for us if the link is lost */
 	uint64_t bytes_before;		/* sent over connections that were lost */
 	struct zero_copy_count zero_copies_before;
@@ -188,6 +188,10 @@ int sender_keep_alive(struct sender *s, struct err *e);
 int sender_renew_lease(struct sender *s, struct err *e);
 /* While the streams work: serves the receiver, requests to stop, progress; renews the lease. */
 int sender_idle(void *arg, struct err *e);
+/* Pages of the round under way, so far. */
+struct round_count sender_counts(const struct sender *s);
+/* The report's row, and its sums, have them. */
+void sender_report_sent(struct sender *s, const struct round_count *c);
 /* Updates the report's totals. */
 void sender_count(struct sender *s);
 /* The same, and shows them to the operator. */

@@ -2,6 +2,7 @@
 /*
  * What the sender exchanges beside its rounds, with the receiver, with QEMU and with the operator.
  */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -18,23 +19,37 @@ uint64_t sender_bytes(const struct sender *s)
 	return s->bytes_before + (s->ch ? channel_sent(s->ch) : 0) + send_streams_sent(s->streams);
 }
 
-/* Of the round under way, or the last one, if it tells: a few pages say little. */
+struct round_count sender_counts(const struct sender *s)
+{
+	struct round_count sum = send_streams_counts(s->streams);
+
+	round_count_subtract(&sum, &s->counts_before);
+	round_count_add(&sum, &s->counts_lost);
+	return sum;
+}
+
+void sender_report_sent(struct sender *s, const struct round_count *c)
+{
+	struct report_sent sent = {
+		.data_pages = c->data_pages, .zero_pages = c->zero_pages,
+		.same_pages = c->same_pages, .page_bytes = c->page_bytes,
+	};
+
+	static_assert(REPORT_CODECS == CODECS, "the report has a count for each codec");
+	memcpy(sent.packed_pages, c->packed_pages, sizeof(sent.packed_pages));
+	report_round_sent(s->report, &sent);
+}
+
+/* Of the round under way. */
 static void sender_count_pages(struct sender *s)
 {
+	const struct round_count c = sender_counts(s);
 	struct report *rep = s->report;
-	uint64_t pages, bytes;
 
-	send_streams_pages(s->streams, &pages, &bytes);
-	/* Another round, or other connections. */
-	if (s->pages_round != rep->round || pages < s->pages_before) {
-		s->pages_round = rep->round;
-		s->pages_before = pages;
-		s->page_bytes_before = bytes;
-	}
-	pages -= s->pages_before;
-	bytes -= s->page_bytes_before;
-	if (pages >= COUNTED_PAGES || (pages && !rep->bytes_per_page))
-		rep->bytes_per_page = bytes / pages;
+	sender_report_sent(s, &c);
+	/* A few pages say little. */
+	if (c.data_pages >= COUNTED_PAGES || (c.data_pages && !rep->bytes_per_page))
+		rep->bytes_per_page = c.page_bytes / c.data_pages;
 }
 
 void sender_count(struct sender *s)
@@ -46,7 +61,8 @@ void sender_count(struct sender *s)
 
 	rep->total_ns = now_ns() - s->started_ns;
 	rep->bytes = sender_bytes(s);
-	sender_count_pages(s);
+	if (s->round)
+		sender_count_pages(s);
 	rep->zero_copies = s->zero_copies_before.sends + zc.sends;
 	rep->zero_copies_copied = s->zero_copies_before.copied + zc.copied;
 	if (s->round) {

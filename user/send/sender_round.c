@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One round, over all streams. The receiver acknowledges it later. */
-#include <assert.h>
 #include <errno.h>
 
 #include "base/clock.h"
@@ -69,6 +68,8 @@ void sender_round_begin(struct sender *s, enum round_kind kind)
 		hot_pages_hold(&s->hot, s->source);
 	s->taken = 0;
 	s->again_ns = 0;
+	s->counts_before = send_streams_counts(s->streams);
+	s->counts_lost = (struct round_count) { .data_pages = 0 };
 	sender_part_begin(s, kind);
 }
 
@@ -108,9 +109,8 @@ static void sender_round_done(struct sender *s, int r, const struct round_count 
 {
 	if (!r)
 		s->report->remaining_pages = 0;
-	static_assert(REPORT_CODECS == CODECS, "the report has a count for each codec");
-	report_round_end(s->report, sent->data_pages, sent->zero_pages, s->report->total_ns);
-	report_round_packed(s->report, sent->same_pages, sent->page_bytes, sent->packed_pages);
+	sender_report_sent(s, sent);
+	report_round_end(s->report, s->report->total_ns);
 }
 
 int sender_round_end(struct sender *s, struct err *e)
@@ -129,6 +129,10 @@ void sender_disconnect(struct sender *s)
 	s->bytes_before = sender_bytes(s);
 	s->zero_copies_before.sends += zc.sends;
 	s->zero_copies_before.copied += zc.copied;
+	if (s->streams) {
+		s->counts_lost = sender_counts(s);
+		s->counts_before = (struct round_count) { .data_pages = 0 };
+	}
 	channel_free(s->ch);
 	s->ch = NULL;
 	send_streams_free(s->streams);
