@@ -7,7 +7,9 @@ import re
 import godwit
 import lab
 import pytest
+import relay
 import sources
+import wire
 from kinds import KINDS
 
 APPEND = 'start=16 size=32 touch=32 rate=100'
@@ -100,6 +102,29 @@ def test_how_ram_travels(directory, qemu):
     rows = check('--qmp', src.main_qmp, '--pause', '--to', AT, '--probe', '0')
     assert rows['RAM access'][0] == 'ok' and 'share=on is faster' in rows['RAM access'][1], rows
     assert rows['page size'] == ('ok', 'the same at both ends'), rows
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('lacks, options, expect, result, says', [
+    (0, [], 'ok', 'ok', ['lz4 (liblz4 1.', 'zstd (libzstd 1.', 'zlib (zlib 1.', '--compress auto']),
+    (0, ['--compress', 'zstd:3'], 'ok', 'ok', ['--compress zstd:3']),
+    (wire.ZLIB, [], 'ok', 'warning', ['lz4', 'zstd', 'older']),
+    (wire.ZLIB, ['--compress', 'zlib'], 'version', 'no', ['too old for --compress zlib']),
+    (wire.FILL | wire.LZ4 | wire.ZSTD | wire.ZLIB | wire.LOADS, [], 'ok', 'warning', ['as it is', 'same version']),
+], ids=['all', 'named', 'one-lacks', 'named-lacks', 'none'])
+def test_compression(directory, lacks, options, expect, result, says):
+    """What both ends have of it, and by which library."""
+    src = lab.Qemu('src', directory=directory, append=APPEND).wait_ticks(1)
+    godwit.listen(godwit.destination(src))
+    between = relay.Losing(godwit.TO, rate=1 << 30, offers=~lacks)
+    try:
+        rows = check('--qmp', src.main_qmp, '--pause', '--to', between.address, '--probe', '0', *options, expect=expect)
+    finally:
+        between.stop()
+    assert rows['compression'][0] == result, rows
+    for words in says:
+        assert words in rows['compression'][1], rows
+    assert ('zlib' in rows['compression'][1]) == (not lacks or expect == 'version'), rows
 
 
 @pytest.mark.parametrize('here, there', [('anonymous', 'huge'), ('huge', 'shared_file')])

@@ -259,11 +259,28 @@ static void test_check(void **state)
 	assert_non_null(strstr(e.text, "--compress zstd"));
 }
 
+static void test_list(void **state)
+{
+	char text[CODEC_LIST];
+
+	(void)state;
+	assert_string_equal(codec_list(0, text), "");
+	assert_string_equal(codec_list(~(uint64_t)(WIRE_LZ4 | WIRE_ZSTD | WIRE_ZLIB), text), "");
+	codec_list(WIRE_LZ4 | WIRE_ZSTD | WIRE_ZLIB, text);
+	assert_memory_equal(text, "lz4 (liblz4 1.", 14);
+	assert_non_null(strstr(text, "), zstd (libzstd 1."));
+	assert_non_null(strstr(text, "), zlib (zlib 1."));
+	assert_int_equal(text[strlen(text) - 1], ')');
+	assert_memory_equal(codec_list(WIRE_ZSTD | WIRE_LOADS, text), "zstd (libzstd 1.", 16);
+	assert_null(strstr(text, ","));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_no_room), cmocka_unit_test(test_exact_size),
 		cmocka_unit_test(test_hostile), cmocka_unit_test(test_parse), cmocka_unit_test(test_check),
+		cmocka_unit_test(test_list),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

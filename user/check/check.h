@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "codec/codec.h"
 #include "devstate/mode.h"
 #include "net/engine.h"
 #include "tls/tls.h"
@@ -55,6 +56,7 @@ struct check_options {
 	pid_t pid;
 	const char *addr;
 	struct tls_creds *tls;
+	struct codec_wish compress;
 	unsigned int downtime_limit_ms;
 	unsigned int timeout_ms;
 	unsigned int probe_ms;

@@ -8,10 +8,11 @@
 #include "check/probe.h"
 #include "fit/host.h"
 #include "page/page.h"
+#include "peer/hello.h"
 
 #define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: slow for a migration */
 
-#define ROWS_BEHIND	8u	/* the most rows that come after those of the comparison */
+#define ROWS_BEHIND	9u	/* the most rows that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
 
@@ -69,6 +70,26 @@ static void check_version(unsigned int ours, const struct probe_answer *there, s
 		  v / 10000, v / 100 % 100, v % 100,
 		  v < ours ? ", which is older than the source's and may refuse the device state: use the same machine type" : "",
 		  there->streams);
+}
+
+/* What both ends have, and by what this one packs. */
+static void check_codecs(const struct check_options *o, const struct probe_answer *there,
+			 struct check *c)
+{
+	static const char name[] = "compression";
+	const bool lacks = ~there->features & HELLO_PACKING;
+	char list[CODEC_LIST], wish[CODEC_TEXT];
+	struct err e = { 0 };
+
+	codec_list(there->features, list);
+	if (codec_check(&o->compress, there->features, &e))
+		check_refuse(c, name, &e);
+	else if (!*list)
+		check_add(c, name, CHECK_WARNING, "the receiver's godwit is too old for it, and RAM goes as it is: install the same version at both ends");
+	else
+		check_add(c, name, lacks ? CHECK_WARNING : CHECK_OK, "both ends have %s; --compress %s%s",
+			  list, codec_wish_text(&o->compress, wish),
+			  lacks ? ": the receiver's godwit is older, and lacks a part of it" : "");
 }
 
 static void check_save_mode(const struct preflight *l, const struct probe_answer *there,
@@ -211,6 +232,7 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 		check_unmeasured(o, c);
 	} else {
 		check_version(qmp_version(*l->qmp), &there, c);
+		check_codecs(o, &there, c);
 		check_save_mode(l, &there, c);
 		check_delay(o, there.streams, ch, c);
 		if (o->probe_ms)

@@ -82,6 +82,19 @@ int codec_check(const struct codec_wish *wish, uint64_t features, struct err *e)
 		       c->name);
 }
 
+const char *codec_list(uint64_t features, char text[CODEC_LIST])
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (unsigned int i = 0; i < CODECS && n < CODEC_LIST; i++)
+		if (features & codecs[i]->feature)
+			n += (size_t)snprintf(text + n, CODEC_LIST - n, "%s%s (%s %s)",
+					      n ? ", " : "", codecs[i]->name, codecs[i]->library,
+					      codecs[i]->version());
+	return text;
+}
+
 /* From the lowest byte on: the kind, the codec's number, the level. */
 uint32_t codec_wish_word(const struct codec_wish *wish)
 {

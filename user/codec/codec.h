@@ -25,6 +25,7 @@
 
 /**
  * struct codec - a variant
+ * @library: and @version of it here
  * @number: on the wire
  * @feature: both peers must have this bit in HELLO
  * @level_min, @level_max: of the library; both 0: it has no levels here
@@ -35,6 +36,8 @@
  */
 struct codec {
 	const char *name;
+	const char *library;
+	const char *(*version)(void);
 	unsigned int number;
 	uint64_t feature;
 	unsigned int level_min, level_max, level;
@@ -80,6 +83,9 @@ const char *codec_text(const struct codec_choice *c, char text[CODEC_TEXT]);
  * Errors: GW_VERSION
  */
 int codec_check(const struct codec_wish *wish, uint64_t features, struct err *e);
+/* The codecs that both peers have, as "lz4 (liblz4 1.9.4), zlib (...)"; empty: none. */
+#define CODEC_LIST	128
+const char *codec_list(uint64_t features, char text[CODEC_LIST]);
 /* A wish in one word, for another thread, and back. */
 uint32_t codec_wish_word(const struct codec_wish *wish);
 struct codec_wish codec_word_wish(uint32_t word);

@@ -44,7 +44,8 @@ static int lz4_unpack(void *state, const void *in, size_t len, void *out, size_t
 
 /* The level is the library's acceleration. */
 const struct codec codec_lz4 = {
-	.name = "lz4", .number = 1, .feature = WIRE_LZ4, .level = 1,
+	.name = "lz4", .library = "liblz4", .version = LZ4_versionString,
+	.number = 1, .feature = WIRE_LZ4, .level = 1,
 	.new_packer = lz4_new_packer, .free_packer = free, .pack = lz4_pack,
 	.new_unpacker = lz4_new_unpacker, .free_unpacker = free, .unpack = lz4_unpack,
 };

@@ -80,7 +80,8 @@ static int zlib_unpack(void *state, const void *in, size_t len, void *out, size_
 }
 
 const struct codec codec_zlib = {
-	.name = "zlib", .number = 3, .feature = WIRE_ZLIB,
+	.name = "zlib", .library = "zlib", .version = zlibVersion,
+	.number = 3, .feature = WIRE_ZLIB,
 	.level_min = 1, .level_max = 9, .level = 1,
 	.new_packer = zlib_new_packer, .free_packer = zlib_free_packer, .pack = zlib_pack,
 	.new_unpacker = zlib_new_unpacker, .free_unpacker = zlib_free_unpacker,

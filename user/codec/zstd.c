@@ -51,7 +51,8 @@ static int zstd_unpack(void *state, const void *in, size_t len, void *out, size_
 }
 
 const struct codec codec_zstd = {
-	.name = "zstd", .number = 2, .feature = WIRE_ZSTD,
+	.name = "zstd", .library = "libzstd", .version = ZSTD_versionString,
+	.number = 2, .feature = WIRE_ZSTD,
 	.level_min = 1, .level_max = 19, .level = 1,
 	.new_packer = zstd_new_packer, .free_packer = zstd_free_packer, .pack = zstd_pack,
 	.new_unpacker = zstd_new_unpacker, .free_unpacker = zstd_free_unpacker,
