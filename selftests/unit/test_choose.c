@@ -18,7 +18,7 @@
 
 #define FRAME		(256.0 * 1024)
 #define FRAMES		8192u		/* 2 GiB */
-#define SOCKET		(4.0 * 1024 * 1024)
+#define FEW		800u		/* 200 MiB */
 #define WINDOW		(3.0 * 1024 * 1024)	/* what the receiver's socket holds */
 #define QUEUE		4u
 #define GIB		(1024.0 * 1024 * 1024)
@@ -68,31 +68,36 @@ static unsigned int ended(const double *when, unsigned int from, unsigned int to
 	return from;
 }
 
+/* What is between both ends. */
+struct path {
+	const char *name;
+	double rate;	/* bytes per second */
+	double room;	/* bytes that the socket takes, and the network before the link */
+};
+
 /* chooser: NULL: always this step. Return: seconds until the receiver has written all. */
-static double run(const struct image *m, const struct host *h, double rate, struct codec_chooser *chooser, unsigned int step,
-		  unsigned int used[CHOOSE_STEPS])
+static double run(const struct image *m, const struct host *h, const struct path *p, struct codec_chooser *chooser,
+		  unsigned int step, unsigned int frames, unsigned int used[CHOOSE_STEPS])
 {
-	unsigned int sent = 0, arrived = 0, done = 0, frames_then = 0;
-	double t = 0, next_load = .1, busy = 0;
-	struct codec_seen seen = { .now_ns = 1 };
+	unsigned int arrived = 0, done = 0, frames_then = 0;
+	double t = 0, next_load = .08, busy = 0, acked = 0;
+	struct codec_seen seen = { .pages = 64 };
 
 	memset(used, 0, CHOOSE_STEPS * sizeof(*used));
-	for (unsigned int i = 0; i < FRAMES; i++) {
-		double room = 0, window = 0;
+	for (unsigned int i = 0; i < frames; i++) {
+		double waiting = 0;
 		struct costs c;
 
 		if (chooser)
 			step = (unsigned int)(codec_chosen(chooser) - chooser->steps);
 		used[step]++;
-		c = costs_of(m, step, h, rate);
+		c = costs_of(m, step, h, p->rate);
 		t += FRAME / GIB * (h->read + 1 / m->pack[step]);
-		sent = ended(left, sent, i, t);
-		arrived = ended(came, arrived, i, t);
+		for (unsigned int n = ended(came, arrived, i, t); arrived < n; arrived++)
+			acked += size[arrived];
 		done = ended(taken, done, i, t);
 		for (unsigned int k = arrived; k < i; k++)
-			room += (came[k] - t) * rate < size[k] ? (came[k] - t) * rate : size[k];
-		for (unsigned int k = done; k < arrived; k++)
-			window += size[k];
+			waiting += (came[k] - t) * p->rate < size[k] ? (came[k] - t) * p->rate : size[k];
 		if (t >= next_load) {
 			/* All that came in this time found the receiver busy, or not. */
 			seen.loads++;
@@ -104,10 +109,9 @@ static double run(const struct image *m, const struct host *h, double rate, stru
 			next_load = t + .1;
 		}
 		seen.now_ns = 1 + (uint64_t)(t * 1e9);
-		/* What the socket does not take waits in the queue. */
-		seen.queued = room > SOCKET ? (unsigned int)((room - SOCKET) / size[i - 1]) + 1 : 0;
-		seen.unsent = (uint64_t)(room > 64 << 10 ? room - (64 << 10) : 0);
-		seen.bytes = (uint32_t)c.bytes;
+		seen.waiting = (uint64_t)waiting;
+		seen.acked = (uint64_t)acked;
+		seen.made_ns = (uint64_t)(FRAME / GIB * (h->read + 1 / m->pack[step]) * 1e9);
 		if (chooser)
 			codec_choose(chooser, &seen);
 		t += c.make - FRAME / GIB * (h->read + 1 / m->pack[step]);
@@ -133,115 +137,254 @@ static double run(const struct image *m, const struct host *h, double rate, stru
 			double ahead = 0;
 			unsigned int k = i + 1;
 
-			while (k && ahead <= SOCKET + QUEUE * size[i])
+			while (k && ahead <= p->room + QUEUE * size[i])
 				ahead += size[--k];
 			if (k && came[k - 1] > t)
 				t = came[k - 1];
 		}
 	}
-	return taken[FRAMES - 1];
+	return taken[frames - 1];
 }
+
+/* Also of each fixed choice: of raw, and of the best. */
+static double compare(const struct image *m, const struct host *h, const struct path *p, unsigned int frames, double *raw, double *best)
+{
+	const struct codec_wish wish = { .kind = CODEC_AUTO };
+	unsigned int used[CHOOSE_STEPS], ignored[CHOOSE_STEPS];
+	struct codec_chooser c;
+	double own;
+
+	codec_chooser_init(&c, &wish, ALL);
+	assert_int_equal(c.n, CHOOSE_STEPS);
+	own = run(m, h, p, &c, 0, frames, used);
+	*best = 1e9;
+	for (unsigned int s = 0; s < CHOOSE_STEPS; s++) {
+		double fixed = run(m, h, p, NULL, s, frames, ignored);
+
+		*raw = s ? *raw : fixed;
+		*best = fixed < *best ? fixed : *best;
+	}
+	print_message("%-8s %-20s %s: %7.3f s, raw %7.3f, best %7.3f (%u %u %u %u)\n", m->name, p->name,
+		      h == &sender_bound ? "sender  " : "receiver", own, *raw, *best, used[0], used[1], used[2], used[3]);
+	return own;
+}
+
+#define NEAR	(192.0 * 1024)		/* what sock_tune() lets wait, and a short queue in the network */
+#define BLOAT	(4.0 * 1024 * 1024)	/* as much as the socket may have in flight */
 
 static void test_links(void **state)
 {
-	static const struct {
-		const char *name;
-		double rate;
-	} links[] = { { "loopback", 8e9 }, { "10 Gb/s", 1.18e9 }, { "1 Gb/s", .118e9 }, { "100 Mb/s", .0118e9 } };
+	static const struct path paths[] = {
+		{ "loopback", 8e9, NEAR }, { "10 Gb/s", 1.18e9, NEAR }, { "10 Gb/s, bloated", 1.18e9, BLOAT },
+		{ "1 Gb/s", .118e9, NEAR }, { "1 Gb/s, bloated", .118e9, BLOAT }, { "100 Mb/s", .0118e9, NEAR },
+		{ "100 Mb/s, bloated", .0118e9, BLOAT },
+	};
 	const struct host *const hosts[] = { &sender_bound, &receiver_bound };
-	const struct codec_wish wish = { .kind = CODEC_AUTO };
 
 	(void)state;
 	for (size_t m = 0; m < sizeof(images) / sizeof(images[0]); m++)
-		for (size_t l = 0; l < sizeof(links) / sizeof(links[0]); l++)
+		for (size_t l = 0; l < sizeof(paths) / sizeof(paths[0]); l++)
 			for (int h = 0; h < 2; h++) {
-				struct codec_chooser c;
-				unsigned int used[CHOOSE_STEPS], ignored[CHOOSE_STEPS];
-				double own, best = 1e9, raw = 0;
+				double raw, best, own = compare(&images[m], hosts[h], &paths[l], FRAMES, &raw, &best);
 
-				codec_chooser_init(&c, &wish, ALL);
-				assert_int_equal(c.n, CHOOSE_STEPS);
-				own = run(&images[m], hosts[h], links[l].rate, &c, 0, used);
-				for (unsigned int s = 0; s < CHOOSE_STEPS; s++) {
-					double fixed = run(&images[m], hosts[h], links[l].rate, NULL, s, ignored);
-
-					raw = s ? raw : fixed;
-					best = fixed < best ? fixed : best;
-				}
-				print_message("%-8s %-8s %s: %7.2f s, raw %7.2f, best %7.2f (%u %u %u %u)\n", images[m].name,
-					      links[l].name, h ? "receiver" : "sender  ", own, raw, best, used[0], used[1], used[2],
-					      used[3]);
 				assert_true(own <= 1.03 * raw);
 				assert_true(own <= 1.05 * best);
 			}
 }
 
-/* One frame after another that looks like this. */
-static unsigned int steps_after(struct codec_chooser *c, unsigned int frames, struct codec_seen seen)
+/* On a slow link a small guest is gone before long: the best step must be found by then. */
+static void test_few(void **state)
 {
-	for (unsigned int i = 0; i < frames; i++)
-		codec_choose(c, &seen);
-	return c->at;
+	static const struct path path = { "100 Mb/s, 200 MiB", .0118e9, NEAR };
+
+	(void)state;
+	for (size_t m = 0; m < sizeof(images) / sizeof(images[0]); m++) {
+		double raw, best, own = compare(&images[m], &sender_bound, &path, FEW, &raw, &best);
+
+		assert_true(own <= 1.10 * best);
+	}
 }
 
-static void test_rules(void **state)
+#define MS		1000000ull
+#define PAGES		64u
+
+/* A chooser that knows its receiver, and a link that takes 64 MB/s. */
+static struct codec_chooser chooser_at(uint64_t now_ns)
 {
 	const struct codec_wish wish = { .kind = CODEC_AUTO };
-	const struct codec_seen full = { .now_ns = 1, .queued = 4, .loads = 1 }, empty = { .now_ns = 1, .loads = 1 };
-	const struct codec_seen between = { .now_ns = 1, .queued = 1, .loads = 1 };
-	const struct codec_seen paced = { .now_ns = 1, .paced = true, .loads = 1 };
-	const struct codec_seen loaded = { .now_ns = 1, .queued = 4, .loads = 1, .unsent = 1 << 20, .bytes = 64 << 10 };
-	struct codec_seen bound = { .now_ns = 1, .queued = 4, .loads = 2, .load = 1000 };
+	struct codec_seen seen = { .now_ns = now_ns, .waiting = 1, .acked = 1000, .loads = 1 };
+	struct codec_chooser c;
+
+	codec_chooser_init(&c, &wish, ALL);
+	codec_choose(&c, &seen);
+	seen.now_ns += 10 * MS;
+	seen.acked += 640000;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.rate, 64000000);
+	return c;
+}
+
+/* What is chosen where so many ns are left until the link is idle; nothing new is learnt. */
+static unsigned int with_time(const struct codec_chooser *of, uint64_t ns)
+{
+	struct codec_seen seen = {
+		.now_ns = of->since_ns + 1, .waiting = ns * 64 / 1000, .acked = of->since_acked, .loads = of->loads,
+		.pages = PAGES, .made_ns = of->page_ns[of->at] * PAGES,
+	};
+	struct codec_chooser c = *of;
+
+	codec_choose(&c, &seen);
+	return c.at;
+}
+
+/* The highest step that takes no more than half of the time that there is. */
+static void test_time(void **state)
+{
+	struct codec_chooser c = chooser_at(1 * MS);
+
+	(void)state;
+	assert_int_equal(with_time(&c, 0), 0);
+	for (unsigned int i = 1; i < CHOOSE_STEPS; i++) {
+		uint64_t ns = 2 * PAGES * c.page_ns[i];
+
+		assert_int_equal(with_time(&c, ns - 1000), i - 1);
+		assert_int_equal(with_time(&c, ns + 1000), i);
+	}
+	assert_int_equal(with_time(&c, 10000 * MS), 3);
+	/* Without a LOAD, or a rate, there is no time. */
+	c.loads = 0;
+	assert_int_equal(with_time(&c, 10000 * MS), 0);
+	c.loads = 1;
+	c.rate = 0;
+	assert_int_equal(with_time(&c, 10000 * MS), 0);
+}
+
+/* --bandwidth is a link, too. */
+static void test_paced(void **state)
+{
+	const struct codec_wish wish = { .kind = CODEC_AUTO };
+	struct codec_seen seen = { .now_ns = 1, .pages = PAGES, .loads = 1 };
 	struct codec_chooser c;
 
 	(void)state;
 	codec_chooser_init(&c, &wish, ALL);
-	/* Not before the receiver has said that it waits. */
-	assert_int_equal(steps_after(&c, 100, (struct codec_seen) { .now_ns = 1, .queued = 4 }), 0);
-	assert_int_equal(steps_after(&c, 7, full), 1);
-	assert_int_equal(steps_after(&c, 100, full), 3);
-	assert_int_equal(steps_after(&c, 1000, between), 3);
-	assert_int_equal(steps_after(&c, 1, empty), 3);
-	assert_int_equal(steps_after(&c, 1, empty), 2);
-	assert_int_equal(steps_after(&c, 4, empty), 0);
-	/* What was in the socket has to leave before the next step: 16 frames of 64 KiB. */
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 0);
+	seen.paced_ns = 50 * MS;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 3);
+	seen.paced_ns = 0;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 0);
+}
+
+static void look(struct codec_chooser *c, uint64_t after_ns, uint64_t waiting, uint64_t acked)
+{
+	const struct codec_seen seen = {
+		.now_ns = c->since_ns + after_ns, .waiting = waiting, .acked = c->since_acked + acked, .loads = c->loads,
+	};
+
+	codec_choose(c, &seen);
+}
+
+/* Only while bytes wait does it show what the link takes. */
+static void test_rate(void **state)
+{
+	struct codec_chooser c = chooser_at(1 * MS);
+
+	(void)state;
+	/* Too soon, and while nothing came back. */
+	look(&c, 4 * MS, 1000, 1000000);
+	look(&c, 9 * MS, 1000, 0);
+	assert_int_equal(c.rate, 64000000);
+	look(&c, 10 * MS, 1000, 1280000);
+	assert_int_equal(c.rate, 80000000);
+	/* An idle link: what follows is counted from where bytes wait again. */
+	look(&c, 5 * MS, 0, 10);
+	assert_int_equal(c.since_ns, 0);
+	c.since_acked = 0;
+	look(&c, 1000 * MS, 5, 2000);
+	assert_int_equal(c.rate, 80000000);
+	look(&c, 10 * MS, 5, 800000);
+	assert_int_equal(c.rate, 80000000);
+	/* Another connection counts from 0. */
+	c.since_acked = 1u << 30;
+	codec_choose(&c, &(struct codec_seen) { .now_ns = c.since_ns + 20 * MS, .waiting = 5, .acked = 7, .loads = 1 });
+	assert_int_equal(c.rate, 80000000);
+	assert_int_equal(c.since_acked, 7);
+}
+
+/* A step that takes longer than was thought is for where there is more time, until that is forgotten. */
+static void test_cost(void **state)
+{
+	struct codec_chooser c = chooser_at(1 * MS);
+	const uint64_t ns = 3 * PAGES * c.page_ns[2];
+	struct codec_seen slow = { .pages = PAGES, .made_ns = PAGES * c.page_ns[2] * 4, .loads = 1 };
+	unsigned int frames = 0;
+
+	(void)state;
+	assert_int_equal(with_time(&c, ns), 2);
+	c.at = 2;
+	slow.now_ns = c.since_ns + 1;
+	codec_choose(&c, &slow);
+	codec_choose(&c, &slow);
+	assert_int_equal(with_time(&c, ns), 1);
+	while (with_time(&c, ns) == 1 && frames++ < 10000) {
+		const struct codec_seen other = { .now_ns = c.since_ns + 1, .pages = PAGES, .made_ns = PAGES * 8000, .loads = 1 };
+
+		c.at = 1;
+		codec_choose(&c, &other);
+	}
+	assert_in_range(frames, 50, 1000);
+}
+
+/* With all the time in the world: only the receiver counts. */
+static unsigned int after_load(struct codec_chooser *c, uint64_t now_ns, unsigned int load)
+{
+	struct codec_seen seen = { .now_ns = now_ns, .paced_ns = 10000 * MS, .pages = PAGES, .loads = c->loads + 1, .load = load };
+
+	seen.made_ns = PAGES * c->page_ns[c->at];
+	codec_choose(c, &seen);
+	/* And as many more frames as there are. */
+	for (unsigned int i = 0; i < 100; i++) {
+		seen.made_ns = PAGES * c->page_ns[c->at];
+		codec_choose(c, &seen);
+	}
+	return c->at;
+}
+
+/* A receiver that is behind: one step less with each LOAD, and not again at once, but later. */
+static void test_receiver(void **state)
+{
+	const struct codec_wish wish = { .kind = CODEC_AUTO };
+	struct codec_chooser c;
+
+	(void)state;
 	codec_chooser_init(&c, &wish, ALL);
-	assert_int_equal(steps_after(&c, 15, loaded), 0);
-	assert_int_equal(steps_after(&c, 1, loaded), 1);
-	assert_int_equal(steps_after(&c, 15, loaded), 1);
-	assert_int_equal(steps_after(&c, 1, loaded), 2);
-	/* --bandwidth is a link, too. */
-	codec_chooser_init(&c, &wish, ALL);
-	assert_int_equal(steps_after(&c, 100, paced), 3);
-	/* A receiver that is behind: one step a LOAD, and not up again at once, but later. */
-	assert_int_equal(steps_after(&c, 100, bound), 2);
-	bound.loads++;
-	assert_int_equal(steps_after(&c, 100, bound), 1);
-	bound.loads++;
-	bound.load = 0;
-	assert_int_equal(steps_after(&c, 1000, bound), 1);
-	/* Nor up at all, as long as it says so. */
-	codec_chooser_init(&c, &wish, ALL);
-	bound.load = 950;
-	assert_int_equal(steps_after(&c, 1000, bound), 0);
-	bound.loads++;
-	bound.load = 500;
-	assert_int_equal(steps_after(&c, 16, bound), 2);
-	bound.loads++;
-	bound.load = 1000;
-	assert_int_equal(steps_after(&c, 1, bound), 1);
-	bound.loads++;
-	bound.load = 0;
-	assert_int_equal(steps_after(&c, 1000, bound), 1);
-	bound.now_ns += 3000000000ull;
-	assert_int_equal(steps_after(&c, 1000, bound), 3);
+	/* The first LOAD says it already: nothing is tried. */
+	assert_int_equal(after_load(&c, 1, 1000), 0);
+	assert_int_equal(after_load(&c, 2, 950), 0);
+	assert_int_equal(after_load(&c, 3, 899), 3);
+	assert_int_equal(after_load(&c, 4, 900), 2);
+	assert_int_equal(after_load(&c, 5, 1000), 1);
+	assert_int_equal(after_load(&c, 6, 0), 1);
+	/* The second refusal counts from then, and twice as long. */
+	assert_int_equal(after_load(&c, 1900 * MS, 0), 1);
+	assert_int_equal(after_load(&c, 2001 * MS, 0), 3);
+	assert_int_equal(after_load(&c, 2002 * MS, 1000), 2);
+	assert_int_equal(after_load(&c, 5900 * MS, 0), 2);
+	/* Not while it says so, however long ago that began. */
+	assert_int_equal(after_load(&c, 6100 * MS, 1000), 1);
+	assert_int_equal(after_load(&c, 60000 * MS, 1000), 0);
+	assert_int_equal(after_load(&c, 200000 * MS, 1000), 0);
+	assert_int_equal(after_load(&c, 200001 * MS, 0), 3);
 }
 
 static void test_what_is_offered(void **state)
 {
 	const struct codec_wish wish = { .kind = CODEC_AUTO }, off = { .kind = CODEC_OFF };
 	const struct codec_wish fixed = { .kind = CODEC_FIXED, .choice = { &codec_zlib, 9 } };
-	const struct codec_seen full = { .now_ns = 1, .queued = 4, .loads = 1 };
+	const struct codec_seen full = { .now_ns = 1, .paced_ns = 1000000000, .pages = 64, .loads = 1 };
 	struct codec_chooser c;
 
 	(void)state;
@@ -269,7 +412,9 @@ static void test_what_is_offered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_links), cmocka_unit_test(test_rules), cmocka_unit_test(test_what_is_offered),
+		cmocka_unit_test(test_links), cmocka_unit_test(test_few), cmocka_unit_test(test_time),
+		cmocka_unit_test(test_paced), cmocka_unit_test(test_rate), cmocka_unit_test(test_cost), cmocka_unit_test(test_receiver),
+		cmocka_unit_test(test_what_is_offered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

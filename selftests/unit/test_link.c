@@ -32,6 +32,19 @@ static void long_links(void **state)
 	assert_true(link_is_long(20 * MS));
 }
 
+/* A round trip of 10 ms where the shortest took 2: four fifths of it were a wait. */
+static void what_waits_on_its_way(void **state)
+{
+	(void)state;
+	assert_int_equal(link_waiting(1000000, 10000, 2000), 800000);
+	assert_int_equal(link_waiting(1000000, 2000, 2000), 0);
+	assert_int_equal(link_waiting(1000000, 1000, 2000), 0);
+	/* Nothing is known. */
+	assert_int_equal(link_waiting(1000000, 0, UINT32_MAX), 0);
+	assert_int_equal(link_waiting(0, 10000, 2000), 0);
+	assert_int_equal(link_waiting(4ull << 30, 4000000000u, 0), 4ull << 30);
+}
+
 /* 1 Gbit/s over 200 ms are 25 MB under way; 16 streams of 4 MiB hold them, two do not. */
 static void what_buffers_allow(void **state)
 {
@@ -56,6 +69,7 @@ static void patience_grows_with_the_round_trip(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(streams_by_the_round_trip), cmocka_unit_test(long_links),
+	cmocka_unit_test(what_waits_on_its_way),
 	cmocka_unit_test(what_buffers_allow), cmocka_unit_test(patience_grows_with_the_round_trip),
 };
 

@@ -216,7 +216,8 @@ static void idle_is_called_and_obeyed(void **state)
 	round_end(&rd);
 	assert_int_equal(rig->e.exit, GW_CANCELLED);
 	assert_int_equal(c.calls, 3);
-	assert_in_range(now_ns() - start, 200 * MS, 10000 * MS);
+	/* Often at first, as the first LOAD is waited for, and not in a loop. */
+	assert_in_range(now_ns() - start, 40 * MS, 10000 * MS);
 	close_all(peers, 2);
 }
 

@@ -427,7 +427,49 @@ static void test_clocks(void **state)
 	assert_in_range(deadline_ms(5000) - now_ns(), 1 * MS, 5000 * MS);
 }
 
+/* What has arrived, and what cannot leave: the peer does not read, and its window closes. */
+static void test_progress(void **state)
+{
+	static uint8_t bytes[BIG];
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), peer, local[2];
+	socklen_t len = sizeof(at);
+	struct sock_progress p;
+	ssize_t sent = 10000, more;
+
+	(void)state;
+	assert_int_equal(bind(l, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(l, 1), 0);
+	assert_int_equal(getsockname(l, (struct sockaddr *)&at, &len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, len), 0);
+	peer = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(peer >= 0);
+	assert_int_equal(send(fd, bytes, (size_t)sent, 0), sent);
+	for (unsigned int i = 0; sock_progress(fd).acked < 10000 && i < 5000; i++)
+		nap(1);
+	p = sock_progress(fd);
+	/* TCP counts its first packet as a byte. */
+	assert_in_range(p.acked, 10000, 10001);
+	assert_int_equal(p.waiting, 0);
+	while ((more = send(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0 || (nap(20), more = send(fd, bytes, 1, MSG_DONTWAIT)) > 0)
+		sent += more;
+	for (unsigned int i = 0; i < 200; i++)
+		nap(1);
+	p = sock_progress(fd);
+	assert_true(p.acked > 10000 && p.acked < (uint64_t)sent);
+	assert_in_range(p.acked + p.waiting, (uint64_t)sent, (uint64_t)sent + 1);
+	pair(local);
+	p = sock_progress(local[0]);
+	assert_int_equal(p.acked + p.waiting, 0);
+	close(local[0]);
+	close(local[1]);
+	close(peer);
+	close(fd);
+	close(l);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_progress),
 	cmocka_unit_test(test_addresses),
 	cmocka_unit_test(test_tcp), cmocka_unit_test(test_round_trip),
 	cmocka_unit_test(test_wait),

@@ -74,10 +74,15 @@ void thread_cond_init(pthread_cond_t *cond)
 
 bool thread_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
 {
+	return thread_wait_ns(cond, lock, STOP_SLICE_NS);
+}
+
+bool thread_wait_ns(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t ns)
+{
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_nsec += (long)STOP_SLICE_NS;
+	ts.tv_nsec += (long)ns;
 	ts.tv_sec += ts.tv_nsec / 1000000000;
 	ts.tv_nsec %= 1000000000;
 	return !pthread_cond_timedwait(cond, lock, &ts);

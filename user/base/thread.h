@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * The thread blocks all signals: the main thread takes them, as they end its wait (base/stop.h).
@@ -39,5 +40,7 @@ void thread_cond_init(pthread_cond_t *cond);
  * the caller tests its condition in any case.
  */
 bool thread_wait(pthread_cond_t *cond, pthread_mutex_t *lock);
+/* The same for at most so long, which is less than a second. */
+bool thread_wait_ns(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t ns);
 
 #endif

@@ -2,16 +2,17 @@
 #include "codec/choose.h"
 #include "wire/wire.h"
 
-#define QUEUED		2u		/* frames that are a queue */
-#define UNSENT		(64u << 10)	/* bytes that are next to nothing */
+#define SEC_NS		1000000000ull
+#define SHARE		2u		/* a frame may take this part of the time that there is */
+#define LEARN		4u		/* a frame changes what is known by this part of it */
+#define FORGET		512u		/* a step above gets cheaper so, until it is tried */
+#define WINDOW_NS	5000000ull	/* the least that tells how fast the link is */
 #define BOUND		900u		/* per mille: the receiver hardly ever waits */
-#define PATIENCE	8u		/* frames */
-#define PATIENCE_MAX	1024u
-#define IDLE		2u		/* frames that found nothing before them: a step down */
-#define HASTY		16u		/* frames: a step up that ends before was wrong */
-#define SETTLED		64u		/* frames: one that lasts so long was right */
 #define PENALTY_NS	1000000000ull
 #define PENALTY_MAX_NS	(30 * PENALTY_NS)
+
+/* Until a step has been tried: of programs, on one core of 2022. */
+static const uint64_t choose_guess_ns[CHOOSE_STEPS] = { 500, 8000, 13000, 23000 };
 
 unsigned int codec_steps(const struct codec_wish *wish, uint64_t features,
 			 struct codec_choice steps[CHOOSE_STEPS])
@@ -33,53 +34,70 @@ unsigned int codec_steps(const struct codec_wish *wish, uint64_t features,
 
 void codec_chooser_init(struct codec_chooser *c, const struct codec_wish *wish, uint64_t features)
 {
-	*c = (struct codec_chooser) {
-		.patience = PATIENCE, .ceiling = CHOOSE_STEPS, .penalty_ns = PENALTY_NS,
-	};
+	*c = (struct codec_chooser) { .ceiling = CHOOSE_STEPS, .penalty_ns = PENALTY_NS };
 	c->n = codec_steps(wish, features, c->steps);
-}
-
-static void choose_move(struct codec_chooser *c, unsigned int to)
-{
-	c->at = to;
-	c->held = c->behind = c->idle = 0;
-	c->behind_bytes = 0;
+	/* Where a codec is not offered the guesses are of other steps, and soon corrected. */
+	for (unsigned int i = 0; i < CHOOSE_STEPS; i++)
+		c->page_ns[i] = choose_guess_ns[i];
 }
 
 /* A new LOAD. What a step down changes shows in the one after it, so one step for each. */
 static void choose_heed(struct codec_chooser *c, const struct codec_seen *seen)
 {
+	const unsigned int highest = c->highest;
+
 	c->loads = seen->loads;
+	c->highest = 0;
 	c->bound = seen->load >= BOUND;
-	if (!c->bound || !c->at)
+	if (!c->bound)
 		return;
-	choose_move(c, c->at - 1);
-	c->ceiling = c->at;
+	c->ceiling = highest ? highest - 1 : 0;
+	/* Nothing was refused, and nothing is tried as long as it says so. */
+	if (!highest)
+		return;
 	c->ceiling_ns = seen->now_ns + c->penalty_ns;
 	if (c->penalty_ns < PENALTY_MAX_NS)
 		c->penalty_ns *= 2;
 }
 
-static void choose_up(struct codec_chooser *c, const struct codec_seen *seen)
+/* How fast does the link take bytes, while some wait? */
+static void choose_learn_rate(struct codec_chooser *c, const struct codec_seen *seen)
 {
-	if (seen->now_ns >= c->ceiling_ns)
-		c->ceiling = CHOOSE_STEPS;
-	if (c->behind < c->patience || c->behind_bytes < seen->unsent)
+	uint64_t ns = seen->now_ns - c->since_ns, rate;
+
+	if (!seen->waiting) {
+		c->since_ns = 0;
 		return;
-	if (!c->loads || c->bound || c->at + 1 >= c->n || c->at >= c->ceiling)
+	}
+	if (!c->since_ns || seen->acked < c->since_acked) {
+		c->since_ns = seen->now_ns;
+		c->since_acked = seen->acked;
 		return;
-	choose_move(c, c->at + 1);
+	}
+	if (ns < WINDOW_NS || seen->acked == c->since_acked)
+		return;
+	rate = (uint64_t)((double)(seen->acked - c->since_acked) * SEC_NS / (double)ns);
+	c->rate = c->rate ? c->rate - c->rate / LEARN + rate / LEARN : rate;
+	c->since_ns = seen->now_ns;
+	c->since_acked = seen->acked;
 }
 
-static void choose_down(struct codec_chooser *c)
+static void choose_learn_step(struct codec_chooser *c, const struct codec_seen *seen)
 {
-	c->behind = 0;
-	c->behind_bytes = 0;
-	if (!c->at || ++c->idle < IDLE)
-		return;
-	if (c->held <= HASTY && c->patience < PATIENCE_MAX)
-		c->patience *= 2;
-	choose_move(c, c->at - 1);
+	uint64_t *known = &c->page_ns[c->at];
+
+	if (seen->pages)
+		*known = *known - *known / LEARN + seen->made_ns / seen->pages / LEARN;
+	for (unsigned int i = c->at + 1; i < c->n; i++)
+		c->page_ns[i] -= c->page_ns[i] / FORGET;
+}
+
+/* Until the link has nothing to send. */
+static uint64_t choose_time_ns(const struct codec_chooser *c, const struct codec_seen *seen)
+{
+	uint64_t ns = c->rate ? (uint64_t)((double)seen->waiting * SEC_NS / (double)c->rate) : 0;
+
+	return ns > seen->paced_ns ? ns : seen->paced_ns;
 }
 
 const struct codec_choice *codec_chosen(const struct codec_chooser *c)
@@ -89,21 +107,21 @@ const struct codec_choice *codec_chosen(const struct codec_chooser *c)
 
 void codec_choose(struct codec_chooser *c, const struct codec_seen *seen)
 {
+	uint64_t time_ns;
+
 	if (c->n == 1)
 		return;
-	c->held++;
-	if (c->at && c->held == SETTLED)
-		c->patience = PATIENCE;
+	choose_learn_rate(c, seen);
+	choose_learn_step(c, seen);
+	if (c->at > c->highest)
+		c->highest = c->at;
 	if (seen->loads != c->loads)
 		choose_heed(c, seen);
-	if (seen->paced || seen->queued >= QUEUED) {
-		c->behind++;
-		c->behind_bytes += seen->bytes;
-		c->idle = 0;
-		choose_up(c, seen);
-	} else if (!seen->queued && seen->unsent < UNSENT) {
-		choose_down(c);
-	} else {
-		c->idle = 0;
-	}
+	if (seen->now_ns >= c->ceiling_ns && !c->bound)
+		c->ceiling = CHOOSE_STEPS;
+	time_ns = choose_time_ns(c, seen) / SHARE;
+	c->at = 0;
+	for (unsigned int i = 1; c->loads && i < c->n && i <= c->ceiling; i++)
+		if (c->page_ns[i] * seen->pages <= time_ns)
+			c->at = i;
 }

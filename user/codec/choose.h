@@ -3,20 +3,22 @@
  * Chooses for each frame of a stream how it is packed (--compress auto). Pure: the caller looks at
  * the stream, and reads the clock.
  *
- * What is slowest decides. The link: then frames queue up before it, and a CPU that would wait can
- * as well make them smaller: a step up. The sender: nothing queues up, and each step costs time: a
- * step down. The receiver: frames queue up as well, and what is packed more is more work for it,
- * so that the queue alone would lead the wrong way. The receiver says so itself (LOAD): its
- * streams always find the next frame there. TCP's window shows the same, but of the nearest
- * socket, which may be that of a tunnel. So no step is made up before the receiver has said that
- * it waits for frames, and down as long as it does not.
+ * What is slowest decides. While bytes wait before the link, the CPU has time: until the link has
+ * sent them. So a frame is packed as well as can be done in half of that time; the other half is
+ * for what comes between. On a slow link that is all the time in the world, and all frames are
+ * packed at the highest step. Where the sender is slowest nothing waits, and nothing is packed.
+ * Between them what waits settles where two steps take turns, and the mix keeps link and CPU busy.
  *
- * What a step changes shows only when the socket, which may hold some MiB, has sent what it had
- * then: no step up before that. Else a queue that is already gone would lead two steps up.
+ * What waits is not only in this host: where the network has room for it, TCP sends far ahead of
+ * the slowest part of the link (bufferbloat), and the socket is empty while the link is busy for a
+ * long time. TCP's round trips show that, see sock_waiting(). How fast the link takes this stream's
+ * bytes is measured while some of them wait, and how long each step takes as frames are packed.
  *
- * Between two steps, neither of which keeps both link and CPU busy, the chooser goes up and down,
- * and the mix does. A step up that empties the queue at once was wrong: the next one has to wait
- * twice as long, so that on a fast link few frames are packed in vain.
+ * Where the receiver is slowest bytes wait as well, and what is packed more is more work for it. So
+ * the receiver says how many of its frames were there before it wanted them (LOAD). Before the
+ * first LOAD nothing is packed, and from one that says that it hardly ever waits until one that
+ * does not, one step less with each. What it has refused comes again only after a while, the next
+ * time after twice as long.
  */
 #ifndef GODWIT_CHOOSE_H
 #define GODWIT_CHOOSE_H
@@ -30,18 +32,19 @@
 
 /**
  * struct codec_seen - the stream when a frame is ready, packed or not, and not yet sent
- * @queued: frames that wait for the socket
- * @unsent: bytes that wait in the socket
- * @bytes: of that frame
- * @paced: --bandwidth had the frame before wait
+ * @waiting: bytes before it that the link has not sent yet
+ * @acked: bytes of the stream that have arrived at the receiver's host, since its beginning
+ * @pages: of the frame; @made_ns: how long it took to read and pack them
+ * @paced_ns: how long --bandwidth had the frame before wait
  * @loads: how many LOADs have come; @load: the latest, per mille
  */
 struct codec_seen {
 	uint64_t now_ns;
-	unsigned int queued;
-	uint64_t unsent;
-	uint32_t bytes;
-	bool paced;
+	uint64_t waiting;
+	uint64_t acked;
+	unsigned int pages;
+	uint64_t made_ns;
+	uint64_t paced_ns;
 	uint64_t loads;
 	unsigned int load;
 };
@@ -49,19 +52,22 @@ struct codec_seen {
 /**
  * struct codec_chooser - of one stream
  * @steps: the slower the later; one: there is nothing to choose
- * @at: the step of the last frame
- * @held: frames since the last change of @at
- * @behind: of these, those in a row that found a queue; @behind_bytes: their bytes
- * @patience: how many of them make a step up
- * @idle: frames in a row that found nothing before them
+ * @at: the step of the next frame
+ * @page_ns: of each step, how long a page takes to read and pack
+ * @rate: bytes per second that the link takes; 0: not known yet
+ * @since_ns, @since_acked: when bytes have begun to wait, or were counted last; 0: none wait
+ * @highest: step since the last LOAD
  * @bound: the receiver is what is slow
  * @ceiling: no step above it is made until @ceiling_ns; the next time after twice as long
  * @loads: how many LOADs have been looked at
  */
 struct codec_chooser {
 	struct codec_choice steps[CHOOSE_STEPS];
-	unsigned int n, at, held, behind, patience, idle;
-	uint64_t behind_bytes;
+	unsigned int n, at;
+	uint64_t page_ns[CHOOSE_STEPS];
+	uint64_t rate;
+	uint64_t since_ns, since_acked;
+	unsigned int highest;
 	bool bound;
 	unsigned int ceiling;
 	uint64_t ceiling_ns, penalty_ns;

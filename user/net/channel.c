@@ -288,6 +288,16 @@ unsigned int channel_queued(const struct channel *ch)
 	return ch->queued;
 }
 
+uint64_t channel_queued_bytes(const struct channel *ch)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < ch->queued; i++)
+		for (size_t k = 0; k < ch->queue[i]->msg.msg_iovlen; k++)
+			sum += ch->queue[i]->msg.msg_iov[k].iov_len;
+	return sum;
+}
+
 int channel_go_on(struct channel *ch, struct err *e)
 {
 	uint64_t before;

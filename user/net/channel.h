@@ -95,6 +95,8 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);
 /* Frames that wait for the socket, or are under way. */
 unsigned int channel_queued(const struct channel *ch);
+/* Their bytes, but for what has left of the first of them. */
+uint64_t channel_queued_bytes(const struct channel *ch);
 /* Waits until then, in CLOCK_MONOTONIC; what is under way goes on. */
 int channel_pause(struct channel *ch, uint64_t until_ns, struct err *e);
 /* Sends what is queued as far as it goes without waiting: for a thread that computes for long. */

@@ -64,8 +64,17 @@ uint64_t sock_queued(int fd);
  */
 uint64_t sock_room(int fd, uint64_t least);
 
-/* Of these, bytes that have not been sent at all. 0 on a socket that is not TCP's. */
-uint64_t sock_unsent(int fd);
+/**
+ * struct sock_progress - what TCP says of the bytes that were sent; zeros on another kind of socket
+ * @acked: that have arrived at the peer's host, since the connection began, which is one of them
+ * @waiting: that have not left the socket, or wait on their way, by what round trips show
+ */
+struct sock_progress {
+	uint64_t acked;
+	uint64_t waiting;
+};
+
+struct sock_progress sock_progress(int fd);
 /* Bytes that have come, and wait to be read. */
 uint64_t sock_unread(int fd);
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "net/sock.h"
+#include "plan/link.h"
 
 #define BACKLOG		64	/* all streams of one sender at once, and some other connections */
 #define NONBLOCK	(SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
@@ -355,11 +356,16 @@ uint64_t sock_room(int fd, uint64_t least)
 	return !queued && room < least ? least : room;
 }
 
-uint64_t sock_unsent(int fd)
+struct sock_progress sock_progress(int fd)
 {
-	int bytes = 0;
+	const struct tcp_info i = tcp_info(fd);
+	const uint64_t in_flight = (uint64_t)i.tcpi_unacked * i.tcpi_snd_mss;
 
-	return ioctl(fd, SIOCOUTQNSD, &bytes) < 0 ? 0 : (uint64_t)bytes;
+	return (struct sock_progress) {
+		.acked = i.tcpi_bytes_acked,
+		.waiting = i.tcpi_notsent_bytes +
+			   link_waiting(in_flight, i.tcpi_rtt, i.tcpi_min_rtt),
+	};
 }
 
 uint64_t sock_unread(int fd)

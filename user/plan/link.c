@@ -33,3 +33,8 @@ unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns)
 {
 	return timeout_ms + (unsigned int)(PATIENCE * rtt_ns / 1000000);
 }
+
+uint64_t link_waiting(uint64_t in_flight, uint32_t rtt, uint32_t least_rtt)
+{
+	return rtt > least_rtt ? in_flight * (rtt - least_rtt) / rtt : 0;
+}

@@ -33,4 +33,10 @@ uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns);
  */
 unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns);
 
+/*
+ * Of the bytes in flight, those that wait before the slowest part of the link: a round trip takes
+ * so much longer than the shortest one.
+ */
+uint64_t link_waiting(uint64_t in_flight, uint32_t rtt, uint32_t least_rtt);
+
 #endif

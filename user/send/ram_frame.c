@@ -9,6 +9,8 @@
 #include "net/sock.h"
 #include "send/ram_frame.h"
 
+#define QUEUED	2u	/* frames that are a queue */
+
 void round_count_add(struct round_count *sum, const struct round_count *more)
 {
 	sum->data_pages += more->data_pages;
@@ -76,18 +78,25 @@ static void ram_frame_pack(struct ram_frame *frame, struct ram_packing *p,
 	frame->packed_bytes = (uint32_t)n;
 }
 
-/* bytes: of the frame that is ready. */
-static void ram_framer_look(const struct ram_framer *f, uint32_t bytes)
+/* The frame is ready. */
+static void ram_framer_look(const struct ram_framer *f, const struct ram_frame *frame)
 {
-	uint64_t load = atomic_load_explicit(f->packing->load, memory_order_relaxed);
-	const struct codec_seen seen = {
-		.now_ns = now_ns(), .queued = channel_queued(f->ch),
-		.unsent = sock_unsent(channel_fd(f->ch)), .paced = f->packing->paced,
-		.bytes = bytes, .loads = load >> RAM_LOAD_BITS,
+	struct ram_packing *p = f->packing;
+	const uint64_t load = atomic_load_explicit(p->load, memory_order_relaxed), now = now_ns();
+	struct codec_seen seen = {
+		.now_ns = now, .pages = frame->bytes / PAGE_BYTES, .made_ns = now - p->began_ns,
+		.paced_ns = p->paced_ns, .loads = load >> RAM_LOAD_BITS,
 		.load = load & ((1u << RAM_LOAD_BITS) - 1),
 	};
 
-	codec_choose(&f->packing->chooser, &seen);
+	/* Where the link keeps up it is not worth a system call to see that. */
+	if (p->chooser.at || channel_queued(f->ch) >= QUEUED) {
+		const struct sock_progress tcp = sock_progress(channel_fd(f->ch));
+
+		seen.acked = tcp.acked;
+		seen.waiting = channel_queued_bytes(f->ch) + tcp.waiting;
+	}
+	codec_choose(&p->chooser, &seen);
 }
 
 static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
@@ -112,7 +121,7 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 	f->count.page_bytes += bytes;
 	/* With one step there is nothing to choose. */
 	if (f->packing && !f->packing->keeps && f->packing->chooser.n > 1)
-		ram_framer_look(f, bytes);
+		ram_framer_look(f, frame);
 }
 
 static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *frame, struct err *e)
@@ -123,7 +132,7 @@ static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *fr
 	bytes += frame->codec ? WIRE_PACKED_HEAD + frame->packed_bytes : frame->bytes;
 	at = pace_take(f->pace, bytes, now);
 	if (f->packing)
-		f->packing->paced = at > now;
+		f->packing->paced_ns = at > now ? at - now : 0;
 	return channel_pause(f->ch, at, e);
 }
 
@@ -163,6 +172,8 @@ static int ram_framer_room(struct ram_framer *f, uint64_t *pages, struct err *e)
 		r = channel_frame(f->ch, &f->frame, e);
 		if (r)
 			return r;
+		if (f->packing)
+			f->packing->began_ns = now_ns();
 	}
 	*pages = (limit - f->frame->used) / PAGE_BYTES;
 	if (*pages > WIRE_EXTENTS_MAX - f->frame->nr)

@@ -64,7 +64,8 @@ void round_count_subtract(struct round_count *from, const struct round_count *pa
  * @load: see struct send_streams
  * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
  *	until it is needed
- * @paced: --bandwidth had the last frame wait
+ * @began_ns: when the frame under construction was begun
+ * @paced_ns: how long --bandwidth had the last frame wait
  * @keeps: the codec stays. The small frames of a spread round leave one by one, as fast as the
  *	window lets them: that says nothing of a codec
  */
@@ -78,7 +79,8 @@ struct ram_packing {
 	struct thread_slots *slots;
 	const _Atomic uint64_t *load;
 	uint8_t *gathered;
-	bool paced;
+	uint64_t began_ns;
+	uint64_t paced_ns;
 };
 
 /* Before the first frame, and whenever the operator has changed how RAM is packed. */

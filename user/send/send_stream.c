@@ -116,7 +116,8 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	int r;
 
 	/* Nothing holds the last round back. */
-	s->packing.paced &= !last;
+	if (last)
+		s->packing.paced_ns = 0;
 	s->packing.keeps = st->round->spread;
 	if (st->round->spread)
 		sock_set_unsent(channel_fd(ch), UNSENT);

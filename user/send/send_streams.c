@@ -12,6 +12,9 @@
 #include "ram/thp.h"
 #include "send/send_streams_internal.h"
 
+#define EAGER_NS	200000000ull
+#define EAGER_SLICE_NS	20000000ull
+
 static struct send_streams *send_streams_new(const struct send_streams_options *o)
 {
 	struct send_streams *st = calloc(1, sizeof(*st));
@@ -66,6 +69,15 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
 	return 0;
 }
 
+/*
+ * When a round begins the caller is idle more often: the first LOAD is waited for, and until it is
+ * there nothing is packed.
+ */
+static uint64_t send_streams_slice_ns(const struct send_streams *st)
+{
+	return now_ns() - st->began_ns < EAGER_NS ? EAGER_SLICE_NS : STOP_SLICE_NS;
+}
+
 /* Waits until there() or a failure. Called with the lock held. */
 static int send_streams_wait_for(struct send_streams *st,
 				 bool (*there)(const struct send_streams *st), struct err *e)
@@ -76,7 +88,7 @@ static int send_streams_wait_for(struct send_streams *st,
 	/* By the clock: a caller that never has to wait here must listen, too. */
 	while (!(done = there(st)) || (st->o.idle && !r && now_ns() > st->next_idle_ns)) {
 		if (!done)
-			thread_wait(&st->done, &st->lock);
+			thread_wait_ns(&st->done, &st->lock, send_streams_slice_ns(st));
 		if (!st->o.idle || r || now_ns() <= st->next_idle_ns)
 			continue;
 		pthread_mutex_unlock(&st->lock);
@@ -84,7 +96,7 @@ static int send_streams_wait_for(struct send_streams *st,
 		if (r)
 			atomic_store(&st->stop, true);
 		pthread_mutex_lock(&st->lock);
-		st->next_idle_ns = now_ns() + STOP_SLICE_NS;
+		st->next_idle_ns = now_ns() + send_streams_slice_ns(st);
 	}
 	if (!r && st->err.exit) {
 		*e = st->err;
@@ -115,6 +127,10 @@ void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t numb
 	pthread_mutex_lock(&st->lock);
 	st->round = rd;
 	st->number = number;
+	st->began_ns = now_ns();
+	/* Never later than it was due: rounds may be shorter than a slice. */
+	if (st->next_idle_ns > st->began_ns + EAGER_SLICE_NS)
+		st->next_idle_ns = st->began_ns + EAGER_SLICE_NS;
 	nap_ns = rd->spread ? sock_least_rtt_ns(st->s[0].socket) / LOOKS : 0;
 	if (rd->spread && nap_ns < LAST_NAP_NS)
 		nap_ns = LAST_NAP_NS;

@@ -34,7 +34,8 @@
 #include "vmm/vm.h"
 
 #define PING_NS	1000000000ull	/* between two PINGs */
-#define LOAD_NS	100000000ull	/* in rounds, if the streams are to know the receiver's load */
+/* In rounds, if the streams are to know the receiver's load: whenever sender_idle() is called. */
+#define LOAD_NS	50000000ull
 /*
  * With --reconnect a round of pre-copy goes in parts, of so long each, that the receiver
  * acknowledges: so much is sent again after a loss. The first is shorter, see connect_again.c.
@@ -179,7 +180,9 @@ uint64_t sender_bytes(const struct sender *s);
 int sender_take(void *arg, const struct wire_header *h, struct err *e);
 /* Takes one frame that arrives unasked. ABORT is an error, and so is a frame that is not due. */
 int sender_listen(struct sender *s, struct err *e);
-/* Sends a PING, if the last one was a second ago. */
+/* A round begins: the first LOAD is to come after LOAD_NS, whenever the last PING was. */
+void sender_ask_load(struct sender *s);
+/* Sends a PING, if it is time for one. */
 int sender_keep_alive(struct sender *s, struct err *e);
 /*
  * In rounds of pre-copy, which clear KVM's log: GW_VM_STATE when QEMU has a migration of its own

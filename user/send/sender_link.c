@@ -13,6 +13,7 @@
 #include "send/sender_internal.h"
 
 #define COUNTED_PAGES	1024u
+#define FRAMES_MAX	16u	/* that are taken at once, however many come */
 
 uint64_t sender_bytes(const struct sender *s)
 {
@@ -170,13 +171,26 @@ int sender_await_switchover(struct sender *s, struct err *e)
 	return r;
 }
 
+/* Each PONG brings a LOAD. */
+static uint64_t sender_ping_ns(const struct sender *s)
+{
+	return s->round && s->limits.compress.kind == CODEC_AUTO && s->features & WIRE_LOADS ?
+		       LOAD_NS : PING_NS;
+}
+
+void sender_ask_load(struct sender *s)
+{
+	uint64_t soon_ns = now_ns() + sender_ping_ns(s);
+
+	if (s->next_ping_ns > soon_ns)
+		s->next_ping_ns = soon_ns;
+}
+
 int sender_keep_alive(struct sender *s, struct err *e)
 {
 	if (now_ns() <= s->next_ping_ns)
 		return 0;
-	/* Each PONG brings a LOAD. */
-	s->next_ping_ns = now_ns() + (s->round && s->limits.compress.kind == CODEC_AUTO &&
-				      s->features & WIRE_LOADS ? LOAD_NS : PING_NS);
+	s->next_ping_ns = now_ns() + sender_ping_ns(s);
 	return hello_send_ping(s->ch, ++s->ping_serial, realtime_ns(), e);
 }
 
@@ -194,7 +208,8 @@ int sender_idle(void *arg, struct err *e)
 	sender_end_part(s);
 	if (stop_requested())
 		return stop_err(e);
-	if (channel_readable(s->ch))
+	/* Each PING brings two frames. */
+	for (unsigned int i = 0; i < FRAMES_MAX && !r && channel_readable(s->ch); i++)
 		r = sender_listen(s, e);
 	if (!r && s->round && s->round->kind == ROUND_PRECOPY)
 		r = s->lease ? foreign_renew_soon(&s->foreign, e) : 0;

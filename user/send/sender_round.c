@@ -57,6 +57,7 @@ static void sender_part_begin(struct sender *s, enum round_kind kind)
 	s->round = rd;
 	if (s->out_of_time)
 		round_cut(rd);
+	sender_ask_load(s);
 	send_streams_begin(s->streams, rd, s->number);
 }
 
