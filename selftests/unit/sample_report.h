@@ -18,7 +18,7 @@ static inline void sample_begin(struct report *r)
 	*r = (struct report) {
 		.phase = "pre-copy", .started_realtime_ns = 1700000000 * S, .streams = 2, .round = 1, .limit_ns = 300 * MS,
 		.total_pages = 2048 * MIB_PAGES, .untouched_pages = 1024 * MIB_PAGES, .pending_pages = 1024 * MIB_PAGES,
-		.remaining_pages = 1024 * MIB_PAGES, .rate = 100 * MIB,
+		.remaining_pages = 1024 * MIB_PAGES, .speed.rate = 100 * MIB,
 	};
 	report_round_begin(r, false, 1 * S);
 	r->total_ns = 6 * S;

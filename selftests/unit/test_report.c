@@ -211,7 +211,7 @@ static void nothing_is_guessed_before_anything_is_known(void **state)
 	sample_begin(&r);
 	assert_int_equal(report_eta(&r, &ns), ETA_AT_LEAST);
 	assert_int_equal(ns, 5240 * MS);
-	r.rate = 0;
+	r.speed.rate = 0;
 	assert_int_equal(report_eta(&r, &ns), ETA_UNKNOWN);
 }
 
@@ -243,6 +243,20 @@ static void a_guest_as_fast_as_the_link_never_arrives(void **state)
 	assert_int_equal(report_eta(&r, &ns), ETA_NEVER);
 	r.limit_ns = 11 * S;
 	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+}
+
+/* A link that is a quarter as fast, and pages that take a quarter of it: nothing else changes. */
+static void packed_pages_take_less(void **state)
+{
+	uint64_t raw, ns;
+
+	(void)state;
+	sample_begin(&r);
+	sample_end_round(&r, 10240 * MS, 1024, 256);
+	assert_int_equal(report_eta(&r, &raw), ETA_KNOWN);
+	r.speed = (struct speed) { .rate = 25 * MIB, .page = PAGE_BYTES / 4 };
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+	assert_in_range(ns, raw - 1000, raw + 1000);
 }
 
 static void a_limit_below_the_fixed_part_is_never_met(void **state)
@@ -283,6 +297,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_guessed_before_anything_is_known),
 		cmocka_unit_test(rounds_that_shrink_converge),
 		cmocka_unit_test(a_guest_as_fast_as_the_link_never_arrives),
+		cmocka_unit_test(packed_pages_take_less),
 		cmocka_unit_test(a_limit_below_the_fixed_part_is_never_met),
 		cmocka_unit_test(the_last_round_takes_what_is_left_of_it),
 	};

@@ -85,7 +85,7 @@ static void full_line(char line[LINE], const struct report *r)
 	if (r->round)
 		add(line, ", round %u", r->round);
 	add(line, ": sent %.0f MiB, remaining %.1f MiB, %.1f MiB/s", bytes_to_mib(r->bytes),
-	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->rate));
+	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->speed.rate));
 	progress_add_ratio(line, r);
 	/* Both are known after the first round. */
 	if (r->predicted_ns)
@@ -104,7 +104,7 @@ static void short_line(char line[LINE], const struct report *r)
 	add(line, "%s %u", r->phase, r->round);
 	progress_add_eta(line, r);
 	add(line, ": %.0f + %.0f MiB, %.0f", bytes_to_mib(r->bytes),
-	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->rate));
+	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->speed.rate));
 	if (r->predicted_ns)
 		add(line, " - %.0f MiB/s, %.0f ms", bytes_to_mib(r->dirty_rate * PAGE_BYTES),
 		    ns_to_ms(r->predicted_ns));

@@ -5,21 +5,22 @@
  * limit. A guest that rewrites the same pages leaves less than that, so the estimate errs on the
  * long side.
  */
-#include "page/page.h"
+#include <stddef.h>
+
 #include "report/eta.h"
 
 #define ROUNDS_MAX	10000	/* the largest --max-rounds */
 
-/* What a page takes on the link. */
-static double eta_page(const struct report *r)
+/* How long so many pages take. */
+static double eta_seconds(const struct report *r, uint64_t pages)
 {
-	return r->bytes_per_page ? (double)r->bytes_per_page : PAGE_BYTES;
+	return (double)pages / speed_pages(&r->speed);
 }
 
 /* The part of the prediction that is not RAM, in seconds. */
 static double eta_fixed_s(const struct report *r)
 {
-	double ram = (double)r->pending_pages * eta_page(r) / (double)r->rate;
+	double ram = eta_seconds(r, r->pending_pages);
 	double all = (double)r->predicted_ns / 1e9;
 
 	return all > ram ? all - ram : 0;
@@ -31,9 +32,9 @@ enum eta report_eta(const struct report *r, uint64_t *ns)
 	double limit, fixed, dirty, seconds, round;
 	bool ended;
 
-	if (!row || !r->rate)
+	if (!row || !r->speed.rate)
 		return ETA_UNKNOWN;
-	seconds = (double)r->remaining_pages * eta_page(r) / (double)r->rate;
+	seconds = eta_seconds(r, r->remaining_pages);
 	*ns = (uint64_t)(seconds * 1e9);
 	if (row->blackout)
 		return ETA_KNOWN;
@@ -46,7 +47,7 @@ enum eta report_eta(const struct report *r, uint64_t *ns)
 	}
 	limit = (double)r->limit_ns / 1e9;
 	fixed = eta_fixed_s(r);
-	dirty = (double)r->dirty_rate * eta_page(r) / (double)r->rate;
+	dirty = eta_seconds(r, r->dirty_rate);
 	round = (ended ? 0 : (double)(r->total_ns - row->start_ns) / 1e9) + seconds;
 	for (unsigned int i = 0; i < ROUNDS_MAX; i++) {
 		round *= dirty;	/* the time for what the round leaves */

@@ -66,7 +66,7 @@ static const struct field ram_fields[] = {
 	R("zero-copy-copied", UNIT_COUNT, zero_copies_copied),
 	R("dirty-pages-rate", UNIT_COUNT, dirty_rate),
 	R("dirty-sync-count", UNIT_UINT, round),
-	R("mbps", UNIT_MBPS, rate),
+	R("mbps", UNIT_MBPS, speed.rate),
 };
 
 static const struct field blackout_fields[] = {

@@ -47,7 +47,7 @@ void report_round_begin(struct report *r, bool blackout, uint64_t now_ns)
 		r->setup_ns = now_ns;
 	r->rows[r->nr_rows++] = (struct report_row) {
 		.first = r->round, .count = 1, .streams = r->streams, .blackout = blackout,
-		.start_ns = now_ns, .end_ns = now_ns, .bytes = r->bytes, .rate = r->rate,
+		.start_ns = now_ns, .end_ns = now_ns, .bytes = r->bytes, .rate = r->speed.rate,
 		.predicted_ns = r->predicted_ns,
 	};
 }
@@ -87,6 +87,6 @@ void report_round_left(struct report *r)
 	r->remaining_pages = r->pending_pages;
 	row->pending_pages = r->pending_pages;
 	row->dirty_rate = r->dirty_rate;
-	row->rate = r->rate;
+	row->rate = r->speed.rate;
 	row->predicted_ns = r->predicted_ns;
 }

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/speed.h"
+
 #define REPORT_ROWS	256u
 #define REPORT_CODECS	3u
 #define REPORT_TEXT	24u	/* bytes of a name */
@@ -63,7 +65,6 @@ struct report_row {
  * @data_pages: sent with their bytes; a page sent twice counts twice
  * @zero_pages: found to be all zeros
  * @same_pages, @packed_pages, @page_bytes: as in a row, of all rounds
- * @bytes_per_page: what a page with data takes on the link, as measured last; 0: not known
  * @untouched_pages: not allocated at the source: at the end of the migration, until then at its
  *	beginning
  * @pending_pages: dirty, at the last harvest; before the first harvest, the allocated pages
@@ -74,7 +75,7 @@ struct report_row {
  *	RAM
  * @zero_copies: sends that asked for zero-copy, and that the receiver's host has acknowledged
  * @zero_copies_copied: of these, those that the kernel copied nevertheless
- * @rate: bytes per second of the last whole round
+ * @speed: of the last whole round; of the first one while that runs
  * @limit_ns: the downtime that is allowed, as of the last decision
  * @predicted_ns: downtime predicted at the last decision
  * @downtime_ns: the source's STOP to the destination's RESUME, by QEMU's own timestamps
@@ -99,7 +100,6 @@ struct report {
 	uint64_t same_pages;
 	uint64_t packed_pages[REPORT_CODECS];
 	uint64_t page_bytes;
-	uint64_t bytes_per_page;
 	uint64_t untouched_pages;
 	uint64_t pending_pages;
 	uint64_t remaining_pages;
@@ -108,7 +108,7 @@ struct report {
 	uint64_t device_bytes;
 	uint64_t zero_copies;
 	uint64_t zero_copies_copied;
-	uint64_t rate;
+	struct speed speed;
 	uint64_t limit_ns;
 	uint64_t predicted_ns;
 	uint64_t downtime_ns;

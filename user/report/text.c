@@ -118,7 +118,7 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	if (outcome->exit != GW_OK)
 		fprintf(f, "  Memory remaining  %10.1f MiB\n",
 			bytes_to_mib(r->remaining_pages * PAGE_BYTES));
-	fprintf(f, "  Memory bandwidth  %10.1f MiB/s\n", bytes_to_mib(r->rate));
+	fprintf(f, "  Memory bandwidth  %10.1f MiB/s\n", bytes_to_mib(r->speed.rate));
 	fprintf(f, "  Dirty rate        %10llu pages/s\n", (unsigned long long)r->dirty_rate);
 	report_print_pages(f, "Memory total", r->total_pages);
 	report_print_pages(f, "Normal pages", r->data_pages);

@@ -53,7 +53,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 		.bytes = bytes, .ns = rate_ns, .page = precopy_page(rep),
 		.held_back = slowed_down || s->limits.bandwidth_mib,
 	});
-	rep->rate = m->speeds.last.rate;
+	rep->speed = m->speeds.last;
 	return 0;
 }
 

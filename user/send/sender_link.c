@@ -41,49 +41,53 @@ void sender_report_sent(struct sender *s, const struct round_count *c)
 	report_round_sent(s->report, &sent);
 }
 
+/*
+ * Of the first round while it runs: until a whole round has been measured that is the best guess. A
+ * few pages say little.
+ */
+static void sender_count_speed(struct sender *s, const struct round_count *c)
+{
+	struct report *rep = s->report;
+	uint64_t start_ns = rep->rows[0].start_ns, start_bytes = rep->rows[0].bytes;
+
+	if (s->again_ns) {
+		start_ns = s->again_ns - s->started_ns;
+		start_bytes = s->again_bytes;
+	}
+	if (rep->round != 1 || rep->total_ns <= start_ns)
+		return;
+	rep->speed.rate = (uint64_t)((double)(rep->bytes - start_bytes) * 1e9 /
+				     (double)(rep->total_ns - start_ns));
+	if (c->data_pages >= COUNTED_PAGES || (c->data_pages && !rep->speed.page))
+		rep->speed.page = c->page_bytes / c->data_pages;
+}
+
 /* Of the round under way. */
-static void sender_count_pages(struct sender *s)
+static void sender_count_round(struct sender *s)
 {
 	const struct round_count c = sender_counts(s);
 	struct report *rep = s->report;
+	uint64_t taken = s->taken + round_taken(s->round);
 
 	sender_report_sent(s, &c);
-	/* A few pages say little. */
-	if (c.data_pages >= COUNTED_PAGES || (c.data_pages && !rep->bytes_per_page))
-		rep->bytes_per_page = c.page_bytes / c.data_pages;
+	/*
+	 * The size of the last round is known only after its harvest: the one before is the guess.
+	 */
+	rep->remaining_pages = rep->pending_pages > taken ? rep->pending_pages - taken : 0;
+	sender_count_speed(s, &c);
 }
 
 void sender_count(struct sender *s)
 {
 	struct report *rep = s->report;
 	struct zero_copy_count zc = send_streams_zero_copies(s->streams);
-	uint64_t taken, start_ns = rep->rows[0].start_ns;
-	uint64_t start_bytes = rep->rows[0].bytes;
 
 	rep->total_ns = now_ns() - s->started_ns;
 	rep->bytes = sender_bytes(s);
-	if (s->round)
-		sender_count_pages(s);
 	rep->zero_copies = s->zero_copies_before.sends + zc.sends;
 	rep->zero_copies_copied = s->zero_copies_before.copied + zc.copied;
-	if (s->round) {
-		taken = s->taken + round_taken(s->round);
-		/*
-		 * The size of the last round is known only after its harvest: the one before is the
-		 * guess.
-		 */
-		rep->remaining_pages = rep->pending_pages > taken ? rep->pending_pages - taken : 0;
-	}
-	/*
-	 * Until a whole round has been measured, what this one has shown so far is the best guess.
-	 */
-	if (s->again_ns) {
-		start_ns = s->again_ns - s->started_ns;
-		start_bytes = s->again_bytes;
-	}
-	if (s->round && rep->round == 1 && rep->total_ns > start_ns)
-		rep->rate = (uint64_t)((double)(rep->bytes - start_bytes) * 1e9 /
-				       (double)(rep->total_ns - start_ns));
+	if (s->round)
+		sender_count_round(s);
 }
 
 void sender_progress(struct sender *s)
