@@ -43,7 +43,8 @@ struct rig {
 	uint8_t *ram, *there;
 	struct ram_writer place;
 	struct pace pace;
-	_Atomic uint32_t compress;	/* auto, but no feature is offered */
+	_Atomic uint32_t compress;
+	uint64_t features;		/* at both ends; none: RAM goes as it is */
 	struct stripes stripes;
 	struct send_streams *streams;
 	struct receive_streams *receiving;
@@ -118,7 +119,8 @@ static inline struct rig *rig_new(void)
 static inline void rig_connect(struct rig *rig, const struct engine_ops *out_engine, const struct engine_ops *in_engine,
 			       unsigned int n, int sndbuf)
 {
-	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000,
+	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress,
+					  .features = rig->features, .timeout_ms = 5000,
 					  .idle = rig->idle, .arg = rig->idle_arg };
 	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000 };
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
@@ -131,6 +133,7 @@ static inline void rig_connect(struct rig *rig, const struct engine_ops *out_eng
 		in[i] = pair[1];
 	}
 	assert_int_equal(send_streams_start(&o, out, n, &rig->streams, &rig->e), 0);
+	rig->place.features = rig->features;
 	assert_int_equal(receive_streams_start(&there, in, n, &rig->receiving, &rig->e), 0);
 }
 
