@@ -45,12 +45,13 @@ check-kernels: deps
 check-all: check check-kernels check-static check-debug
 	selftests/run long
 
-# How fast RAM moves, beside QEMU's own migration; on this host, without KVM or module, two hours; the first run also
-# fetches the QEMU of Debian 13's backports. BENCH=--quick: a minute.
+# How fast RAM moves, beside QEMU's own migration, and what codecs and TLS make of it over slow links; on this host, without KVM or
+# module, two hours each; the first run also fetches the QEMU of Debian 13's backports. BENCH=--quick: some minutes.
 bench: deps user
 	selftests/deps.sh lab iperf3
 	$(MAKE) -C selftests/bench/stream
 	selftests/bench/stream/bench.py $(BENCH)
+	$(if $(filter-out --quick,$(BENCH)),,selftests/bench/stream/packed.py $(BENCH))
 
 # How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster, and how much they slow it
 # down; in the lab, two hours. BENCH=--quick: a quarter of that. Then over a distance, a quarter of an hour; DISTANT=--all: hours.

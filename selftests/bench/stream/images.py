@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What guest RAM looks like: an image is written into the source's RAM file, with the guest stopped."""
+import glob
 import mmap
 import os
+import subprocess
+import sys
 
 PAGE, MIB = 4096, 1 << 20
+LONGEST = 4 * MIB	# of a file: some programs are larger than all others together
 TEXT = (b'The bar-tailed godwit flies eleven thousand kilometres without landing. ' * 57)[:PAGE].ljust(PAGE, b'.')
 
 
@@ -40,8 +44,66 @@ def _mix(f, size):
         f.write(both)
 
 
+def _files(f, size):
+    """The page cache of a host: its programs and libraries, each from a page on; a fifth of it are pages of zeros."""
+    at, seen = 0, set()
+    for path in sorted(glob.glob('/usr/lib/*/*.so*') + glob.glob('/usr/bin/*') + glob.glob('/usr/share/doc/*/*')):
+        path = os.path.realpath(path)
+        if path in seen or not os.path.isfile(path) or os.path.getsize(path) < PAGE:
+            continue
+        seen.add(path)
+        with open(path, 'rb') as file:
+            data = file.read(min(LONGEST, size - at))
+        pages = (len(data) + PAGE - 1) // PAGE
+        data = data.ljust((pages + pages // 4) * PAGE, b'\0')[:size - at]
+        f.seek(at)
+        f.write(data)
+        at += len(data)
+        if at >= size:
+            return
+    raise RuntimeError(f'this host has no {size // MIB} MiB of programs')
+
+
+# It parses what this host has of Python, and keeps all of it: strings, dictionaries, trees of small objects.
+PROGRAM = """
+import ast, glob, sys
+kept, size = [], int(sys.argv[1])
+for path in sorted(glob.glob('/usr/lib/python3*/**/*.py', recursive=True)) * 100:
+    try:
+        text = open(path, encoding='utf-8').read()
+        kept.append((text, ast.parse(text), {word: len(word) for word in text.split()}))
+    except (SyntaxError, UnicodeDecodeError, ValueError):
+        pass
+    if int(open('/proc/self/statm').read().split()[1]) * 4096 >= size:
+        break
+print('ready', flush=True)
+sys.stdin.read()
+"""
+
+
+def _process(f, size):
+    """The memory of a program that has computed something."""
+    with subprocess.Popen([sys.executable, '-c', PROGRAM, str(size + 32 * MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as program:
+        assert 'ready' in program.stdout.readline()
+        with open(f'/proc/{program.pid}/maps', encoding='ascii') as maps:
+            ranges = [[int(address, 16) for address in line.split()[0].split('-')] for line in maps if ' rw-p ' in line]
+        with open(f'/proc/{program.pid}/mem', 'rb', buffering=0) as mem:
+            f.seek(0)
+            for begin, end in ranges:
+                while begin < end and f.tell() < size:
+                    data = os.pread(mem.fileno(), min(MIB, end - begin, size - f.tell()), begin)
+                    f.write(data)
+                    begin += len(data)
+        program.stdin.close()
+    if f.tell() < size:
+        raise RuntimeError(f'the program has {f.tell() // MIB} MiB')
+
+
 IMAGES = {'random': _random, '90 % untouched': _untouched, '50 % touched zeros': _half_zero,
           'all touched zeros': _all_zero, 'text and zeros by the page': _mix}
+# Of real programs, for what packs them.
+REAL = {'files': _files, 'process': _process}
 
 
 # A QEMU that looks at a page that was never touched has it allocated: then the next contestant would find zeros.
@@ -55,4 +117,4 @@ def write(name, path, mib):
         f.truncate(mib * MIB)
         with mmap.mmap(f.fileno(), mib * MIB) as ram:
             ram.madvise(mmap.MADV_HUGEPAGE)
-            IMAGES[name](ram, mib * MIB)
+            (IMAGES.get(name) or REAL[name])(ram, mib * MIB)

@@ -33,11 +33,15 @@ NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
 
 @dataclasses.dataclass
 class Sample:
-    """One migration. cpu_*: seconds, QEMUs and helpers of that side; peak: KiB of private memory, both sides."""
+    """
+    One migration. cpu_*: seconds, QEMUs and helpers of that side; peak: KiB of private memory, both sides; sent: bytes that the
+    sender's interface has sent, of all layers.
+    """
     seconds: float
     cpu_send: float
     cpu_receive: float
     peak: int
+    sent: int
 
 
 def cpu_seconds(pid):
@@ -55,12 +59,17 @@ def private_kib(pid):
 
 
 class Net:
-    """Where the receiving side lives: on loopback, or behind a veth pair in a namespace of its own."""
+    """
+    Where the receiving side lives: on loopback, or behind a veth pair in a namespace of its own. mbit: what the pair lets through
+    from the source, in megabits per second, as a token bucket has it; None: what it can.
+    """
 
-    def __init__(self, veth):
-        self.name = 'veth' if veth else 'loopback'
+    def __init__(self, veth, mbit=None):
+        self.mbit = mbit
+        self.name = f'{mbit} Mb/s' if mbit else 'veth' if veth else 'loopback'
         self.address = '10.78.0.2' if veth else '127.0.0.1'
         self.namespace = f'godwit-bench-{os.getpid()}' if veth else None
+        self.interface = 'lo'
 
     def __enter__(self):
         if self.namespace:
@@ -71,7 +80,16 @@ class Net:
                           f'-n {self.namespace} addr add 10.78.0.2/24 dev {short}b',
                           f'-n {self.namespace} link set {short}b up'):
                 subprocess.run(['ip', *words.split()], check=True)
+            self.interface = f'{short}a'
+            if self.mbit:
+                subprocess.run(['tc', 'qdisc', 'add', 'dev', self.interface, 'root', 'tbf', 'rate', f'{self.mbit}mbit', 'burst',
+                                f'{max(128, self.mbit // 4)}kb', 'latency', '50ms'], check=True)
         return self
+
+    def sent(self):
+        """Bytes that the source's interface has sent so far. Over loopback answers count as well."""
+        said = subprocess.run(['ip', '-s', '-j', 'link', 'show', 'dev', self.interface], check=True, stdout=subprocess.PIPE).stdout
+        return json.loads(said)[0]['stats64']['tx']['bytes']
 
     def __exit__(self, *_):
         if self.namespace:
@@ -169,14 +187,16 @@ def until_loaded(pair, begin, private, failed):
                 raise RuntimeError(why) from None
 
 
-def by_godwit(pair, port):
+def by_godwit(pair, port, options=(), tls=('--insecure',)):
+    """tls: options of both ends."""
     address = f'{pair.net.address}:{port}'
     receive = subprocess.Popen(pair.net.there(f'{B}/godwit', 'receive', '--qmp', pair.socket('dst'), '--listen', address,
-                                              '--insecure'), stdout=subprocess.PIPE, text=True)
+                                              *tls), stdout=subprocess.PIPE, text=True)
     assert 'listening' in receive.stdout.readline()
     before = {side: cpu_seconds(pair.pid(side)) for side in pair.processes}
+    sent = pair.net.sent()
     begin = time.time()
-    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', address],
+    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', *options, *tls, address],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def failed():
@@ -189,14 +209,25 @@ def by_godwit(pair, port):
     if status or status_there:
         raise RuntimeError(f'godwit ended with {status} and {status_there}')
     return Sample(seconds, cpu_send + cpu_seconds(pair.pid('src')) - before['src'],
-                  cpu_receive + cpu_seconds(pair.pid('dst')) - before['dst'], peak)
+                  cpu_receive + cpu_seconds(pair.pid('dst')) - before['dst'], peak, pair.net.sent() - sent)
 
 
-def by_qemu(pair, port, channels):
-    """channels 0: one connection. Peak: what both have grown by."""
+def by_qemu(pair, port, channels, packing=None, tls=None):
+    """
+    channels 0: one connection. Peak: what both have grown by. packing: its multifd-compression; 'compress': that of QEMU before
+    multifd. tls: side -> the object with its credentials.
+    """
     uri = f'tcp:{pair.net.address}:{port}'
     for side, qmp in pair.qmp.items():
-        if channels:
+        if packing == 'compress':
+            qmp('migrate-set-capabilities', capabilities=[{'capability': 'compress', 'state': True}])
+            qmp('migrate-set-parameters', compress_level=1, compress_threads=channels, decompress_threads=channels)
+        elif packing:
+            qmp('migrate-set-parameters', multifd_compression=packing)
+        if tls:
+            qmp('object-add', **tls[side])
+            qmp('migrate-set-parameters', tls_creds=tls[side]['id'], tls_hostname=pair.net.address)
+        if channels and packing != 'compress':
             qmp('migrate-set-capabilities', capabilities=[{'capability': 'multifd', 'state': True}])
             qmp('migrate-set-parameters', multifd_channels=channels)
         if side == 'src':
@@ -211,12 +242,13 @@ def by_qemu(pair, port, channels):
         return next((f'QEMU, {side}: {event}' for side, qmp in pair.qmp.items() for event in qmp.events
                      if event['event'] == 'MIGRATION' and event['data']['status'] == 'failed'), None)
 
+    sent = pair.net.sent()
     begin = time.time()
     pair.qmp['src']('migrate', uri=uri)
     seconds, peak = until_loaded(pair, begin, grown, failed)
     pair.qmp['src'].wait_event('MIGRATION', status='completed')
     cpu = {side: cpu_seconds(pair.pid(side)) - before[side][0] for side in pair.processes}
-    return Sample(seconds, cpu['src'], cpu['dst'], peak)
+    return Sample(seconds, cpu['src'], cpu['dst'], peak, pair.net.sent() - sent)
 
 
 def bare_copy(net, mib, source, destination, port):
