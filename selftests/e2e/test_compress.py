@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import subprocess
+import time
 import zlib
 
 import godwit
@@ -330,3 +331,45 @@ def test_lost_and_back(directory):
         between.stop()
     assert report['reconnects'] == 1 and report['ram']['zlib'] > 500
     arrived(src, dst, report)
+
+
+def test_set_while_lost(directory):
+    """godwit set --compress while there is no link: what the receiver lacks is refused as before, and what it has comes with the link."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=2 << 20, offers=~wire.ZLIB)
+    try:
+        run = godwit.Run(src, dst, '--pause', '--compress', 'off', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
+                         receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
+        between.fall()
+        run.send.wait_for('trying to connect again')
+        run.receive.wait_for('waiting 30 s')
+        time.sleep(1)	# a try has failed
+        assert 'too old for --compress zlib' in change(src, 'zlib', 'version')
+        assert 'compress         lz4\n' in change(src, 'lz4')
+        between.rise()
+        report = run.wait()
+    finally:
+        between.stop()
+    assert report['reconnects'] == 1 and report['ram']['lz4'] > 500 and not report['ram']['zlib']
+    arrived(src, dst, report)
+
+
+def test_another_receiver_after_the_loss(directory):
+    """It lacks the codec: that is said, and nothing is sent that it could not take."""
+    src = source(directory, runs=True)
+    dst = godwit.destination(src)
+    between = relay.Losing(godwit.TO, rate=2 << 20)
+    try:
+        run = godwit.Run(src, dst, '--pause', '--compress', 'zlib', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
+                         receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
+        between.offers = ~wire.ZLIB
+        between.lose()
+        assert run.send.wait() == godwit.EXIT['version'] and 'too old for --compress zlib' in run.send.said, run.send.said
+        assert not between.count.get(wire.RECONNECT)
+        run.kill()
+    finally:
+        between.stop()
+    godwit.unharmed(src)

@@ -66,9 +66,13 @@ static int connect_once(struct sender *s, unsigned int ms, uint32_t *stands, str
 	uint64_t features = 0;
 	int r = hello(&peer, &s->ch, &features, e);
 
-	s->features = features;
 	if (!r && !(features & WIRE_RECONNECTS))
 		r = err_set(e, GW_VERSION, EPROTO, "another receiver listens there now, of an older version");
+	if (!r)
+		r = codec_check(&s->limits.compress, features, e);
+	/* Until then "set" is answered by what was offered before. */
+	if (!r)
+		s->features = features;
 	if (!r)
 		r = channel_send(s->ch, &h, s->token, e);
 	if (!r)
