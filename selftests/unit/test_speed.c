@@ -92,6 +92,44 @@ static void bandwidth_does_not_hold_back_the_last_round(void **state)
 	assert_int_equal(speeds_freely(&s).rate, 50 * MIB);
 }
 
+/* Of pages that are packed in another way any round tells more than those before, until a long one has told. */
+static void another_codec(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+	struct speed freely;
+
+	(void)state;
+	add(&s, 50000, 1300, 6 * S, false);
+	add(&s, 50000, 1300, 12 * S, true);
+	speeds_change(&s);
+	assert_true(s.changed);
+	/* Held back, and short: but what was faster was of the other way. */
+	add(&s, 300, PAGE_BYTES, S / 10, true);
+	freely = speeds_freely(&s);
+	assert_false(s.changed);
+	assert_int_equal(freely.page, PAGE_BYTES);
+	assert_in_range(speed_ns(&freely, 3000), S - 1000, S + 1000);
+	/* A round that was over before anything had arrived must not count for ever. */
+	add(&s, 300, PAGE_BYTES, S / 5, false);
+	freely = speeds_freely(&s);
+	assert_in_range(speed_ns(&freely, 1500), S - 1000, S + 1000);
+	add(&s, 5000, PAGE_BYTES, S, false);
+	add(&s, 300, PAGE_BYTES, S, false);
+	freely = speeds_freely(&s);
+	assert_in_range(speed_ns(&freely, 5000), S - 1000, S + 1000);
+	/* There was none: the link is as fast as it was, and pages may not get smaller. */
+	add(&s, 50000, 1300, 6 * S, false);
+	speeds_change(&s);
+	speeds_add(&s, &(struct speed_round) { .bytes = 28, .ns = S / 100 });
+	freely = speeds_freely(&s);
+	assert_false(s.changed);
+	assert_int_equal(freely.rate, 50000 * 1300 / 6);
+	assert_in_range(speed_ns(&freely, 1), 378000, 379000);
+	speeds_add(&s, &(struct speed_round) { .ns = S / 100, .page = 2000 });
+	freely = speeds_freely(&s);
+	assert_int_equal(freely.rate, 50000 * 1300 / 6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -99,6 +137,7 @@ int main(void)
 		cmocka_unit_test(without_a_codec),
 		cmocka_unit_test(neither_half_is_of_another_round),
 		cmocka_unit_test(bandwidth_does_not_hold_back_the_last_round),
+		cmocka_unit_test(another_codec),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,14 +19,28 @@ uint64_t speed_ns(const struct speed *s, double pages)
 
 void speeds_add(struct speeds *s, const struct speed_round *r)
 {
+	const bool is_long = r->bytes > TELLING_BYTES;
+
+	/* Until a round has told: pages that do not get smaller. */
+	if (s->changed)
+		s->last.page = 0;
+	s->changed = false;
 	/* Of the first round there is nothing better. */
-	if (!r->ns || (r->bytes <= TELLING_BYTES && s->last.rate))
+	if (!r->ns || !(is_long || !s->last.rate || (s->short_tells && r->bytes && r->page)))
 		return;
+	if (is_long)
+		s->short_tells = false;
 	s->last = (struct speed) {
 		.rate = (uint64_t)((double)r->bytes * 1e9 / (double)r->ns), .page = r->page,
 	};
 	if (!r->held_back)
 		s->freely = s->last;
+}
+
+void speeds_change(struct speeds *s)
+{
+	s->freely = (struct speed) { .rate = 0 };
+	s->changed = s->short_tells = true;
 }
 
 struct speed speeds_freely(const struct speeds *s)

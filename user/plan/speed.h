@@ -48,12 +48,17 @@ struct speed_round {
  * struct speeds - begins with zeros
  * @last: of the last round that tells: a short one measures round trips
  * @freely: of the last one of these that was not held back
+ * @changed: pages are packed in another way since the last round: nothing is known yet
+ * @short_tells: since then there was no long round, and a short one is better than nothing
  */
 struct speeds {
 	struct speed last, freely;
+	bool changed, short_tells;
 };
 
 void speeds_add(struct speeds *s, const struct speed_round *r);
+/* From now on pages are packed in another way. */
+void speeds_change(struct speeds *s);
 /* What to expect of a round that --bandwidth does not hold back. */
 struct speed speeds_freely(const struct speeds *s);
 

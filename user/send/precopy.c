@@ -10,11 +10,13 @@
 
 /**
  * struct precopy_measured - what the prediction is made of
+ * @compress: how pages are packed, as codec_wish_word(), where @speeds were measured
  * @queued: bytes that were under way at the end of the last round
  */
 struct precopy_measured {
 	struct qmp_latency latency;
 	struct speeds speeds;
+	uint32_t compress;
 	uint64_t harvest_ns;
 	uint64_t queued;
 };
@@ -27,6 +29,20 @@ static uint64_t precopy_page(const struct report *rep)
 	return row->data_pages ? row->page_bytes / row->data_pages : 0;
 }
 
+/*
+ * The operator may change how pages are packed at any time (godwit set). A round that saw both ways
+ * tells of neither. What comes after the last look is for the operator to bear.
+ */
+static bool precopy_packs_otherwise(const struct sender *s, struct precopy_measured *m)
+{
+	const uint32_t compress = atomic_load(&s->compress);
+
+	if (compress != m->compress)
+		speeds_change(&m->speeds);
+	m->compress = compress;
+	return m->speeds.changed;
+}
+
 static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t *ns, struct err *e)
 {
 	struct report *rep = s->report;
@@ -35,6 +51,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns(), rate_ns;
 	int r = sender_renew_lease(s, e);
 
+	precopy_packs_otherwise(s, m);
 	if (!r)
 		r = sender_round(s, e);
 	*ns = now_ns() - begin;
@@ -79,8 +96,7 @@ static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_
 	return r ? r : qmp_latency_measure(&m->latency, s->qmp, e);
 }
 
-static enum verdict precopy_decide(struct sender *s, const struct precopy_measured *m,
-				   struct converge *c)
+static enum verdict precopy_decide(struct sender *s, struct precopy_measured *m, struct converge *c)
 {
 	/* --bandwidth does not hold back the last round. */
 	const struct speed speed = speeds_freely(&m->speeds);
@@ -90,6 +106,7 @@ static enum verdict precopy_decide(struct sender *s, const struct precopy_measur
 		.queued = send_streams_queued(s->streams),
 		.ram_pages = s->devstate == &devstate_save ? 0 : s->report->total_pages,
 	};
+	enum verdict verdict;
 
 	c->fixed_ns = converge_fixed(&b);
 	c->lead_ns = converge_lead(&b);
@@ -99,7 +116,9 @@ static enum verdict precopy_decide(struct sender *s, const struct precopy_measur
 	c->limit_ns = s->limits.downtime_limit_ms * 1000000ull;
 	c->ramp_ns = s->limits.downtime_ramp_ms * 1000000ull;
 	c->max_rounds = s->limits.max_rounds;
-	return converge(c);
+	verdict = converge(c);
+	/* That was of the other way. */
+	return precopy_packs_otherwise(s, m) ? CONVERGE_AGAIN : verdict;
 }
 
 /*
@@ -120,7 +139,7 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 		m->queued = 0;
 		return connect_again(s, r, e);
 	}
-	if (changed)
+	if (changed || precopy_packs_otherwise(s, m))
 		*verdict = CONVERGE_AGAIN;
 	s->fits = !changed;
 	return 0;
@@ -146,7 +165,7 @@ int precopy(struct sender *s, struct err *e)
 	struct report *rep = s->report;
 	struct converge c = { .pending = UINT64_MAX, .best = UINT64_MAX };
 	enum verdict verdict = CONVERGE_AGAIN;
-	struct precopy_measured m = { .harvest_ns = 0 };
+	struct precopy_measured m = { .compress = atomic_load(&s->compress) };
 	int r;
 
 	rep->phase = "pre-copy";

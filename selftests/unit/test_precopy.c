@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What pre-copy makes of its rounds, on a link of 12.5 MB/s. Rounds, the guest and the clock are made up here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "page/page.h"
+#include "qmp/qmp_latency.h"
+#include "send/sender_internal.h"
+
+#define MS	1000000ull
+#define S	1000000000ull
+#define LINK	12500000ull
+#define PACKED	1300u		/* what a page takes */
+#define DIRTY	2700u		/* pages after each round: packed they are less than 4 MiB */
+#define ALL	20000u		/* in the first round */
+
+enum when { NEVER, IN_THE_ROUND, IN_THE_HARVEST, BEFORE_THE_ROUND, WHEN_IT_FITS };
+
+/**
+ * struct world
+ * @when: the operator changes, once, how RAM is packed, to @to, around the end of round @round
+ */
+static struct world {
+	uint64_t now, bytes;
+	enum when when;
+	unsigned int round;
+	const char *to;
+	struct sender *s;
+} world;
+
+/* Only its address counts. */
+const struct devstate_ops devstate_save = { .state = NULL };
+
+static void operator_at(enum when when, unsigned int round)
+{
+	struct codec_wish wish;
+	struct err e = { 0 };
+
+	if (world.when != when || world.round != round)
+		return;
+	assert_int_equal(codec_parse(world.to, &wish, &e), 0);
+	atomic_store(&world.s->compress, codec_wish_word(&wish));
+	world.when = NEVER;
+}
+
+static uint64_t page_now(void)
+{
+	return codec_word_wish(atomic_load(&world.s->compress)).kind == CODEC_OFF ? PAGE_BYTES : PACKED;
+}
+
+uint64_t __wrap_now_ns(void);
+uint64_t __wrap_now_ns(void)
+{
+	return world.now;
+}
+
+static void send_pages(struct report_row *row, uint64_t pages)
+{
+	const uint64_t bytes = pages * page_now();
+
+	row->data_pages += pages;
+	row->page_bytes += bytes;
+	world.bytes += bytes;
+	world.now += bytes * S / LINK;
+}
+
+int sender_round(struct sender *s, struct err *e)
+{
+	struct report_row *row = s->report->rows;
+	const uint64_t pages = s->report->round++ ? DIRTY : ALL;
+
+	(void)e;
+	*row = (struct report_row) { .first = 1 };
+	s->report->nr_rows = 1;
+	send_pages(row, pages / 2);
+	operator_at(IN_THE_ROUND, s->report->round);
+	send_pages(row, pages / 2);
+	return 0;
+}
+
+int sender_renew_lease(struct sender *s, struct err *e)
+{
+	(void)e;
+	operator_at(BEFORE_THE_ROUND, s->report->round);
+	return 0;
+}
+
+static int harvest(struct dirty_source *source, struct err *e)
+{
+	(void)source;
+	(void)e;
+	operator_at(IN_THE_HARVEST, world.s->report->round);
+	return 0;
+}
+
+int sender_check_fit(struct sender *s, bool *changed, struct err *e)
+{
+	(void)e;
+	operator_at(WHEN_IT_FITS, s->report->round);
+	*changed = false;
+	return 0;
+}
+
+static int start(struct dirty_source *source, struct err *e)
+{
+	(void)source;
+	(void)e;
+	return 0;
+}
+
+int source_pending(const struct vm *vm, struct dirty_source *source, uint64_t *pages, struct err *e)
+{
+	(void)vm;
+	(void)source;
+	(void)e;
+	*pages = DIRTY;
+	return 0;
+}
+
+uint64_t sender_bytes(const struct sender *s)
+{
+	(void)s;
+	return world.bytes;
+}
+
+uint64_t send_streams_queued(const struct send_streams *st)
+{
+	(void)st;
+	return 0;
+}
+
+void sender_progress(struct sender *s)
+{
+	(void)s;
+}
+
+int sender_check_writers(struct sender *s, struct err *e)
+{
+	(void)s;
+	(void)e;
+	return 0;
+}
+
+int sender_ask_switchover(struct sender *s, struct err *e)
+{
+	(void)s;
+	(void)e;
+	return 0;
+}
+
+int connect_again(struct sender *s, int r, struct err *e)
+{
+	(void)s;
+	(void)e;
+	return r;
+}
+
+int source_check_mappers(struct dirty_source *source, const char *root, struct err *e)
+{
+	(void)source;
+	(void)root;
+	(void)e;
+	return 0;
+}
+
+int dirty_rate_begin(struct qmp *q, struct dirty_rate *last, struct err *e)
+{
+	(void)q;
+	(void)last;
+	(void)e;
+	return 0;
+}
+
+int dirty_rate_check(struct qmp *q, struct dirty_rate *last, bool guest_stopped, struct err *e)
+{
+	(void)q;
+	(void)last;
+	(void)guest_stopped;
+	(void)e;
+	return 0;
+}
+
+int qmp_latency_measure(struct qmp_latency *t, struct qmp *q, struct err *e)
+{
+	(void)t;
+	(void)q;
+	(void)e;
+	return 0;
+}
+
+uint64_t qmp_latency_median(const struct qmp_latency *t)
+{
+	(void)t;
+	return 0;
+}
+
+/* Pre-copy until the switchover. */
+static struct report migrate(unsigned int limit_ms, unsigned int rounds, const char *from, enum when when, unsigned int round,
+			     const char *to)
+{
+	static const struct dirty_ops ops = { .start = start, .harvest = harvest };
+	static struct report report;
+	static struct sender s;
+	struct dirty_source source = { .ops = &ops };
+	struct codec_wish wish;
+	struct err e = { 0 };
+
+	report = (struct report) { .phase = "" };
+	memset(&s, 0, sizeof(s));
+	s.report = &report;
+	s.source = &source;
+	s.limits.downtime_limit_ms = limit_ms;
+	s.limits.max_rounds = rounds;
+	assert_int_equal(codec_parse(from, &wish, &e), 0);
+	atomic_store(&s.compress, codec_wish_word(&wish));
+	world = (struct world) { .now = S, .when = when, .round = round, .to = to, .s = &s };
+	assert_int_equal(precopy(&s, &e), 0);
+	assert_int_equal(world.when, NEVER);
+	return report;
+}
+
+/* The ETA goes by it. */
+static void the_speed_is_reported(void **state)
+{
+	struct report r = migrate(2000, 30, "off", NEVER, 0, NULL);
+
+	(void)state;
+	assert_in_range(r.speed.rate, LINK - 10, LINK + 10);
+	assert_float_equal(r.speed.page, PAGE_BYTES, 1);
+}
+
+/* Whenever the codec changes: the guest is not stopped for longer, or for less, than was predicted. */
+static void a_codec_that_changes(void **state)
+{
+	static const struct { enum when when; unsigned int round, last; } cases[] = {
+		{ IN_THE_ROUND, 1, 2 }, { IN_THE_ROUND, 2, 3 }, { IN_THE_HARVEST, 1, 2 }, { IN_THE_HARVEST, 2, 3 },
+		{ BEFORE_THE_ROUND, 1, 2 }, { WHEN_IT_FITS, 2, 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (unsigned int back = 0; back < 2; back++) {
+			struct report r = migrate(2000, 30, back ? "off" : "zstd", cases[i].when, cases[i].round,
+						  back ? "zstd" : "off");
+			uint64_t ns = DIRTY * page_now() * S / LINK;
+
+			assert_in_range(r.predicted_ns, ns, ns + 50 * MS);
+			/* One more round is enough. */
+			assert_int_equal(r.round, cases[i].last);
+		}
+	}
+}
+
+/* The last round has not helped, and the operator has just now done something about it. */
+static void no_end_before_it_has_told(void **state)
+{
+	struct report r = migrate(500, 2, "off", IN_THE_ROUND, 2, "zstd");
+
+	(void)state;
+	assert_in_range(r.predicted_ns, 280 * MS, 330 * MS);
+	assert_int_equal(r.round, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_speed_is_reported),
+		cmocka_unit_test(a_codec_that_changes),
+		cmocka_unit_test(no_end_before_it_has_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
