@@ -12,15 +12,15 @@
 #define S	1000000000ull
 #define MIB	(1ull << 20)
 
-static void add(struct speeds *s, uint64_t pages, uint64_t page, uint64_t ns, bool held_back)
+static void add(struct speeds *s, uint64_t pages, double page, uint64_t ns, bool held_back)
 {
-	speeds_add(s, &(struct speed_round) { .bytes = pages * page, .ns = ns, .page = page, .held_back = held_back });
+	speeds_add(s, &(struct speed_round) { .bytes = (uint64_t)((double)pages * page), .ns = ns, .page = page, .held_back = held_back });
 }
 
 /* The same pages again take as long again. */
 static void a_round_like_the_last(void **state)
 {
-	const uint64_t page[] = { PAGE_BYTES, 1200, 300, 41 };
+	const double page[] = { PAGE_BYTES, 1200, 300, 41, 0.75 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(page) / sizeof(page[0]); i++) {

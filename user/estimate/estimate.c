@@ -64,9 +64,8 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 {
 	const double page_ns = estimate_choose(in, out);
 	/* As the sender would measure it. */
-	const uint64_t page = (uint64_t)out->page_bytes;
 	const struct speed speed = {
-		.rate = (uint64_t)((double)page * 1e9 / page_ns), .page = page,
+		.rate = (uint64_t)(out->page_bytes * 1e9 / page_ns), .page = out->page_bytes,
 	};
 	struct blackout b = {
 		.qmp_ns = in->qmp_ns, .rtt_ns = in->rtt_ns, .rate = speed.rate,

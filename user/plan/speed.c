@@ -7,7 +7,7 @@
 
 double speed_pages(const struct speed *s)
 {
-	return (double)s->rate / (double)(s->page ? s->page : PAGE_BYTES);
+	return (double)s->rate / (s->page > 0 ? s->page : PAGE_BYTES);
 }
 
 uint64_t speed_ns(const struct speed *s, double pages)
@@ -26,7 +26,7 @@ void speeds_add(struct speeds *s, const struct speed_round *r)
 		s->last.page = 0;
 	s->changed = false;
 	/* Of the first round there is nothing better. */
-	if (!r->ns || !(is_long || !s->last.rate || (s->short_tells && r->bytes && r->page)))
+	if (!r->ns || !(is_long || !s->last.rate || (s->short_tells && r->bytes && r->page > 0)))
 		return;
 	if (is_long)
 		s->short_tells = false;

@@ -16,11 +16,12 @@
 /**
  * struct speed
  * @rate: bytes per second on the link; 0: not known
- * @page: how many of these a page with data takes, on average; 0: as many as it has
+ * @page: how many of these a page with data takes, on average, which may be less than one; 0: as
+ *	many as it has
  */
 struct speed {
 	uint64_t rate;
-	uint64_t page;
+	double page;
 };
 
 /* Pages with data per second. */
@@ -40,7 +41,7 @@ uint64_t speed_ns(const struct speed *s, double pages);
 struct speed_round {
 	uint64_t bytes;
 	uint64_t ns;
-	uint64_t page;
+	double page;
 	bool held_back;
 };
 

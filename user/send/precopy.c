@@ -22,11 +22,11 @@ struct precopy_measured {
 };
 
 /* What a page took on the link in the round that has ended; 0: none had data. */
-static uint64_t precopy_page(const struct report *rep)
+static double precopy_page(const struct report *rep)
 {
 	const struct report_row *row = &rep->rows[rep->nr_rows - 1];
 
-	return row->data_pages ? row->page_bytes / row->data_pages : 0;
+	return row->data_pages ? (double)row->page_bytes / (double)row->data_pages : 0;
 }
 
 /*

@@ -58,8 +58,8 @@ static void sender_count_speed(struct sender *s, const struct round_count *c)
 		return;
 	rep->speed.rate = (uint64_t)((double)(rep->bytes - start_bytes) * 1e9 /
 				     (double)(rep->total_ns - start_ns));
-	if (c->data_pages >= COUNTED_PAGES || (c->data_pages && !rep->speed.page))
-		rep->speed.page = c->page_bytes / c->data_pages;
+	if (c->data_pages >= COUNTED_PAGES || (c->data_pages && rep->speed.page <= 0))
+		rep->speed.page = (double)c->page_bytes / (double)c->data_pages;
 }
 
 /* Of the round under way. */
