@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "page/page.h"
 #include "report/fields.h"
@@ -184,10 +185,30 @@ static bool fields_decode_one(const struct field *f, const json_t *v, void *to)
 	return true;
 }
 
+/* Reports of earlier versions lack these: 0, false or empty, as there was nothing to tell. */
+static bool fields_are_newer(const char *key)
+{
+	static const char *const newer[] = {
+		"encrypted", "kernel-tls", "cipher",
+		"same-byte", "lz4", "zstd", "zlib", "normal-bytes",
+	};
+
+	for (size_t i = 0; i < N(newer); i++)
+		if (!strcmp(key, newer[i]))
+			return true;
+	return false;
+}
+
 const char *fields_decode(const json_t *o, const struct field_table *t, void *to)
 {
-	for (size_t i = 0; i < t->n; i++)
-		if (!fields_decode_one(&t->fields[i], json_object_get(o, t->fields[i].key), to))
-			return t->fields[i].key;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct field *f = &t->fields[i];
+		const json_t *v = json_object_get(o, f->key);
+
+		if (!v && fields_are_newer(f->key))
+			continue;
+		if (!fields_decode_one(f, v, to))
+			return f->key;
+	}
 	return NULL;
 }

@@ -25,8 +25,8 @@ extern const struct field_table row_table;			/* of a struct report_row */
 /* Adds the fields to o. 0, or -1: out of memory. */
 int fields_encode(json_t *o, const struct field_table *t, const void *from);
 /*
- * Reads the fields. NULL, or the key of the first that is missing, has another type, or is out of
- * range.
+ * Reads the fields; those that earlier versions did not have may be missing. NULL, or the key of
+ * the first that is missing, has another type, or is out of range.
  */
 const char *fields_decode(const json_t *o, const struct field_table *t, void *to);
 
