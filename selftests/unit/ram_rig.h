@@ -232,7 +232,8 @@ static inline void rig_connect_to_nobody(struct rig *rig, const struct engine_op
 					 int *peers)
 {
 	struct send_streams_options o = {
-		.vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg,
+		.vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress,
+		.features = rig->features, .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg,
 	};
 	int out[WIRE_STREAMS_MAX], pair[2];
 

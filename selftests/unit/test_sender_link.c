@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the sender does beside its rounds: counts what goes over connections that come and go. */
+/* What the sender does beside its rounds: counts what goes over connections that come and go, and listens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,15 @@
 /* Their streams are these: what they have sent so far. */
 static struct round_count counts;
 static uint64_t now = 1000 * MS;
+static unsigned int renewals;
 
 uint64_t __wrap_now_ns(void);
 struct round_count __wrap_send_streams_counts(const struct send_streams *st);
 uint64_t __wrap_send_streams_sent(const struct send_streams *st);
 struct zero_copy_count __wrap_send_streams_zero_copies(const struct send_streams *st);
 void __wrap_send_streams_free(struct send_streams *st);
+bool __wrap_channel_readable(struct channel *ch);
+int __wrap_foreign_renew_soon(struct foreign_watch *w, struct err *e);
 
 uint64_t __wrap_now_ns(void)
 {
@@ -46,6 +49,20 @@ void __wrap_send_streams_free(struct send_streams *st)
 {
 	(void)st;
 	memset(&counts, 0, sizeof(counts));
+}
+
+bool __wrap_channel_readable(struct channel *ch)
+{
+	(void)ch;
+	return false;
+}
+
+int __wrap_foreign_renew_soon(struct foreign_watch *w, struct err *e)
+{
+	(void)w;
+	(void)e;
+	renewals++;
+	return 0;
 }
 
 /* Only its address counts. */
@@ -114,11 +131,40 @@ static void the_first_round_tells_what_a_page_takes(void **state)
 	assert_float_equal(report.speed.page, 36. / 64, 0.001);
 }
 
+/* QEMU is asked ten times a second, however often the streams have the sender look. */
+static void the_lease_is_renewed_at_its_own_pace(void **state)
+{
+	static struct report report;
+	static const struct sender_options options;
+	static struct sender s;
+	struct err e = { 0 };
+
+	(void)state;
+	s.o = &options;
+	s.report = &report;
+	s.lease = (struct lease *)&options;
+	s.round = &s.the_round;
+	s.round->kind = ROUND_PRECOPY;
+	s.next_ping_ns = UINT64_MAX;
+	report.nr_rows = 1;
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_int_equal(sender_idle(&s, &e), 0);
+		now += 20 * MS;
+	}
+	assert_in_range(renewals, 20, 21);
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_int_equal(sender_idle(&s, &e), 0);
+		now += 101 * MS;
+	}
+	assert_in_range(renewals, 119, 121);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_round_over_several_connections),
 		cmocka_unit_test(the_first_round_tells_what_a_page_takes),
+		cmocka_unit_test(the_lease_is_renewed_at_its_own_pace),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,12 +70,15 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
 }
 
 /*
- * When a round begins the caller is idle more often: the first LOAD is waited for, and until it is
- * there nothing is packed.
+ * At first the caller is idle more often, where auto waits for the first LOAD: until it is there
+ * nothing is packed.
  */
 static uint64_t send_streams_slice_ns(const struct send_streams *st)
 {
-	return now_ns() - st->began_ns < EAGER_NS ? EAGER_SLICE_NS : STOP_SLICE_NS;
+	const bool waits = st->o.features & WIRE_LOADS && !atomic_load(&st->load) &&
+			   codec_word_wish(atomic_load(st->o.compress)).kind == CODEC_AUTO;
+
+	return waits && now_ns() - st->began_ns < EAGER_NS ? EAGER_SLICE_NS : STOP_SLICE_NS;
 }
 
 /* Waits until there() or a failure. Called with the lock held. */
@@ -122,15 +125,16 @@ static bool send_streams_have_room(const struct send_streams *st)
 
 void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t number)
 {
-	uint64_t nap_ns;
+	uint64_t nap_ns, slice_ns;
 
 	pthread_mutex_lock(&st->lock);
 	st->round = rd;
 	st->number = number;
 	st->began_ns = now_ns();
 	/* Never later than it was due: rounds may be shorter than a slice. */
-	if (st->next_idle_ns > st->began_ns + EAGER_SLICE_NS)
-		st->next_idle_ns = st->began_ns + EAGER_SLICE_NS;
+	slice_ns = send_streams_slice_ns(st);
+	if (st->next_idle_ns > st->began_ns + slice_ns)
+		st->next_idle_ns = st->began_ns + slice_ns;
 	nap_ns = rd->spread ? sock_least_rtt_ns(st->s[0].socket) / LOOKS : 0;
 	if (rd->spread && nap_ns < LAST_NAP_NS)
 		nap_ns = LAST_NAP_NS;

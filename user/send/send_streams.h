@@ -28,7 +28,8 @@ struct send_streams;
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @timeout_ms: how long the receiver may accept no byte
  * @idle: called about ten times a second while the caller waits for the streams, to take the
- *	receiver's ABORT and to show progress; NULL: nothing
+ *	receiver's ABORT and to show progress; while auto waits for the first LOAD, more often, for
+ *	a fifth of a second a round at most; NULL: nothing
  */
 struct send_streams_options {
 	const struct vm *vm;

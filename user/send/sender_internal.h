@@ -127,6 +127,7 @@ struct sender {
 	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */
 	uint32_t ping_serial;
 	uint64_t next_ping_ns;
+	uint64_t next_renew_ns;		/* of the lease, in a round */
 };
 
 /* Connects, compares both ends, opens the streams, compares clocks. */

@@ -215,8 +215,11 @@ int sender_idle(void *arg, struct err *e)
 	/* Each PING brings two frames. */
 	for (unsigned int i = 0; i < FRAMES_MAX && !r && channel_readable(s->ch); i++)
 		r = sender_listen(s, e);
-	if (!r && s->round && s->round->kind == ROUND_PRECOPY)
+	/* Each time is a question to QEMU, and the streams may have more calls of this. */
+	if (!r && s->round && s->round->kind == ROUND_PRECOPY && now_ns() >= s->next_renew_ns) {
+		s->next_renew_ns = now_ns() + STOP_SLICE_NS;
 		r = s->lease ? foreign_renew_soon(&s->foreign, e) : 0;
+	}
 	/* Only the streams send now; the receiver must not time out on the control connection. */
 	return r ? r : sender_keep_alive(s, e);
 }
