@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "page/page.h"
-#include "receive/uffd_copy.h"
+#include "ram/uffd_copy.h"
 
 #define PAGES	1024u
 

@@ -27,7 +27,7 @@
 #include "base/thread.h"
 #include "codec/codec.h"
 #include "net/channel.h"
-#include "receive/uffd_copy.h"
+#include "ram/uffd_copy.h"
 #include "vmm/vm.h"
 
 #define RAM_WRITER_BUFFER (256u << 10)	/* bytes; stays in the CPU's cache between the two copies */

@@ -18,7 +18,7 @@
 #include "net/channel.h"
 #include "base/clock.h"
 #include "net/sock.h"
-#include "receive/uffd_copy.h"
+#include "ram/uffd_copy.h"
 #include "page/page.h"
 #include "ram/thp.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "page/page.h"
-#include "receive/uffd_copy.h"
+#include "ram/uffd_copy.h"
 
 static int uffd_copy_register(const struct uffd_copy *f)
 {

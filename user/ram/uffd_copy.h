@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "vmm/vm.h"
+#include "ram/ram_block.h"
 
 /**
  * struct uffd_copy
