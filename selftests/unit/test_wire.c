@@ -90,6 +90,7 @@ static const struct {
 	{ "RECONNECT", 31, 0, 0, (1 << 28) - 1, 16, 0, 0, 0 },
 	{ "PACKED", 32, 0, 1, 512, 9, 16, (256 << 10) - 2, 0 },
 	{ "LOAD", 33, 0, 0, 1000, 0, 0, 0, 0 },
+	{ "DELTA", 34, 0, 1, 512, 10, 16, (256 << 10) + 512 - 2, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -121,6 +121,122 @@ static void test_packed(void **state)
 	assert_int_equal(get_ram(&h, &most, 1, sizeof(most)), -EPROTO);
 }
 
+/**
+ * struct delta - a DELTA frame: a page whole, three in parts of which there are 1, 2 and 7, and zeros
+ * @head: what stands behind the extents
+ */
+struct delta {
+	struct wire_header h;
+	struct wire_extent x[4];
+	uint8_t head[WIRE_PACKED_HEAD + 3];
+};
+
+#define DELTA_BYTES	(PAGE_BYTES + 10 * WIRE_PART)
+
+static struct delta delta(uint64_t codec, uint32_t rest)
+{
+	struct delta d = {
+		.h = { .type = WIRE_DELTA, .arg = 4, .length = sizeof(d.x) / sizeof(d.x[0]) * WIRE_EXTENT + sizeof(d.head) + rest },
+		.x = { { 0, WIRE_PARTS, 2, 10 }, { 0, WIRE_DATA, 1, 12 }, { 1, WIRE_PARTS, 1, 0 }, { 1, WIRE_ZERO, 5, 9 } },
+	};
+
+	wire_put_u64(d.head, codec);
+	memcpy(d.head + WIRE_PACKED_HEAD, (const uint8_t []) { 0x80, 0x11, 0xfe }, 3);
+	return d;
+}
+
+/* As the receiver does it: the extents, and then what they say follows. */
+static int get_delta(const struct delta *d, size_t len, uint64_t *codec, uint32_t *bytes)
+{
+	struct wire_extent *x = calloc(d->h.arg, sizeof(*x));
+	uint8_t *p = malloc(len);
+	int ret = get_ram(&d->h, d->x, d->h.arg, d->h.arg * WIRE_EXTENT);
+
+	assert_true(x && (p || !len));
+	memcpy(x, d->x, d->h.arg * sizeof(*x));
+	memcpy(p, d->head, len);
+	if (!ret)
+		ret = wire_get_delta(&d->h, x, p, len, codec, bytes);
+	free(p);
+	free(x);
+	return ret;
+}
+
+static void test_delta(void **state)
+{
+	struct delta d = delta(0, DELTA_BYTES);
+	uint64_t codec = 1;
+	uint32_t bytes = 0;
+
+	(void)state;
+	assert_int_equal(wire_parts(d.x, 4), 3);
+	assert_int_equal(get_delta(&d, sizeof(d.head), &codec, &bytes), 0);
+	assert_true(!codec && bytes == DELTA_BYTES);
+	/* With a codec's number the rest is shorter, without one it is just these bytes. */
+	for (uint64_t number = 0; number < 3; number++)
+		for (uint32_t rest = 0; rest < 2 * DELTA_BYTES; rest++) {
+			d = delta(number << 40 | number, rest);
+			assert_int_equal(get_delta(&d, sizeof(d.head), &codec, &bytes),
+					 rest && (number ? rest < DELTA_BYTES : rest == DELTA_BYTES) ? 0 : -EPROTO);
+			assert_true(!rest || rest > DELTA_BYTES || codec == (number << 40 | number));
+		}
+	/* A page of which there is no part; another number of them. */
+	for (unsigned int i = 0; i < 3; i++) {
+		d = delta(1, 100);
+		d.head[WIRE_PACKED_HEAD + i] = 0;
+		assert_int_equal(get_delta(&d, sizeof(d.head), &codec, &bytes), -EPROTO);
+	}
+	d = delta(1, 100);
+	assert_int_equal(get_delta(&d, sizeof(d.head) - 1, &codec, &bytes), -EPROTO);
+	d.x[0].pages = 1;
+	assert_int_equal(get_delta(&d, sizeof(d.head), &codec, &bytes), -EPROTO);
+	/* Outside of the block, and of all of it. */
+	d = delta(1, 100);
+	d.x[0].first = 999;
+	assert_int_equal(get_delta(&d, sizeof(d.head), &codec, &bytes), -ERANGE);
+}
+
+/* A frame without parts is none; one with more pages than it may have; with more bytes. And no other frame has parts. */
+static void test_delta_limits(void **state)
+{
+	struct wire_extent x = { 1, WIRE_DATA, 1, 0 };
+	struct wire_header h = { .type = WIRE_DELTA, .arg = 1, .length = WIRE_EXTENT + WIRE_PACKED_HEAD + 2 };
+	uint8_t p[WIRE_PACKED_HEAD + WIRE_PARTS_MAX];
+	uint64_t codec;
+	uint32_t bytes;
+
+	(void)state;
+	memset(p, 1, sizeof(p));
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), -EPROTO);
+	x.kind = WIRE_PARTS;
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), 0);
+	h.length--;
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), -EPROTO);
+	x.pages = WIRE_PARTS_MAX;
+	h.length = WIRE_EXTENT + sizeof(p) + WIRE_PACKED_MAX - 1;
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), 0);
+	assert_int_equal(wire_get_delta(&h, &x, p, sizeof(p), &codec, &bytes), 0);
+	assert_int_equal(bytes, WIRE_PACKED_MAX);
+	p[sizeof(p) - 1] = 3;
+	assert_int_equal(wire_get_delta(&h, &x, p, sizeof(p), &codec, &bytes), -EPROTO);
+	x.pages++;
+	h.length += 100;
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), -EPROTO);
+	x.pages = UINT32_MAX;
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), -EPROTO);
+	x.pages = 1;
+	for (unsigned int type = 1; type < WIRE_TYPES; type++) {
+		h = (struct wire_header) { .type = type, .arg = 1, .length = WIRE_EXTENT + WIRE_PACKED_HEAD + 2 };
+		if (type != WIRE_DELTA)
+			assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), -EPROTO);
+	}
+	x.kind = WIRE_PARTS | 0x100;
+	h.type = WIRE_DELTA;
+	assert_int_equal(get_ram(&h, &x, 1, sizeof(x)), -EPROTO);
+	assert_int_equal(wire_part_bytes(0), 0);
+	assert_int_equal(wire_part_bytes(0xff), PAGE_BYTES);
+}
+
 /* The page bytes that follow must be those of the WIRE_DATA extents, to the byte. */
 static void test_ram_sum(void **state)
 {
@@ -320,6 +436,8 @@ int main(void)
 		cmocka_unit_test(test_ram_sum),
 		cmocka_unit_test(test_same),
 		cmocka_unit_test(test_packed),
+		cmocka_unit_test(test_delta),
+		cmocka_unit_test(test_delta_limits),
 		cmocka_unit_test(test_ram_wrong),
 		cmocka_unit_test(test_blocks_round_trip),
 		cmocka_unit_test(test_blocks_length),

@@ -120,6 +120,12 @@ static const struct frame_limits frame_limits[] = {
 			  .item_min = WIRE_EXTENT,
 			  .item_max = WIRE_EXTENT },
 	[WIRE_LOAD] = { .arg_max = WIRE_LOAD_MAX },
+	[WIRE_DELTA] = { .arg_min = 1,
+			 .arg_max = WIRE_EXTENTS_MAX,
+			 .body_min = WIRE_PACKED_HEAD + 2,
+			 .body_max = WIRE_PACKED_HEAD + WIRE_PARTS_MAX + WIRE_PACKED_MAX,
+			 .item_min = WIRE_EXTENT,
+			 .item_max = WIRE_EXTENT },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -158,6 +164,7 @@ static const char *const type_names[] = {
 	[WIRE_RECONNECT] = "RECONNECT",
 	[WIRE_PACKED] = "PACKED",
 	[WIRE_LOAD] = "LOAD",
+	[WIRE_DELTA] = "DELTA",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

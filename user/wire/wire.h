@@ -89,7 +89,9 @@
  * WIRE_FILL: an extent may be of pages of one repeated byte (WIRE_SAME). WIRE_LZ4, WIRE_ZSTD,
  * WIRE_ZLIB: in place of RAM the sender may send PACKED frames, whose pages are one block of that
  * codec (codec/codec.h). WIRE_LOADS: before a PONG the receiver may say LOAD, once the streams have
- * joined and until the last ROUND has come.
+ * joined and until the last ROUND has come. WIRE_DELTAS: of a page that it sends again the sender
+ * may send only the parts that have changed, in a DELTA frame (codec/delta.h). The receiver refuses
+ * parts of a page that has not come before.
  *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
@@ -117,7 +119,7 @@
  * On each stream:
  *
  *	JOIN --------------------> the secret of READY, or the receiver closes the connection
- *	RAM, RAM, ... ROUND -----> this stream's share of a round, and its end; PACKED as RAM
+ *	RAM, RAM, ... ROUND -----> this stream's share of a round, and its end; PACKED, DELTA as RAM
  *	...
  *	ROUND (WIRE_ROUND_LAST) -> no RAM and no PRIVATE comes after it
  *	VERIFY, VERIFY, ... -----> with --verify only: hashes of RAM, to be compared once the last
@@ -161,6 +163,9 @@
 #define WIRE_SAME_MAX	4096u	/* pages of one byte in one frame */
 #define WIRE_PACKED_HEAD 8	/* bytes of a PACKED frame's codec number */
 #define WIRE_PACKED_MAX	(256u << 10)	/* page bytes in one PACKED frame, unpacked */
+#define WIRE_PART	512u	/* bytes of a part of a page */
+#define WIRE_PAGE_PARTS	(PAGE_BYTES / WIRE_PART)
+#define WIRE_PARTS_MAX	(WIRE_PACKED_MAX / WIRE_PART)	/* pages in parts in one DELTA frame */
 #define WIRE_LOAD_MAX	1000u
 #define WIRE_NAME_MAX	255	/* bytes of a RAM block's name */
 #define WIRE_BLOCKS_MAX	64
@@ -219,6 +224,10 @@
  * @WIRE_LOAD: arg per mille of the frames of RAM since the last LOAD at whose beginning the stream
  *	had more to read already: at WIRE_LOAD_MAX the receiver, not the link, is what is slow; no
  *	body
+ * @WIRE_DELTA: arg extents, one at least WIRE_PARTS; body: these, 8 bytes codec's number or 0, a
+ *	byte for each page of the WIRE_PARTS ones, in which bit n says that its part n follows, as
+ *	one at least does, then one block that unpacks to the bytes of the WIRE_DATA and WIRE_PARTS
+ *	ones, at most WIRE_PACKED_MAX, and is shorter; with 0 these bytes as they are
  */
 enum wire_type {
 	WIRE_HELLO = 1,
@@ -253,6 +262,7 @@ enum wire_type {
 	WIRE_RECONNECT,
 	WIRE_PACKED,
 	WIRE_LOAD,
+	WIRE_DELTA,
 	WIRE_TYPES
 };
 
@@ -274,6 +284,7 @@ enum wire_type {
 #define WIRE_ZSTD	(1ull << 7)
 #define WIRE_ZLIB	(1ull << 8)
 #define WIRE_LOADS	(1ull << 9)
+#define WIRE_DELTAS	(1ull << 10)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
@@ -282,7 +293,8 @@ enum wire_type {
 enum wire_kind {
 	WIRE_DATA = 0,		/* 4096 bytes a page follow */
 	WIRE_ZERO = 1,		/* every byte is 0; nothing follows */
-	WIRE_SAME = 2,		/* RAM and PACKED: every byte is the kind's high byte, not 0 */
+	WIRE_SAME = 2,		/* not PRIVATE: every byte is the kind's high byte, not 0 */
+	WIRE_PARTS = 3,		/* DELTA: parts of each page follow, the others are as they were */
 	WIRE_KINDS
 };
 #define WIRE_SAME_OF(byte)	((uint16_t)(WIRE_SAME | (byte) << 8))
@@ -341,21 +353,35 @@ void wire_put_header(uint8_t p[WIRE_HEADER], const struct wire_header *h);
 int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h);
 
 void wire_put_extent(uint8_t p[WIRE_EXTENT], const struct wire_extent *x);
-/* Checks kind (not WIRE_SAME) and pages > 0 and that first + pages does not wrap. */
+/* Checks kind (WIRE_DATA or WIRE_ZERO) and pages > 0 and that first + pages does not wrap. */
 int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x);
 /* 0, or -ERANGE: the block does not exist or the run leaves it. */
 int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages,
 		      unsigned int blocks);
 
 /*
- * The extents of a RAM, PACKED or PRIVATE frame: decodes h->arg of them from p (len bytes are
- * h->arg * WIRE_EXTENT) and checks each against the blocks and that the page bytes of the WIRE_DATA
+ * The extents of a RAM, PACKED, DELTA or PRIVATE frame: decodes h->arg of them from p (len bytes
+ * are h->arg * WIRE_EXTENT), checks each against the blocks, and that the bytes of the WIRE_DATA
  * ones sum up to the rest of h->length; in a PACKED one, to more than the block has, and
- * WIRE_PACKED_MAX at most. Rejects a frame that names more pages than all blocks have, or more than
- * WIRE_SAME_MAX of one byte. -ERANGE as above.
+ * WIRE_PACKED_MAX at most; in a DELTA one, that this rest may hold what is decoded next. Rejects a
+ * frame that names more pages than all blocks have, or more than WIRE_SAME_MAX of one byte. -ERANGE
+ * as above.
  */
 int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len,
 		 const uint64_t *block_pages, unsigned int blocks, struct wire_extent *x);
+/*
+ * How many pages the WIRE_PARTS extents have; of a frame that wire_get_ram() took, 1 to
+ * WIRE_PARTS_MAX in a DELTA and 0 in any other.
+ */
+uint32_t wire_parts(const struct wire_extent *x, unsigned int n);
+/* How many bytes of a page follow: of a WIRE_PARTS page's byte. */
+uint32_t wire_part_bytes(uint8_t parts);
+/*
+ * What follows the extents in a DELTA frame: the codec's number and the pages' bytes, len is
+ * WIRE_PACKED_HEAD + wire_parts(). *bytes: what the rest of the frame is, or unpacks to.
+ */
+int wire_get_delta(const struct wire_header *h, const struct wire_extent *x, const uint8_t *p,
+		   size_t len, uint64_t *codec, uint32_t *bytes);
 
 /* Bytes that the records of n blocks take. */
 size_t wire_blocks_size(const struct wire_block *b, unsigned int n);
