@@ -58,6 +58,7 @@ struct ram_block {
  *	there makes page tables, or pages. Errors: GW_VM_GONE, GW_INTERNAL.
  * @write: exactly these pages. 0 or -errno: -ENOSPC, -ENOMEM and, of private memory, -EFAULT:
  *	there is no memory for them. -ESRCH: the process has ended.
+ * @patch: @len bytes from byte @at on, of pages that are there. Return: as @write
  * @next_data: the first run of pages in [first, end) that are there: 1 and *run, 0: none, or -errno
  *	and *e. What is not there reads as zeros. Not @exact: the run may be cut short and, of a
  *	file, hold such pages: so it costs what is looked at, and not what the file has.
@@ -68,6 +69,7 @@ struct ram_ops {
 	int (*read)(const struct ram_block *b, uint64_t first, uint64_t count, void *buf,
 		    struct err *e);
 	int (*write)(const struct ram_block *b, uint64_t first, uint64_t count, const void *buf);
+	int (*patch)(const struct ram_block *b, uint64_t at, size_t len, const void *buf);
 	int (*next_data)(const struct ram_block *b, uint64_t first, uint64_t end, bool exact,
 			 uint64_t *run_first, uint64_t *run_count, struct err *e);
 	int (*clear)(const struct ram_block *b, uint64_t first, uint64_t count);

@@ -77,25 +77,28 @@ static int ram_file_read(const struct ram_block *b, uint64_t first, uint64_t cou
 		       (unsigned long long)first, n < 0 ? strerror(errno) : "its file is shorter than it was");
 }
 
-static int ram_file_write(const struct ram_block *b, uint64_t first, uint64_t count,
-			  const void *buf)
+static int ram_file_patch(const struct ram_block *b, uint64_t at, size_t len, const void *buf)
 {
-	size_t len = count * PAGE_BYTES;
-	off_t at = (off_t)(first * PAGE_BYTES);
 	const uint8_t *p = buf;
 
 	while (len) {
-		ssize_t n = pwrite(b->fd, p, len, at);
+		ssize_t n = pwrite(b->fd, p, len, (off_t)at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n ? -errno : -EIO;
 		p += n;
-		at += n;
+		at += (uint64_t)n;
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+static int ram_file_write(const struct ram_block *b, uint64_t first, uint64_t count,
+			  const void *buf)
+{
+	return ram_file_patch(b, first * PAGE_BYTES, count * PAGE_BYTES, buf);
 }
 
 static int ram_file_clear(const struct ram_block *b, uint64_t first, uint64_t count)
@@ -118,6 +121,7 @@ static uint64_t ram_file_allocated(const struct ram_block *b)
 const struct ram_ops ram_file_ops = {
 	.read = ram_file_read,
 	.write = ram_file_write,
+	.patch = ram_file_patch,
 	.next_data = ram_file_next_data,
 	.clear = ram_file_clear,
 	.allocated = ram_file_allocated,

@@ -120,12 +120,11 @@ static int ram_process_read(const struct ram_block *b, uint64_t first, uint64_t 
 		       (unsigned long long)first, (int)b->pid, strerror((int)-n));
 }
 
-static int ram_process_write(const struct ram_block *b, uint64_t first, uint64_t count,
-			     const void *buf)
+static int ram_process_patch(const struct ram_block *b, uint64_t at, size_t len, const void *buf)
 {
-	uint64_t at = b->hva + first * PAGE_BYTES;
-	size_t len = count * PAGE_BYTES;
 	const uint8_t *p = buf;
+
+	at += b->hva;
 
 	while (len) {
 		ssize_t n = proc_ended(b->pidfd) ? -ESRCH : proc_memory_write(b->pid, at, p, len);
@@ -139,6 +138,12 @@ static int ram_process_write(const struct ram_block *b, uint64_t first, uint64_t
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+static int ram_process_write(const struct ram_block *b, uint64_t first, uint64_t count,
+			     const void *buf)
+{
+	return ram_process_patch(b, first * PAGE_BYTES, count * PAGE_BYTES, buf);
 }
 
 /*
@@ -294,6 +299,7 @@ static uint64_t ram_process_allocated(const struct ram_block *b)
 const struct ram_ops ram_process_ops = {
 	.read = ram_process_read,
 	.write = ram_process_write,
+	.patch = ram_process_patch,
 	.next_data = ram_process_next_data,
 	.clear = ram_process_clear,
 	.allocated = ram_process_allocated,

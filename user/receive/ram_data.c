@@ -22,19 +22,6 @@ struct ram_cursor {
 	uint32_t done;
 };
 
-/**
- * struct ram_part - pages of one extent
- * @unplaced: no data has been put into any of them yet
- * @bytes: their content, if it does not go into the mapping
- */
-struct ram_part {
-	uint64_t first;
-	uint32_t pages;
-	uint16_t block;
-	bool unplaced;
-	uint8_t *bytes;
-};
-
 static void ram_skip_zeros(struct ram_cursor *f)
 {
 	while (f->x < f->end && f->x->kind != WIRE_DATA)
@@ -195,11 +182,10 @@ static int ram_receive_data(struct ram_writer *p, struct channel *ch, struct ram
  * The kernel writes into the mapping what the thread has made in its buffer, which is a memfd for
  * that: without room read() says EFAULT, where a store would end in SIGBUS.
  */
-static int ram_copy_mapped(const struct ram_writer *p, const struct ram_scratch *s,
-			   const struct ram_part *part, struct err *e)
+int ram_copy_mapped(const struct ram_writer *p, const struct ram_scratch *s,
+		    const struct ram_part *part, size_t skip, size_t left, struct err *e)
 {
-	uint8_t *to = ram_mapped_at(p, part);
-	size_t left = (size_t)part->pages * PAGE_BYTES;
+	uint8_t *to = ram_mapped_at(p, part) + skip;
 	off_t at = part->bytes - s->buf;
 
 	while (left) {
@@ -221,18 +207,27 @@ static int ram_copy_mapped(const struct ram_writer *p, const struct ram_scratch 
 	return 0;
 }
 
-/* Writes the next pages of the cursor, whose bytes are in the buffer from its beginning on. */
+/* Writes the next pages of the cursor, whose bytes are in the buffer from @at on. */
 static int ram_write_made(struct ram_writer *p, struct ram_cursor *f, const struct ram_scratch *s,
-			  struct err *e)
+			  uint8_t *at, struct err *e)
 {
 	struct ram_part part[BUFFER_PAGES];
-	unsigned int n = ram_next_parts(p, f, s->buf, part);
+	unsigned int n = ram_next_parts(p, f, at, part);
 	int r = 0;
 
 	for (unsigned int i = 0; i < n && !r; i++)
 		if (p->base[part[i].block])
-			r = ram_copy_mapped(p, s, &part[i], e);
+			r = ram_copy_mapped(p, s, &part[i], 0,
+					    (size_t)part[i].pages * PAGE_BYTES, e);
 	return r ? r : ram_write_buffered(p, part, n, e);
+}
+
+int ram_write_extent(struct ram_writer *p, const struct wire_extent *x, const struct ram_scratch *s,
+		     uint8_t *at, struct err *e)
+{
+	struct ram_cursor f = { .x = x, .end = x + 1 };
+
+	return ram_write_made(p, &f, s, at, e);
 }
 
 /* Pages of one byte. */
@@ -245,25 +240,18 @@ static int ram_write_same(struct ram_writer *p, const struct wire_extent *x,
 	memset(s->buf, WIRE_SAME_BYTE(x->kind),
 	       (x->pages < BUFFER_PAGES ? x->pages : BUFFER_PAGES) * (size_t)PAGE_BYTES);
 	while (!r && f.x < f.end)
-		r = ram_write_made(p, &f, s, e);
+		r = ram_write_made(p, &f, s, s->buf, e);
 	return r;
 }
 
-/* Receives the block of a PACKED frame, and unpacks it into the buffer. bytes: of its pages. */
-static int ram_unpack(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
-		      struct ram_scratch *s, size_t bytes, struct err *e)
+int ram_unpack(struct ram_writer *p, struct channel *ch, uint64_t number, size_t len,
+	       struct ram_scratch *s, size_t bytes, struct err *e)
 {
-	const size_t len = h->length - h->arg * WIRE_EXTENT - WIRE_PACKED_HEAD;
-	uint8_t head[WIRE_PACKED_HEAD];
-	uint64_t number;
-	int r = channel_body(ch, head, sizeof(head), e);
+	int r = channel_body(ch, s->packed, len, e);
 
 	static_assert(WIRE_PACKED_MAX <= RAM_WRITER_BUFFER, "a frame is unpacked in one step");
-	if (!r)
-		r = channel_body(ch, s->packed, len, e);
 	if (r)
 		return r;
-	number = wire_get_u64(head);
 	if (number < 1 || number > CODECS || !(codecs[number - 1]->feature & p->features))
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender packed RAM in a way that was not agreed on (%llu)",
 			       (unsigned long long)number);
@@ -274,8 +262,18 @@ static int ram_unpack(struct ram_writer *p, struct channel *ch, const struct wir
 		thread_slots_give(p->unpacking);
 	if (r == -ENOMEM)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	return r ? err_set(e, GW_BAD_PEER, EPROTO, "the sender sent a block of %s that does not unpack to its %zu pages",
-			   codecs[number - 1]->name, bytes / PAGE_BYTES) : 0;
+	return r ? err_set(e, GW_BAD_PEER, EPROTO, "the sender sent a block of %s that does not unpack to its %zu bytes",
+			   codecs[number - 1]->name, bytes) : 0;
+}
+
+int ram_unpack_pages(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
+		     struct ram_scratch *s, size_t bytes, struct err *e)
+{
+	uint8_t head[WIRE_PACKED_HEAD];
+	int r = channel_body(ch, head, sizeof(head), e);
+
+	return r ? r : ram_unpack(p, ch, wire_get_u64(head),
+				  h->length - h->arg * WIRE_EXTENT - WIRE_PACKED_HEAD, s, bytes, e);
 }
 
 int ram_scratch_open(struct ram_scratch *s, struct err *e)
@@ -346,14 +344,16 @@ int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire
 		count->data_pages += x[i].pages;
 		if (x[i].kind == WIRE_DATA)
 			bytes += (size_t)x[i].pages * PAGE_BYTES;
-		else
+		else if (x[i].kind != WIRE_PARTS)
 			r = ram_write_same(p, &x[i], s, e);
 	}
+	if (h->type == WIRE_DELTA)
+		return r ? r : ram_write_delta(p, ch, h, x, s, e);
 	ram_skip_zeros(&f);
 	if (!r && h->type == WIRE_PACKED)
-		r = ram_unpack(p, ch, h, s, bytes, e);
+		r = ram_unpack_pages(p, ch, h, s, bytes, e);
 	while (!r && f.x < f.end)
-		r = h->type == WIRE_PACKED ? ram_write_made(p, &f, s, e) :
+		r = h->type == WIRE_PACKED ? ram_write_made(p, &f, s, s->buf, e) :
 					     ram_receive_data(p, ch, &f, s->buf, e);
 	return r;
 }

@@ -83,7 +83,7 @@ void ram_writer_close(struct ram_writer *p);
 /* GW_INTERNAL: no memory. ram_scratch_close() also then. */
 int ram_scratch_open(struct ram_scratch *s, struct err *e);
 void ram_scratch_close(struct ram_scratch *s);
-/* Serves one RAM or PACKED frame whose header was read, on the thread whose scratch s is. */
+/* Serves one RAM, PACKED or DELTA frame whose header was read, on the thread whose scratch s is. */
 int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
 		     struct ram_scratch *s, struct ram_writer_count *count, struct err *e);
 

@@ -1,16 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by ram_write.c (emptying, zeros, what is said of failures) and ram_data.c (page bytes). */
+/*
+ * Shared by ram_write.c (emptying, zeros, what is said of failures), ram_data.c (page bytes) and
+ * ram_delta.c (parts of pages).
+ */
 #ifndef GODWIT_RAM_WRITE_INTERNAL_H
 #define GODWIT_RAM_WRITE_INTERNAL_H
 
 #include "receive/ram_write.h"
+
+/**
+ * struct ram_part - pages of one extent
+ * @unplaced: no data has been put into any of them yet
+ * @bytes: their content, if it does not go into the mapping
+ */
+struct ram_part {
+	uint64_t first;
+	uint32_t pages;
+	uint16_t block;
+	bool unplaced;
+	uint8_t *bytes;
+};
 
 /* Names what is full and how to make it larger. code: the kernel's error. */
 int ram_no_room(const struct ram_block *b, int code, struct err *e);
 int ram_failed(const struct ram_block *b, const char *what, int code, struct err *e);
 /* code: of ram_ops' write or clear. */
 int ram_write_failed(const struct ram_block *b, const char *what, int code, struct err *e);
+/* Receives a block of @len bytes, and unpacks it into the buffer. @bytes: what it unpacks to. */
+int ram_unpack(struct ram_writer *p, struct channel *ch, uint64_t number, size_t len,
+	       struct ram_scratch *s, size_t bytes, struct err *e);
+/* All that stands behind the extents of a PACKED frame. @bytes: of its pages. */
+int ram_unpack_pages(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
+		     struct ram_scratch *s, size_t bytes, struct err *e);
 /* A hole stays one. */
 int ram_write_zeros(const struct ram_writer *p, const struct wire_extent *x, struct err *e);
+/* Pages of an extent, FRAME_PAGES at most, whose bytes are in the buffer from @at on. */
+int ram_write_extent(struct ram_writer *p, const struct wire_extent *x, const struct ram_scratch *s,
+		     uint8_t *at, struct err *e);
+/* Into a mapping: @left bytes of the part, without the first @skip, from @part->bytes on. */
+int ram_copy_mapped(const struct ram_writer *p, const struct ram_scratch *s,
+		    const struct ram_part *part, size_t skip, size_t left, struct err *e);
+/* What stands behind the extents of a DELTA frame. */
+int ram_write_delta(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
+		    const struct wire_extent *x, struct ram_scratch *s, struct err *e);
 
 #endif

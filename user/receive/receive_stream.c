@@ -107,7 +107,7 @@ static int receive_stream_serve(struct receive_stream *s, struct channel *ch,
 			r = receive_stream_end_round(s, &h, e);
 			if (!r && s->last)
 				r = receive_stream_wait_placed(s->all);
-		} else if (h.type != WIRE_RAM && h.type != WIRE_PACKED) {
+		} else if (h.type != WIRE_RAM && h.type != WIRE_PACKED && h.type != WIRE_DELTA) {
 			r = receive_stream_other(s, ch, &h, e);
 		} else if (s->last) {
 			r = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RAM after the last round");
