@@ -34,13 +34,19 @@ static inline void sample_sent(struct report *r, uint64_t data_pages, uint64_t z
 	report_round_sent(r, &sent);
 }
 
-/* The round under way ends after ns; then so many MiB are left. */
+/* The round under way ends after ns; then so many MiB are left. Behind the first some pages went in part, or not at all. */
 static inline void sample_end_round(struct report *r, uint64_t ns, uint64_t mib, uint64_t left_mib)
 {
+	const uint64_t data = mib * MIB_PAGES - 100, again = r->nr_rows > 1;
+	const struct report_sent sent = {
+		.data_pages = data, .zero_pages = 100, .page_bytes = data * 4096,
+		.delta_pages = again * mib, .delta_bytes = again * 1000 * mib, .unchanged_pages = again * 3 * mib,
+	};
+
 	r->total_ns = r->rows[r->nr_rows - 1].start_ns + ns;
 	r->bytes = r->rows[r->nr_rows - 1].bytes + mib * MIB;
 	r->remaining_pages = 0;
-	sample_sent(r, mib * MIB_PAGES - 100, 100);
+	report_round_sent(r, &sent);
 	report_round_end(r, r->total_ns);
 	r->pending_pages = left_mib * MIB_PAGES;
 	r->dirty_rate = (uint64_t)((double)r->pending_pages * 1e9 / (double)ns);

@@ -56,8 +56,12 @@ static void base_units_and_kubevirt_names(void **state)
 
 	(void)state;
 	sample_begin(&r);
+	report_round_sent(&r, &(struct report_sent) { .delta_pages = 2, .delta_bytes = 1536, .unchanged_pages = 5 });
 	assert_int_equal(metrics_write(path, "/run/a.qmp", &r, NULL, &e), 0);
 	read_back(text);
+	has(text, "\ngodwit_migration_page_delta_bytes{qmp=\"/run/a.qmp\"} 8192\n");
+	has(text, "\ngodwit_migration_page_delta_changed_bytes{qmp=\"/run/a.qmp\"} 1536\n");
+	has(text, "\ngodwit_migration_page_unchanged_bytes{qmp=\"/run/a.qmp\"} 20480\n");
 	has(text, "\ngodwit_migration_data_remaining_bytes{qmp=\"/run/a.qmp\"} 549453824\n");
 	has(text, "\ngodwit_migration_data_processed_bytes{qmp=\"/run/a.qmp\"} 524288000\n");
 	has(text, "\ngodwit_migration_memory_transfer_rate_bytes{qmp=\"/run/a.qmp\"} 104857600\n");

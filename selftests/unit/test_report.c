@@ -12,6 +12,7 @@
 #include "page/page.h"
 #include "report/eta.h"
 #include "report/json.h"
+#include "report/text.h"
 #include "sample_report.h"
 
 static struct report r;
@@ -33,12 +34,17 @@ static void rows_tell_of_rounds(void **state)
 	assert_int_equal(r.rows[2].pending_pages, 0);
 	assert_int_equal(r.data_pages, 1300 * MIB_PAGES - 200);
 	assert_int_equal(r.zero_pages, 200);
+	assert_int_equal(r.rows[0].delta_pages, 0);
+	assert_int_equal(r.rows[1].delta_pages, 256);
+	assert_int_equal(r.delta_pages, 256);
+	assert_int_equal(r.delta_bytes, 256000);
+	assert_int_equal(r.unchanged_pages, 768);
 }
 
 /* However many rounds: the rows stay in their place, in order, and add up. */
 static void many_rounds_fit(void **state)
 {
-	uint64_t bytes = 0, data = 0, end = 1 * S;
+	uint64_t bytes = 0, data = 0, end = 1 * S, changes[3] = { 0 };
 	unsigned int next = 1;
 
 	(void)state;
@@ -57,11 +63,38 @@ static void many_rounds_fit(void **state)
 		end = r.rows[i].end_ns;
 		bytes += r.rows[i].bytes;
 		data += r.rows[i].data_pages;
+		changes[0] += r.rows[i].delta_pages;
+		changes[1] += r.rows[i].delta_bytes;
+		changes[2] += r.rows[i].unchanged_pages;
 	}
 	assert_int_equal(next, 10001);
 	assert_int_equal(end, r.total_ns);
 	assert_int_equal(bytes, 100000 * MIB);
 	assert_int_equal(data, r.data_pages);
+	assert_int_equal(changes[0], 99990);
+	assert_int_equal(changes[1], 99990000);
+	assert_int_equal(changes[2], 299970);
+}
+
+static bool says(const char *words)
+{
+	static char text[8192];
+	FILE *f = fmemopen(text, sizeof(text), "w");
+
+	assert_non_null(f);
+	report_print(f, &r, &(struct err) { 0 });
+	fclose(f);
+	return strstr(text, words);
+}
+
+static void what_was_sent_in_part_is_told(void **state)
+{
+	(void)state;
+	sample_begin(&r);
+	assert_false(says("Pages in part") || says("Unchanged pages"));
+	sample_done(&r);
+	assert_true(says("Pages in part            256 pages         1.0 MiB  (of it sent: 0.2 MiB)"));
+	assert_true(says("Unchanged pages          768 pages         3.0 MiB"));
 }
 
 /* A failure in the middle of a round leaves a row of what was done. */
@@ -324,6 +357,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_tell_of_rounds),
 		cmocka_unit_test(many_rounds_fit),
+		cmocka_unit_test(what_was_sent_in_part_is_told),
 		cmocka_unit_test(a_round_that_fails_has_a_row),
 		cmocka_unit_test(pages_are_counted_once),
 		cmocka_unit_test(json_comes_back),

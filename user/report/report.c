@@ -23,6 +23,9 @@ static struct report_row report_join(const struct report_row *a, const struct re
 	sum.zero_pages = a->zero_pages + b->zero_pages;
 	sum.same_pages = a->same_pages + b->same_pages;
 	sum.page_bytes = a->page_bytes + b->page_bytes;
+	sum.delta_pages = a->delta_pages + b->delta_pages;
+	sum.delta_bytes = a->delta_bytes + b->delta_bytes;
+	sum.unchanged_pages = a->unchanged_pages + b->unchanged_pages;
 	for (unsigned int i = 0; i < REPORT_CODECS; i++)
 		sum.packed_pages[i] = a->packed_pages[i] + b->packed_pages[i];
 	sum.dirty_rate = report_mean(a->dirty_rate, a->end_ns - a->start_ns, b->dirty_rate,
@@ -67,6 +70,9 @@ void report_round_sent(struct report *r, const struct report_sent *sent)
 	report_count(&r->zero_pages, &row->zero_pages, sent->zero_pages);
 	report_count(&r->same_pages, &row->same_pages, sent->same_pages);
 	report_count(&r->page_bytes, &row->page_bytes, sent->page_bytes);
+	report_count(&r->delta_pages, &row->delta_pages, sent->delta_pages);
+	report_count(&r->delta_bytes, &row->delta_bytes, sent->delta_bytes);
+	report_count(&r->unchanged_pages, &row->unchanged_pages, sent->unchanged_pages);
 	for (unsigned int i = 0; i < REPORT_CODECS; i++)
 		report_count(&r->packed_pages[i], &row->packed_pages[i], sent->packed_pages[i]);
 }

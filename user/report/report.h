@@ -30,6 +30,9 @@ extern const char *const report_codecs[REPORT_CODECS];
  * @same_pages: found to be of one byte, which is not 0
  * @packed_pages: of @data_pages, those that lz4, zstd and zlib packed
  * @page_bytes: what @data_pages took on the link
+ * @delta_pages: of @data_pages, those of which only the parts that had changed were sent:
+ *	@delta_bytes, before they were packed
+ * @unchanged_pages: dirty, and as the destination had them: not sent
  * @pending_pages: dirty, at the harvest after the round
  * @dirty_rate: pages per second that the guest wrote during the round
  * @rate: bytes per second that the link takes, as measured up to the end of the round
@@ -48,6 +51,9 @@ struct report_row {
 	uint64_t same_pages;
 	uint64_t packed_pages[REPORT_CODECS];
 	uint64_t page_bytes;
+	uint64_t delta_pages;
+	uint64_t delta_bytes;
+	uint64_t unchanged_pages;
 	uint64_t pending_pages;
 	uint64_t dirty_rate;
 	uint64_t rate;
@@ -64,7 +70,8 @@ struct report_row {
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
  * @zero_pages: found to be all zeros
- * @same_pages, @packed_pages, @page_bytes: as in a row, of all rounds
+ * @same_pages, @packed_pages, @page_bytes, @delta_pages, @delta_bytes, @unchanged_pages: as in a
+ *	row, of all rounds
  * @untouched_pages: not allocated at the source: at the end of the migration, until then at its
  *	beginning
  * @pending_pages: dirty, at the last harvest; before the first harvest, the allocated pages
@@ -100,6 +107,9 @@ struct report {
 	uint64_t same_pages;
 	uint64_t packed_pages[REPORT_CODECS];
 	uint64_t page_bytes;
+	uint64_t delta_pages;
+	uint64_t delta_bytes;
+	uint64_t unchanged_pages;
 	uint64_t untouched_pages;
 	uint64_t pending_pages;
 	uint64_t remaining_pages;
@@ -140,6 +150,7 @@ void report_round_begin(struct report *r, bool blackout, uint64_t now_ns);
 /* The pages of a round; the members are a row's. */
 struct report_sent {
 	uint64_t data_pages, zero_pages, same_pages, page_bytes;
+	uint64_t delta_pages, delta_bytes, unchanged_pages;
 	uint64_t packed_pages[REPORT_CODECS];
 };
 /* What the round has sent so far, or in all; any number of times. */

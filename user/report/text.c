@@ -89,6 +89,17 @@ static void report_print_packed(FILE *f, const struct report *r)
 	fputs(")\n", f);
 }
 
+/* What of the pages that were sent again had changed. */
+static void report_print_delta(FILE *f, const struct report *r)
+{
+	if (r->delta_pages)
+		fprintf(f, "  Pages in part     %10llu pages  %10.1f MiB  (of it sent: %.1f MiB)\n",
+			(unsigned long long)r->delta_pages,
+			bytes_to_mib(r->delta_pages * PAGE_BYTES), bytes_to_mib(r->delta_bytes));
+	if (r->unchanged_pages)
+		report_print_pages(f, "Unchanged pages", r->unchanged_pages);
+}
+
 void report_print(FILE *f, const struct report *r, const struct err *outcome)
 {
 	char summary[REPORT_SUMMARY];
@@ -126,6 +137,7 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	if (r->same_pages)
 		report_print_pages(f, "One-byte pages", r->same_pages);
 	report_print_pages(f, "Untouched pages", r->untouched_pages);
+	report_print_delta(f, r);
 	report_print_packed(f, r);
 	report_print_rows(f, r);
 }
