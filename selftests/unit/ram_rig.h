@@ -31,6 +31,8 @@
  * @asked: calls of next_data
  * @on_clear: called by clear() before and after its work; may be NULL
  * @idle: while streams are waited for; may be NULL
+ * @delta, @delta_always: of the streams, as the test wants them
+ * @base: the latest round that streams before these have begun
  * @ram: the source's, to write to; @there: the destination's, to look at
  */
 struct rig {
@@ -38,7 +40,7 @@ struct rig {
 	struct dirty_source source;
 	struct hot_pages hot;
 	uint64_t cleared, clears, asked;
-	bool log[PAGES], noted[PAGES];
+	atomic_bool log[PAGES], noted[PAGES];
 	void (*on_clear)(struct rig *rig);
 	uint8_t *ram, *there;
 	struct ram_writer place;
@@ -51,7 +53,9 @@ struct rig {
 	struct round_count count;
 	int (*idle)(void *arg, struct err *e);
 	void *idle_arg;
-	uint32_t rounds;
+	uint32_t rounds, base;
+	struct delta *delta;
+	bool delta_always;
 	struct err e;
 };
 
@@ -120,9 +124,10 @@ static inline void rig_connect(struct rig *rig, const struct engine_ops *out_eng
 			       unsigned int n, int sndbuf)
 {
 	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress,
-					  .features = rig->features, .timeout_ms = 5000,
-					  .idle = rig->idle, .arg = rig->idle_arg };
-	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000 };
+					  .features = rig->features, .delta = rig->delta, .delta_always = rig->delta_always,
+					  .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg };
+	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000,
+						 .base = rig->base };
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
 
 	for (unsigned int i = 0; i < n; i++) {
@@ -156,6 +161,7 @@ static inline void rig_free(struct rig *rig)
 	free(rig->source.map[0]);
 	hot_pages_free(&rig->hot);
 	stripes_free(&rig->stripes);
+	delta_free(rig->delta);
 	free(rig);
 }
 
@@ -168,6 +174,8 @@ static inline int rig_send(struct rig *rig, enum round_kind kind)
 	round_begin(&rd, &rig->src, &rig->source, kind, kind == ROUND_PRECOPY ? &rig->hot : NULL, &rig->stripes);
 	send_streams_begin(rig->streams, &rd, rig->rounds);
 	r = send_streams_wait(rig->streams, &rig->count, &rig->e);
+	if (r && kind == ROUND_PRECOPY)
+		round_drop(&rd);
 	round_end(&rd);
 	return r;
 }

@@ -120,7 +120,7 @@ static void link_lose(struct link *l, struct rig *rig, uint32_t *seed)
 	do {
 		link_hear(l, rig->rounds);
 	} while (next_random(seed) % 2);
-	stripes_lost(&rig->stripes, l->stands, rig->source.map);
+	stripes_lost(&rig->stripes, NULL, l->stands, rig->source.map);
 	atomic_store(&rig->stripes.acked, l->base);
 }
 

@@ -59,6 +59,33 @@ static const struct cmd_option send_zero_copy = {
 		"Without one of them, sends are plain.",
 };
 
+static int send_set_delta(const struct cmd_option *o, const char *text, void *to, struct err *e)
+{
+	(void)o;
+	return delta_parse(text, to, e);
+}
+
+static const struct cmd_option send_delta[] = {
+	{
+		"delta", .words = "auto|on|off", .initial = "auto", .set = send_set_delta,
+		.offset = offsetof(struct send_args, o.delta),
+		.help = "of a page that is sent again, send only the parts that have changed; "
+			"auto: if it was packed, as the link is slow then",
+		.more = "The sender keeps hashes of what it has sent, 64 bytes a page.\n"
+			"With\n"
+			".Cm on\n"
+			"it keeps them of each page, also on a fast link, and an older receiver is "
+			"refused.",
+	},
+	{
+		"delta-memory", .value = "MIB", .max = 1u << 20, .initial = "512",
+		.set = cmd_set_number, .offset = offsetof(struct send_args, o.delta_mib),
+		.help = "keep at most so many MiB of these hashes, 16 for each GiB of RAM that "
+			"was sent; 0: keep none",
+		.more = "When they are used up, pages of which there are none yet are sent whole.",
+	},
+};
+
 static const struct cmd_option send_reconnect = {
 	"reconnect", .value = "S", .max = WIRE_KEEP_MAX, .initial = "0", .set = cmd_set_number,
 	.offset = offsetof(struct send_args, o.reconnect_s),
@@ -153,6 +180,7 @@ static const struct cmd_group send_groups[] = {
 	CMD_ONE(cmd_io, struct send_args, io),
 	{ .options = &send_zero_copy, .n = 1 },
 	CMD_ONE(cmd_compress_threads, struct send_args, o.pack_threads),
+	{ CMD_ROWS(send_delta) },
 	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
 	{ .options = &send_reconnect, .n = 1 },
 	{ .options = &send_resolve_timeout, .n = 1 },

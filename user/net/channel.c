@@ -278,7 +278,7 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
 		slot->frame.packed = slot->frame.buf + FRAME_BYTES;
 	}
 	slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = slot->frame.used = 0;
-	slot->frame.same = slot->frame.codec = 0;
+	slot->frame.same = slot->frame.codec = slot->frame.pages = slot->frame.nr_parts = 0;
 	*out = &slot->frame;
 	return 0;
 }
@@ -314,15 +314,18 @@ int channel_go_on(struct channel *ch, struct err *e)
 	return r;
 }
 
-/* The codec's number stands behind the extents. */
+/* Behind the extents stand the codec's number, and what there is of the pages in parts. */
 static void channel_put_block(struct slot *slot, struct wire_header *h, size_t *head)
 {
 	const struct ram_frame *f = &slot->frame;
+	uint32_t bytes = f->codec ? f->packed_bytes : f->bytes;
 
-	h->type = WIRE_PACKED;
-	h->length = f->nr * WIRE_EXTENT + WIRE_PACKED_HEAD + f->packed_bytes;
+	h->type = f->nr_parts ? WIRE_DELTA : WIRE_PACKED;
+	h->length = f->nr * WIRE_EXTENT + WIRE_PACKED_HEAD + f->nr_parts + bytes;
 	wire_put_u64(slot->head + *head, f->codec);
 	*head += WIRE_PACKED_HEAD;
+	memcpy(slot->head + *head, f->parts, f->nr_parts);
+	*head += f->nr_parts;
 }
 
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
@@ -339,7 +342,7 @@ int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 	}
 	for (unsigned int i = 0; i < f->nr; i++)
 		wire_put_extent(slot->head + WIRE_HEADER + i * WIRE_EXTENT, &f->extents[i]);
-	if (f->codec)
+	if (f->codec || f->nr_parts)
 		channel_put_block(slot, &h, &head);
 	wire_put_header(slot->head, &h);
 	slot->iov[0] = (struct iovec) { slot->head, head };

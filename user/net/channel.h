@@ -31,18 +31,20 @@
  */
 #define FRAME_BYTES	(256u << 10)
 #define FRAME_PAGES	(FRAME_BYTES / PAGE_BYTES)
+#define FRAME_PARTS	(FRAME_BYTES / WIRE_PART)	/* pages of which it can hold a part */
 
 struct channel;
 
 /**
  * struct ram_frame - a RAM frame under construction
  * @extents: described so far
- * @iov: the page bytes of the WIRE_DATA extents, in @buf or where they stay as long
- * @bytes: sum of iov
+ * @iov: the page bytes of the WIRE_DATA and WIRE_PARTS extents, in @buf or where they stay as long
+ * @bytes: sum of iov; @pages: that they are of, whole or in part
  * @used: bytes of @buf that hold them, or could, and what lies between them
  * @buf: FRAME_BYTES, until the frame has been pushed
  * @same: pages of the extents of one byte
- * @codec: 0, or its number: a PACKED frame, whose block is in @packed
+ * @parts: of each page of the WIRE_PARTS extents, which parts; @nr_parts: if any, a DELTA frame
+ * @codec: 0, or its number: a frame whose block is in @packed, so it is PACKED or DELTA
  * @packed: as many bytes as @buf, for as long
  */
 struct ram_frame {
@@ -54,6 +56,8 @@ struct ram_frame {
 	struct iovec iov[FRAME_PAGES];
 	uint8_t *buf;
 	uint32_t same;
+	unsigned int pages, nr_parts;
+	uint8_t parts[FRAME_PARTS];
 	unsigned int codec;
 	uint32_t packed_bytes;
 	uint8_t *packed;

@@ -12,11 +12,13 @@
  * read from.
  */
 #define CHANNEL_SLOTS	ENGINE_BUFFERS
-#define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT + WIRE_PACKED_HEAD)
+#define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT + WIRE_PACKED_HEAD + \
+			 FRAME_PARTS)
 
 /**
  * struct slot
- * @head: header and extents; a mapping of its own, with the frame's buffers behind it
+ * @head: header, extents and what follows them; a mapping of its own, with the frame's buffers
+ *	behind it
  */
 struct slot {
 	struct ram_frame frame;

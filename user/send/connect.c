@@ -75,6 +75,7 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = d.tls,
 		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,
 		.compress = &s->compress, .features = s->features,
+		.delta = s->delta, .delta_always = s->o->delta == DELTA_ON,
 		.pack_threads = s->o->pack_threads,
 		.idle = sender_idle, .arg = s,
 	};
@@ -228,6 +229,8 @@ int connect_peer(struct sender *s, struct err *e)
 		 s->report->encrypted ? TLS_CIPHER_NAME : "");
 	if (!r)
 		r = codec_check(&s->limits.compress, features, e);
+	if (!r)
+		r = sender_open_delta(s, e);
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		s->report->total_pages += s->vm.blocks[i].pages;
 	if (!r)

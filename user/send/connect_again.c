@@ -96,7 +96,7 @@ static int connect_once(struct sender *s, unsigned int ms, uint32_t *stands, str
  */
 static void connect_resume(struct sender *s, uint32_t stands)
 {
-	stripes_lost(&s->stripes, stands, s->source->map);
+	stripes_lost(&s->stripes, s->delta, stands, s->source->map);
 	s->stands = stands;
 	s->announced = s->number;
 	atomic_store(&s->stripes.acked, s->number);

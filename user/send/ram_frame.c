@@ -19,6 +19,9 @@ void round_count_add(struct round_count *sum, const struct round_count *more)
 	sum->page_bytes += more->page_bytes;
 	for (unsigned int i = 0; i < CODECS; i++)
 		sum->packed_pages[i] += more->packed_pages[i];
+	sum->delta_pages += more->delta_pages;
+	sum->delta_bytes += more->delta_bytes;
+	sum->unchanged_pages += more->unchanged_pages;
 }
 
 void round_count_subtract(struct round_count *from, const struct round_count *part)
@@ -27,8 +30,20 @@ void round_count_subtract(struct round_count *from, const struct round_count *pa
 	from->zero_pages -= part->zero_pages;
 	from->same_pages -= part->same_pages;
 	from->page_bytes -= part->page_bytes;
+	from->delta_pages -= part->delta_pages;
+	from->delta_bytes -= part->delta_bytes;
+	from->unchanged_pages -= part->unchanged_pages;
 	for (unsigned int i = 0; i < CODECS; i++)
 		from->packed_pages[i] -= part->packed_pages[i];
+}
+
+double round_count_page(const struct round_count *c)
+{
+	const uint64_t pages = c->data_pages + c->unchanged_pages;
+
+	if (!pages)
+		return 0;
+	return (double)(c->page_bytes ? c->page_bytes : 1) / (double)pages;
 }
 
 void ram_packing_begin(struct ram_packing *p, uint32_t wish)
@@ -84,7 +99,7 @@ static void ram_framer_look(const struct ram_framer *f, const struct ram_frame *
 	struct ram_packing *p = f->packing;
 	const uint64_t load = atomic_load_explicit(p->load, memory_order_relaxed), now = now_ns();
 	struct codec_seen seen = {
-		.now_ns = now, .pages = frame->bytes / PAGE_BYTES, .made_ns = now - p->began_ns,
+		.now_ns = now, .pages = frame->pages, .made_ns = now - p->began_ns,
 		.paced_ns = p->paced_ns, .loads = load >> RAM_LOAD_BITS,
 		.load = load & ((1u << RAM_LOAD_BITS) - 1),
 	};
@@ -116,9 +131,9 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 	}
 	if (frame->codec) {
 		bytes = frame->packed_bytes;
-		f->count.packed_pages[frame->codec - 1] += frame->bytes / PAGE_BYTES;
+		f->count.packed_pages[frame->codec - 1] += frame->pages;
 	}
-	f->count.page_bytes += bytes;
+	f->count.page_bytes += bytes + frame->nr_parts;
 	/* With one step there is nothing to choose. */
 	if (f->packing && !f->packing->keeps && f->packing->chooser.n > 1)
 		ram_framer_look(f, frame);
@@ -129,7 +144,9 @@ static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *fr
 	uint64_t bytes = WIRE_HEADER + frame->nr * WIRE_EXTENT;
 	uint64_t now = now_ns(), at;
 
-	bytes += frame->codec ? WIRE_PACKED_HEAD + frame->packed_bytes : frame->bytes;
+	bytes += frame->codec ? frame->packed_bytes : frame->bytes;
+	if (frame->codec || frame->nr_parts)
+		bytes += WIRE_PACKED_HEAD + frame->nr_parts;
 	at = pace_take(f->pace, bytes, now);
 	if (f->packing)
 		f->packing->paced_ns = at > now ? at - now : 0;
@@ -151,6 +168,13 @@ int ram_framer_flush(struct ram_framer *f, struct err *e)
 	return r ? r : channel_push(f->ch, frame, e);
 }
 
+/* limit: bytes of the buffer. */
+static bool ram_frame_is_full(const struct ram_frame *frame, uint32_t limit)
+{
+	return frame->nr == WIRE_EXTENTS_MAX || frame->nr_iov == FRAME_PAGES ||
+	       frame->used + PAGE_BYTES > limit || frame->same > WIRE_SAME_MAX - FRAME_PAGES;
+}
+
 /*
  * How many pages the frame under construction can take at least. If the frame is full it is sent
  * first, and a new one begun.
@@ -162,8 +186,7 @@ static int ram_framer_room(struct ram_framer *f, uint64_t *pages, struct err *e)
 
 	if (limit > FRAME_BYTES)
 		limit = FRAME_BYTES;
-	if (f->frame && (f->frame->nr == WIRE_EXTENTS_MAX || f->frame->used >= limit ||
-			 f->frame->same > WIRE_SAME_MAX - FRAME_PAGES)) {
+	if (f->frame && ram_frame_is_full(f->frame, limit)) {
 		r = ram_framer_flush(f, e);
 		if (r)
 			return r;
@@ -178,6 +201,8 @@ static int ram_framer_room(struct ram_framer *f, uint64_t *pages, struct err *e)
 	*pages = (limit - f->frame->used) / PAGE_BYTES;
 	if (*pages > WIRE_EXTENTS_MAX - f->frame->nr)
 		*pages = WIRE_EXTENTS_MAX - f->frame->nr;
+	if (*pages > FRAME_PAGES - f->frame->nr_iov)
+		*pages = FRAME_PAGES - f->frame->nr_iov;
 	return 0;
 }
 
@@ -196,16 +221,82 @@ static void ram_frame_extend(struct ram_frame *frame, unsigned int block, uint16
 		};
 }
 
+/* Has the page hashes, or is it to get some? In the last round its stripe may be shared: none. */
+static bool ram_framer_compares(const struct ram_framer *f, unsigned int block, uint64_t page)
+{
+	bool make;
+
+	if (!f->delta)
+		return false;
+	make = !f->last && (f->delta_always || codec_chosen(&f->packing->chooser)->codec);
+	return delta_takes(f->delta, block, page, make);
+}
+
+/* The page is sent as a byte. */
+static void ram_framer_forget(const struct ram_framer *f, unsigned int block, uint64_t page)
+{
+	if (f->delta && !f->last)
+		delta_forget(f->delta, block, page, 1);
+}
+
+/* Page bytes in a frame, behind those that it has. used: of its buffer, with them. */
+static void ram_frame_put(struct ram_frame *frame, uint8_t *bytes, uint32_t n, uint32_t used)
+{
+	struct iovec *iov = frame->nr_iov ? &frame->iov[frame->nr_iov - 1] : NULL;
+
+	frame->pages++;
+	frame->bytes += n;
+	frame->used = used;
+	if (iov && (uint8_t *)iov->iov_base + iov->iov_len == bytes)
+		iov->iov_len += n;
+	else
+		frame->iov[frame->nr_iov++] = (struct iovec) { bytes, n };
+}
+
+/*
+ * A page as what has changed of it. It is copied to where the frame's buffer is free: forward from
+ * further behind there, or out of a mapping, where the guest may write to it meanwhile. What is
+ * hashed is the copy, as that is sent.
+ */
+static void ram_framer_add_changed(struct ram_framer *f, unsigned int block, uint64_t page,
+				   const uint8_t *bytes)
+{
+	struct ram_frame *frame = f->frame;
+	uint8_t *copy = memmove(frame->buf + frame->used, bytes, PAGE_BYTES), *end = copy;
+	unsigned int parts = delta_changed(f->delta, block, page, copy, !f->last);
+	uint32_t n;
+
+	if (!parts) {
+		f->count.unchanged_pages++;
+		return;
+	}
+	for (unsigned int i = 0; i < WIRE_PAGE_PARTS; i++) {
+		if (!(parts >> i & 1))
+			continue;
+		memmove(end, copy + i * WIRE_PART, WIRE_PART);
+		end += WIRE_PART;
+	}
+	n = (uint32_t)(end - copy);
+	f->count.data_pages++;
+	ram_frame_extend(frame, block, parts == DELTA_ALL ? WIRE_DATA : WIRE_PARTS, page, 1);
+	ram_frame_put(frame, copy, n, frame->used + n);
+	if (parts == DELTA_ALL)
+		return;
+	frame->parts[frame->nr_parts++] = (uint8_t)parts;
+	f->count.delta_pages++;
+	f->count.delta_bytes += n;
+}
+
 /* used: how much of the frame's buffer is used once this page is in it. */
 static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t page, uint8_t *bytes,
 			   uint32_t used)
 {
 	struct ram_frame *frame = f->frame;
-	struct iovec *iov = frame->nr_iov ? &frame->iov[frame->nr_iov - 1] : NULL;
 
 	if (zero_filter_best()->is_zero(bytes)) {
 		ram_frame_extend(frame, block, WIRE_ZERO, page, 1);
 		f->count.zero_pages++;
+		ram_framer_forget(f, block, page);
 		return;
 	}
 	if (f->packing && f->packing->same && page_is_one_byte(bytes)) {
@@ -216,17 +307,17 @@ static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t pa
 			ram_frame_extend(frame, block, WIRE_SAME_OF(byte), page, 1);
 			frame->same++;
 			f->count.same_pages++;
+			ram_framer_forget(f, block, page);
 			return;
 		}
 	}
+	if (ram_framer_compares(f, block, page)) {
+		ram_framer_add_changed(f, block, page, bytes);
+		return;
+	}
 	ram_frame_extend(frame, block, WIRE_DATA, page, 1);
 	f->count.data_pages++;
-	frame->bytes += PAGE_BYTES;
-	frame->used = used;
-	if (iov && (uint8_t *)iov->iov_base + iov->iov_len == bytes)
-		iov->iov_len += PAGE_BYTES;
-	else
-		frame->iov[frame->nr_iov++] = (struct iovec) { bytes, PAGE_BYTES };
+	ram_frame_put(frame, bytes, PAGE_BYTES, used);
 }
 
 /*

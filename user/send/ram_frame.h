@@ -20,6 +20,11 @@
  * is packed lies in the frame's buffer or in a copy, never in the mapping: no library expects that
  * its input changes while it works. A block that is not smaller by a page, or by an eighth of a
  * short frame, is not worth its unpacking: the frame goes as it is.
+ *
+ * A page gets hashes (codec/delta.h) when it is sent in a frame that is to be packed, or after a
+ * round in which most pages were: then the link is what is slow. A fast link pays nothing. A page
+ * that has hashes is compared in any frame. Both are done with a copy in the frame's buffer, also
+ * of a page in a mapping.
  */
 #ifndef GODWIT_RAM_FRAME_H
 #define GODWIT_RAM_FRAME_H
@@ -29,6 +34,7 @@
 #include "base/err.h"
 #include "base/thread.h"
 #include "codec/choose.h"
+#include "codec/delta.h"
 #include "net/channel.h"
 #include "net/pace.h"
 #include "send/round.h"
@@ -40,6 +46,9 @@
  * @same_pages: of one byte that is not 0
  * @packed_pages: of @data_pages, those that each codec packed
  * @page_bytes: what @data_pages took on the wire
+ * @delta_pages: of @data_pages, those of which only the changed parts were sent: @delta_bytes,
+ *	packed or not
+ * @unchanged_pages: that were dirty, and as the receiver has them
  */
 struct round_count {
 	uint64_t data_pages;
@@ -47,6 +56,9 @@ struct round_count {
 	uint64_t same_pages;
 	uint64_t packed_pages[CODECS];
 	uint64_t page_bytes;
+	uint64_t delta_pages;
+	uint64_t delta_bytes;
+	uint64_t unchanged_pages;
 };
 
 /* It is an array as well. */
@@ -54,6 +66,11 @@ struct round_count {
 
 void round_count_add(struct round_count *sum, const struct round_count *more);
 void round_count_subtract(struct round_count *from, const struct round_count *part);
+/*
+ * What a page with data took on the wire on average, those counted that were unchanged: it may be
+ * less than a byte. 0: there was none.
+ */
+double round_count_page(const struct round_count *c);
 
 /**
  * struct ram_packing - how a stream packs its frames, from round to round
@@ -94,6 +111,9 @@ void ram_packing_free(struct ram_packing *p);
  * struct ram_framer - one for each stream and round
  * @base: of each block, its mapping; NULL: the block is not mapped
  * @pace: may be NULL
+ * @delta: what was sent of each page; NULL: pages go whole. Not without @packing
+ * @delta_always: pages get hashes also while frames are not packed
+ * @last: of the last round: nothing follows
  * @frame: under construction, or NULL
  */
 struct ram_framer {
@@ -102,6 +122,8 @@ struct ram_framer {
 	struct channel *ch;
 	struct pace *pace;
 	struct ram_packing *packing;
+	struct delta *delta;
+	bool delta_always, last;
 	struct ram_frame *frame;
 	struct round_count count;
 };

@@ -110,6 +110,8 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	struct ram_framer framer = {
 		.vm = st->o.vm, .base = st->base, .ch = ch,
 		.pace = last ? NULL : st->o.pace, .packing = &s->packing,
+		.delta = st->o.delta,
+		.delta_always = st->delta_always, .last = last,
 	};
 	const struct round_count before = send_stream_counts(s);
 	struct round_piece p;

@@ -123,6 +123,20 @@ static bool send_streams_have_room(const struct send_streams *st)
 
 #define LOOKS	32u	/* in a round trip, for the ACK that makes room */
 
+/*
+ * Were most pages of the round packed, or known? Then the link is what is slow, also if what is
+ * left to send now comes in single frames that find no queue.
+ */
+static bool send_streams_link_was_slow(const struct round_count *c)
+{
+	const uint64_t all = c->data_pages + c->unchanged_pages;
+	uint64_t packed = c->unchanged_pages;
+
+	for (unsigned int i = 0; i < CODECS; i++)
+		packed += c->packed_pages[i];
+	return 2 * packed > all || 2 * (c->delta_pages + c->unchanged_pages) > all;
+}
+
 void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t number)
 {
 	uint64_t nap_ns, slice_ns;
@@ -140,6 +154,7 @@ void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t numb
 		nap_ns = LAST_NAP_NS;
 	atomic_store(&st->nap_ns, nap_ns);
 	st->busy = st->n;
+	st->delta_always = st->o.delta_always || send_streams_link_was_slow(&st->count);
 	st->count = (struct round_count) { .data_pages = 0 };
 	st->rounds++;
 	pthread_cond_broadcast(&st->work);

@@ -25,6 +25,8 @@ struct send_streams;
  * @zero_copy: whether sends are zero-copy, see engine.h
  * @compress: how RAM is packed, as codec_wish_word(): it may change at any time; @features: those
  *	that both ends offer
+ * @delta: what was sent of each page, also over connections before; NULL: pages go whole
+ * @delta_always: --delta on
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @timeout_ms: how long the receiver may accept no byte
  * @idle: called about ten times a second while the caller waits for the streams, to take the
@@ -39,6 +41,8 @@ struct send_streams_options {
 	enum engine_zero_copy zero_copy;
 	const _Atomic uint32_t *compress;
 	uint64_t features;
+	struct delta *delta;
+	bool delta_always;
 	unsigned int pack_threads;
 	unsigned int timeout_ms;
 	int (*idle)(void *arg, struct err *e);

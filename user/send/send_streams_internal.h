@@ -52,6 +52,7 @@ struct send_stream {
  * @nap_ns: how often a stream without room in its window looks for some; 0: they do not care
  * @rounds: how many rounds have begun: a thread that has seen fewer begins the next one
  * @busy: threads that have not ended the round
+ * @delta_always: in this round all pages get hashes
  * @began_ns: when the round did, @round_ns: when the last of them ended it; CLOCK_MONOTONIC
  * @next_idle_ns: when o.idle is due
  * @quit: the threads are to end
@@ -71,7 +72,7 @@ struct send_streams {
 	unsigned int rounds, busy;
 	uint64_t began_ns, round_ns, next_idle_ns;
 	_Atomic uint64_t nap_ns;
-	bool quit;
+	bool quit, delta_always;
 	struct round_count count;
 	struct err err;
 	_Atomic uint64_t load;

@@ -175,6 +175,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	control_close(&s->control, outcome);
 	hot_pages_free(&s->hot);
 	stripes_free(&s->stripes);
+	delta_free(s->delta);
 	save_close(&s->save);
 	journal_close(&s->journal);
 	private_ram_copy_free(&s->private_copy);

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "codec/codec.h"
+#include "codec/delta.h"
 #include "devstate/mode.h"
 #include "net/engine.h"
 #include "plan/limits.h"
@@ -33,6 +34,8 @@
  *	least one for each of @cpus
  * @engine: how godwit waits for sockets
  * @zero_copy: of RAM to the network, see engine.h
+ * @delta: whether pages that are sent again go as their changes
+ * @delta_mib: memory for what it notes of pages; 0: as with DELTA_OFF
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @pause: no module: stop the guest first, send everything once
  * @progress: called about ten times a second; may be NULL
@@ -51,6 +54,8 @@ struct sender_options {
 	unsigned int cpus;
 	const struct engine_ops *engine;
 	enum engine_zero_copy zero_copy;
+	enum delta_wish delta;
+	unsigned int delta_mib;
 	unsigned int pack_threads;
 	enum mode_wish wish;
 	unsigned int accepted;

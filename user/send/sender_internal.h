@@ -83,6 +83,7 @@ struct sender {
 	struct channel *ch;		/* the control connection */
 	struct send_streams *streams;
 	struct stripes stripes;
+	struct delta *delta;		/* what was sent of each page, or NULL */
 	struct round *round;		/* under way, or NULL; it is: */
 	struct round the_round;
 	/* By their numbers on the wire, where each part of a round is one: */
@@ -142,6 +143,8 @@ unsigned int connect_patience_ms(const struct sender *s);
  * been lost are dirty again. Else -errno, and *e is as before, or says what was tried.
  */
 int connect_again(struct sender *s, int r, struct err *e);
+/* Whether pages that are sent again go as their changes: what for is known once HELLO is there. */
+int sender_open_delta(struct sender *s, struct err *e);
 /* Closes all connections, if there are any. */
 void sender_disconnect(struct sender *s);
 /*

@@ -34,6 +34,8 @@ void sender_report_sent(struct sender *s, const struct round_count *c)
 	struct report_sent sent = {
 		.data_pages = c->data_pages, .zero_pages = c->zero_pages,
 		.same_pages = c->same_pages, .page_bytes = c->page_bytes,
+		.delta_pages = c->delta_pages, .delta_bytes = c->delta_bytes,
+		.unchanged_pages = c->unchanged_pages,
 	};
 
 	static_assert(REPORT_CODECS == CODECS, "the report has a count for each codec");
@@ -59,7 +61,7 @@ static void sender_count_speed(struct sender *s, const struct round_count *c)
 	rep->speed.rate = (uint64_t)((double)(rep->bytes - start_bytes) * 1e9 /
 				     (double)(rep->total_ns - start_ns));
 	if (c->data_pages >= COUNTED_PAGES || (c->data_pages && rep->speed.page <= 0))
-		rep->speed.page = (double)c->page_bytes / (double)c->data_pages;
+		rep->speed.page = round_count_page(c);
 }
 
 /* Of the round under way. */

@@ -11,6 +11,33 @@
  */
 #define UNACKED_MAX	4u
 
+/*
+ * With --pause each page goes once: auto sees no use in it. Without a codec no page gets hashes,
+ * but that may change.
+ */
+static bool sender_wants_delta(const struct sender *s)
+{
+	if (s->o->delta == DELTA_ON)
+		return true;
+	return s->o->delta == DELTA_AUTO && !s->o->pause && s->features & WIRE_DELTAS;
+}
+
+int sender_open_delta(struct sender *s, struct err *e)
+{
+	uint64_t pages[WIRE_BLOCKS_MAX];
+
+	if (!sender_wants_delta(s) || !s->o->delta_mib)
+		return 0;
+	if (!(s->features & WIRE_DELTAS))
+		return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --delta on: give auto or off, or install the same version at both ends");
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		pages[i] = s->vm.blocks[i].pages;
+	s->delta = delta_new(pages, s->vm.nblocks, (uint64_t)s->o->delta_mib << 20);
+	if (s->delta || s->o->delta == DELTA_AUTO)
+		return 0;
+	return err_set(e, GW_INTERNAL, ENOMEM, "no memory for --delta: give off, or free memory");
+}
+
 /* Sends ROUND once all streams have sent theirs. */
 static int sender_announce_round(struct sender *s, struct err *e)
 {

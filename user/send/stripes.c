@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "send/stripes.h"
+
+static_assert(STRIPE_PAGES == DELTA_STRIPE_PAGES, "a stripe's hashes have one writer");
 
 #define STEAL_STRIPES	16u	/* at a time: 4 MiB */
 
@@ -130,7 +133,8 @@ int stripes_steal(struct stripes *s, unsigned int stream, struct err *e)
 	return r;
 }
 
-static void stripes_lost_of(struct stripes *s, unsigned int block, uint32_t stands, uint64_t *map)
+static void stripes_lost_of(struct stripes *s, struct delta *delta, unsigned int block,
+			    uint32_t stands, uint64_t *map)
 {
 	const uint64_t pages = s->vm->blocks[block].pages;
 
@@ -138,14 +142,18 @@ static void stripes_lost_of(struct stripes *s, unsigned int block, uint32_t stan
 		struct stripe *st = stripes_of(s, block, first);
 		uint64_t left = pages - first;
 
+		if (left > STRIPE_PAGES)
+			left = STRIPE_PAGES;
 		if (st->round > stands)
-			bitmap_set(map, first, left < STRIPE_PAGES ? left : STRIPE_PAGES);
+			bitmap_set(map, first, left);
+		if (st->round > stands && delta)
+			delta_forget(delta, block, first, left);
 		*st = (struct stripe) { .round = 0 };
 	}
 }
 
-void stripes_lost(struct stripes *s, uint32_t stands, uint64_t *const *map)
+void stripes_lost(struct stripes *s, struct delta *delta, uint32_t stands, uint64_t *const *map)
 {
 	for (unsigned int b = 0; b < s->vm->nblocks; b++)
-		stripes_lost_of(s, b, stands, map[b]);
+		stripes_lost_of(s, delta, b, stands, map[b]);
 }

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "codec/delta.h"
 #include "page/page.h"
 #include "vmm/vm.h"
 
@@ -95,6 +96,7 @@ void stripes_drop(struct stripes *s, unsigned int stream, uint64_t pages);
 int stripes_steal(struct stripes *s, unsigned int stream, struct err *e);
 /**
  * stripes_lost() - all connections are gone: marks again what may have been lost with them
+ * @delta: forgets what was sent of that; may be NULL
  * @stands: the latest round that the receiver has completely. It reads none of the old connections
  *	any more
  * @map: the source's; no round is under way, and what was taken and not given to a stream is in it
@@ -111,7 +113,10 @@ int stripes_steal(struct stripes *s, unsigned int stream, struct err *e);
  * Afterwards no stripe belongs to a stream, as nothing is under way. A later call with the same
  * @stands, as no round was completed since, marks what was sent in between. What the first call has
  * marked was sent since, or is marked still.
+ *
+ * So it is with @delta: it has hashes of bytes that the receiver has, or, of a stripe that is
+ * marked, none. The marked pages go whole.
  */
-void stripes_lost(struct stripes *s, uint32_t stands, uint64_t *const *map);
+void stripes_lost(struct stripes *s, struct delta *delta, uint32_t stands, uint64_t *const *map);
 
 #endif
