@@ -130,6 +130,50 @@ static void another_codec(void **state)
 	assert_int_equal(freely.rate, 50000 * 1300 / 6);
 }
 
+static void add_again(struct speeds *s, uint64_t pages, uint64_t page, uint64_t ns)
+{
+	speeds_add(s, &(struct speed_round) { .bytes = pages * page, .ns = ns, .page = page, .pages = pages });
+}
+
+/* --delta: a round of many pages and few bytes shows what its pages take, and not how fast the link is. */
+static void pages_that_go_in_part(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+	struct speed freely;
+
+	(void)state;
+	add_again(&s, 25600, PAGE_BYTES, 10 * S);
+	add_again(&s, 5000, 512, S / 20);
+	freely = speeds_freely(&s);
+	assert_int_equal(freely.rate, 10 * MIB);
+	assert_int_equal(freely.page, 512);
+	assert_in_range(speed_ns(&freely, 5000), 244 * S / 1000, 245 * S / 1000);
+	/* Too few pages to tell, or none of --delta's. */
+	add_again(&s, 1000, 1, S);
+	add(&s, 5000, 1, S, false);
+	assert_int_equal(s.last.page, 512);
+}
+
+/* Nearly all are unchanged: the link would take any number of them, the CPU does not. */
+static void no_more_pages_than_in_any_round(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+	struct speed freely;
+
+	(void)state;
+	add_again(&s, 25600, PAGE_BYTES, S);
+	add_again(&s, 100000, 1, S);
+	freely = speeds_freely(&s);
+	assert_int_equal(freely.rate, 100 * MIB);
+	assert_in_range(speed_ns(&freely, 100000), S, S + S / 500);
+	/* And the same in a round that tells. */
+	add_again(&s, 50000, 100, 5 * S);
+	speeds_add(&s, &(struct speed_round) { .bytes = 64 * MIB, .ns = S, .page = 1, .pages = 50000 });
+	freely = speeds_freely(&s);
+	assert_int_equal(freely.rate, 64 * MIB);
+	assert_in_range(speed_ns(&freely, 100000), S, S + S / 500);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +182,8 @@ int main(void)
 		cmocka_unit_test(neither_half_is_of_another_round),
 		cmocka_unit_test(bandwidth_does_not_hold_back_the_last_round),
 		cmocka_unit_test(another_codec),
+		cmocka_unit_test(pages_that_go_in_part),
+		cmocka_unit_test(no_more_pages_than_in_any_round),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "plan/speed.h"
 
 #define TELLING_BYTES	(4u << 20)
+#define TELLING_PAGES	(TELLING_BYTES / PAGE_BYTES)
 #define YEAR_S		31536000ull
 
 double speed_pages(const struct speed *s)
@@ -17,22 +18,50 @@ uint64_t speed_ns(const struct speed *s, double pages)
 	return seconds < YEAR_S ? (uint64_t)(seconds * 1e9) : YEAR_S * 1000000000ull;
 }
 
+/* No more pages per second than in any round. */
+static void speeds_bound(const struct speeds *s, struct speed *speed)
+{
+	if (s->most > 0 && speed_pages(speed) > s->most)
+		speed->page = (double)speed->rate / s->most;
+}
+
+/* Of a round with --delta: do its pages tell something? */
+static bool speeds_note_pages(struct speeds *s, const struct speed_round *r)
+{
+	const double fast = (double)r->pages * 1e9 / (double)r->ns;
+
+	if (r->pages < TELLING_PAGES)
+		return false;
+	if (fast > s->most)
+		s->most = fast;
+	return true;
+}
+
 void speeds_add(struct speeds *s, const struct speed_round *r)
 {
 	const bool is_long = r->bytes > TELLING_BYTES;
+	bool many, tells;
 
 	/* Until a round has told: pages that do not get smaller. */
 	if (s->changed)
 		s->last.page = 0;
 	s->changed = false;
+	if (!r->ns)
+		return;
+	many = speeds_note_pages(s, r);
 	/* Of the first round there is nothing better. */
-	if (!r->ns || !(is_long || !s->last.rate || (s->short_tells && r->bytes && r->page > 0)))
+	tells = is_long || !s->last.rate || (s->short_tells && r->bytes && r->page > 0);
+	if (tells)
+		s->last = (struct speed) {
+			.rate = (uint64_t)((double)r->bytes * 1e9 / (double)r->ns), .page = r->page,
+		};
+	else if (many)
+		s->last.page = r->page;
+	else
 		return;
 	if (is_long)
 		s->short_tells = false;
-	s->last = (struct speed) {
-		.rate = (uint64_t)((double)r->bytes * 1e9 / (double)r->ns), .page = r->page,
-	};
+	speeds_bound(s, &s->last);
 	if (!r->held_back)
 		s->freely = s->last;
 }
@@ -40,6 +69,7 @@ void speeds_add(struct speeds *s, const struct speed_round *r)
 void speeds_change(struct speeds *s)
 {
 	s->freely = (struct speed) { .rate = 0 };
+	s->most = 0;
 	s->changed = s->short_tells = true;
 }
 

@@ -6,6 +6,12 @@
  * packs as long as it takes makes few bytes a second. So a rate, in bytes on the link, is kept with
  * what a page took there in the same round, and neither is ever used with the other of another
  * round: the quotient, pages per second, is what was measured, whatever was slowest.
+ *
+ * Where pages that are sent again go in part, or not at all (--delta), a round of many pages may be
+ * one of few bytes. Its rate is one of round trips, but what its pages take is the best guess for
+ * those of the next: it goes with the rate of the last round that tells. But a link that takes so
+ * many of them waits for a CPU that reads and compares them. So it is never more pages per second
+ * than any round had.
  */
 #ifndef GODWIT_SPEED_H
 #define GODWIT_SPEED_H
@@ -36,12 +42,14 @@ uint64_t speed_ns(const struct speed *s, double pages);
  * struct speed_round - what a round has shown
  * @bytes: that have arrived in @ns
  * @page: see struct speed
+ * @pages: with --delta, how many with data there were, whole or in part or unchanged; else 0
  * @held_back: by --bandwidth, all of the round or a part
  */
 struct speed_round {
 	uint64_t bytes;
 	uint64_t ns;
 	double page;
+	uint64_t pages;
 	bool held_back;
 };
 
@@ -51,9 +59,11 @@ struct speed_round {
  * @freely: of the last one of these that was not held back
  * @changed: pages are packed in another way since the last round: nothing is known yet
  * @short_tells: since then there was no long round, and a short one is better than nothing
+ * @most: pages per second of the fastest round of enough @pages to tell; 0: there was none
  */
 struct speeds {
 	struct speed last, freely;
+	double most;
 	bool changed, short_tells;
 };
 

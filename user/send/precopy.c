@@ -21,12 +21,15 @@ struct precopy_measured {
 	uint64_t queued;
 };
 
-/* What a page took on the link in the round that has ended; 0: none had data. */
-static double precopy_page(const struct report *rep)
+/* Of the round that has ended. */
+static struct round_count precopy_sent(const struct report *rep)
 {
 	const struct report_row *row = &rep->rows[rep->nr_rows - 1];
 
-	return row->data_pages ? (double)row->page_bytes / (double)row->data_pages : 0;
+	return (struct round_count) {
+		.data_pages = row->data_pages, .unchanged_pages = row->unchanged_pages,
+		.page_bytes = row->page_bytes,
+	};
 }
 
 /*
@@ -49,6 +52,8 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	bool slowed_down = s->limits.bandwidth_mib;
 	const unsigned int reconnects = rep->reconnects;
 	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns(), rate_ns;
+	struct round_count sent;
+	bool again;
 	int r = sender_renew_lease(s, e);
 
 	precopy_packs_otherwise(s, m);
@@ -57,7 +62,8 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	*ns = now_ns() - begin;
 	rate_ns = *ns;
 	/* The time without a link says nothing of the link. */
-	if (rep->reconnects != reconnects) {
+	again = rep->reconnects != reconnects;
+	if (again) {
 		rate_ns = now_ns() - s->again_ns;
 		bytes = s->again_bytes;
 	}
@@ -66,8 +72,11 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	bytes = sender_bytes(s) - m->queued - bytes;
 	if (r)
 		return r;
+	sent = precopy_sent(rep);
 	speeds_add(&m->speeds, &(struct speed_round) {
-		.bytes = bytes, .ns = rate_ns, .page = precopy_page(rep),
+		.bytes = bytes, .ns = rate_ns, .page = round_count_page(&sent),
+		/* The count is of all of the round. */
+		.pages = s->delta && !again ? sent.data_pages + sent.unchanged_pages : 0,
 		.held_back = slowed_down || s->limits.bandwidth_mib,
 	});
 	rep->speed = m->speeds.last;
