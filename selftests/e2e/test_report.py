@@ -53,12 +53,15 @@ def check_rounds(report):
         assert before['start-time'] < before['end-time'] <= after['start-time']
     assert sum(r['normal'] for r in rounds) == ram['normal']
     assert sum(r['duplicate'] for r in rounds) == ram['duplicate']
-    assert ram['normal'] * 4096 < sum(r['transferred'] for r in rounds) <= ram['transferred']
+    for kind in ('same-byte', 'normal-bytes', 'delta', 'delta-bytes', 'unchanged'):
+        assert sum(r[kind] for r in rounds) == ram[kind]
+    assert ram['normal-bytes'] < sum(r['transferred'] for r in rounds) <= ram['transferred']
     # The guest's own 48 MiB go out in the first round; each later one sends what the one before has left, and what has
     # been touched for the first time since.
     assert rounds[0]['normal'] >= 48 << 8
     for before, after in zip(rounds, rounds[1:-1]):
-        assert 0 <= (after['normal'] + after['duplicate']) * 4096 - before['remaining'] < 1 << 20
+        taken = sum(after[kind] for kind in ('normal', 'duplicate', 'same-byte', 'unchanged'))
+        assert 0 <= taken * 4096 - before['remaining'] < 1 << 20
     assert rounds[-2]['expected-downtime'] == report['expected-downtime'] <= report['downtime-limit'] == int(godwit.DOWNTIME)
     assert all(r['mbps'] > 0 and r['dirty-pages-rate'] > 0 for r in rounds[:-1])
 

@@ -182,12 +182,12 @@ def control(pid, **command):
 class Run:
     """
     One migration under way: receiver on side dst, sender on side src (None: where the lab itself is), which connects to
-    the receiver or to what lies between (to).
+    the receiver or to what lies between (to). tool: another godwit than the one of this tree sends.
     """
     compares = True	# in the lab only in tests that are marked so
 
     def __init__(self, src, dst, *options, verify=True, receiver=True, receive_options=(), columns=0, side='src',
-                 to=None, cgroup=None):
+                 to=None, cgroup=None, tool=GODWIT):
         self.src, self.dst = src, dst
         if dst not in src.destinations:
             src.destinations.append(dst)	# one that the test has made itself
@@ -201,7 +201,7 @@ class Run:
         self.send = Process(side, 'send', '--qmp', src.main_qmp, '--json', self.json, '--downtime-limit', DOWNTIME,
                             *(['--verify'] if verify else []), *([] if self.compares else ['--no-compare']), *options,
                             to or AT,
-                            columns=columns, cgroup=cgroup)
+                            columns=columns, cgroup=cgroup, tool=tool)
 
     def wait(self, expect='ok'):
         """Both end; returns the report."""

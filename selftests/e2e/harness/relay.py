@@ -8,7 +8,7 @@ import threading
 import time
 
 import lab
-from wire import COMMIT, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, RAM, VIEWS
+from wire import COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, RAM, VIEWS
 
 
 class Relay:
@@ -188,7 +188,7 @@ class Losing(Relay):
                 if kind == HELLO:
                     offers, needs = struct.unpack('<QQ', body)
                     body = struct.pack('<QQ', offers & self.offers, needs)
-                if kind in (RAM, PACKED):
+                if kind in (RAM, PACKED, DELTA):
                     self._throttle(length)
                     self.passed += length
                 self.count[kind] = self.count.get(kind, 0) + 1
