@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "each_engine.h"
 #include "ram_rig.h"
+#include "send/send_streams_internal.h"
 
 struct changer {
 	_Atomic uint32_t *compress;
@@ -68,8 +69,99 @@ static void the_codec_changes_in_the_middle(void **state)
 	assert_memory_equal(&shown, &sum, sizeof(sum));
 }
 
+/* nap_ms: what the call takes longer. pack: a codec that takes no time, and finds nothing to pack. */
+static struct { unsigned int nap_ms; _Atomic unsigned int calls; bool fake; } pack, read_on;
+
+size_t __real_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out, size_t room);
+size_t __wrap_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out, size_t room);
+size_t __wrap_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out, size_t room)
+{
+	pack.calls++;
+	if (pack.nap_ms)
+		nap(pack.nap_ms);
+	return pack.fake ? 0 : __real_codec_pack(s, c, in, len, out, room);
+}
+
+/* After each run of pages that was read. */
+int __real_channel_go_on(struct channel *ch, struct err *e);
+int __wrap_channel_go_on(struct channel *ch, struct err *e);
+int __wrap_channel_go_on(struct channel *ch, struct err *e)
+{
+	if (read_on.nap_ms)
+		nap(read_on.nap_ms);
+	return __real_channel_go_on(ch, e);
+}
+
+#define AUTO	(WIRE_FILL | WIRE_LZ4 | WIRE_ZSTD | WIRE_LOADS)
+
+/* One stream that chooses, and knows its receiver. */
+static void connect_auto(struct rig *rig)
+{
+	const struct codec_wish wish = { .kind = CODEC_AUTO };
+
+	rig->features = AUTO;
+	rig->compress = codec_wish_word(&wish);
+	rig_connect(rig, engine, engine, 1, 0);
+	send_streams_load(rig->streams, 0);
+}
+
+/* Pages that pack well, and are not of one byte. */
+static void write_text(struct rig *rig, unsigned int first, unsigned int n)
+{
+	for (unsigned int p = first; p < first + n; p++) {
+		rig_write(rig, p, 'a' + (int)(p + rig->rounds) % 20);
+		memcpy(rig->ram + p * PAGE_BYTES, &p, sizeof(p));
+	}
+}
+
+/* --bandwidth leaves time: 13 ms for a frame. */
+static void pace_leaves_time(struct rig *rig)
+{
+	pace_set(&rig->pace, 20000000);
+	write_text(rig, 0, 16 * FRAME_PAGES);
+	rig_round(rig, ROUND_PRECOPY);
+	rig_assert_equal(rig);
+}
+
+/* What a step costs is what packing takes, and not what is read before it. */
+static void a_step_costs_what_packing_takes(void **state)
+{
+	struct rig *rig = *state;
+	const uint64_t *known;
+	uint64_t before;
+
+	connect_auto(rig);
+	known = rig->streams->s[0].packing.chooser.page_ns;
+	pack.fake = true;
+	before = known[3];
+	/* Every third page is of zeros: a nap between short runs. */
+	pace_set(&rig->pace, 20000000);
+	write_text(rig, 0, 16 * FRAME_PAGES);
+	for (unsigned int p = 0; p < 16 * FRAME_PAGES; p += 3)
+		rig_write(rig, p, 0);
+	read_on.nap_ms = 1;
+	rig_round(rig, ROUND_PRECOPY);
+	assert_true(pack.calls);
+	assert_true(known[3] < before);
+	before = known[3];
+	read_on.nap_ms = 0;
+	pack.nap_ms = 20;
+	pack.calls = 0;
+	pace_leaves_time(rig);
+	assert_true(pack.calls);
+	assert_true(known[3] > before);
+}
+
+static int setup(void **state)
+{
+	memset(&pack, 0, sizeof(pack));
+	memset(&read_on, 0, sizeof(read_on));
+	return rig_setup(state);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_setup_teardown(the_codec_changes_in_the_middle, rig_setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(a_step_costs_what_packing_takes, setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(the_codec_changes_in_the_middle, setup, rig_teardown),
 };
 
 int main(void)

@@ -4,7 +4,9 @@
 
 #define SEC_NS		1000000000ull
 #define SHARE		2u		/* a frame may take this part of the time that there is */
+#define READ_NS		500u		/* to read a page takes about so long, besides */
 #define LEARN		4u		/* a frame changes what is known by this part of it */
+#define SPIKE		4u		/* what one frame may cost more than was known, or guessed */
 #define FORGET		512u		/* a step above gets cheaper so, until it is tried */
 #define WINDOW_NS	5000000ull	/* the least that tells how fast the link is */
 #define BOUND		900u		/* per mille: the receiver hardly ever waits */
@@ -12,7 +14,7 @@
 #define PENALTY_MAX_NS	(30 * PENALTY_NS)
 
 /* Until a step has been tried: of programs, on one core of 2022. */
-static const uint64_t choose_guess_ns[CHOOSE_STEPS] = { 500, 8000, 13000, 23000 };
+static const uint64_t choose_guess_ns[CHOOSE_STEPS] = { 0, 8000, 13000, 23000 };
 
 unsigned int codec_steps(const struct codec_wish *wish, uint64_t features,
 			 struct codec_choice steps[CHOOSE_STEPS])
@@ -84,10 +86,15 @@ static void choose_learn_rate(struct codec_chooser *c, const struct codec_seen *
 
 static void choose_learn_step(struct codec_chooser *c, const struct codec_seen *seen)
 {
-	uint64_t *known = &c->page_ns[c->at];
+	uint64_t *known = &c->page_ns[c->at], most = SPIKE * choose_guess_ns[c->at], ns;
 
-	if (seen->pages)
-		*known = *known - *known / LEARN + seen->made_ns / seen->pages / LEARN;
+	/* The thread had no CPU, or no slot: one such frame must not keep the step away for long. */
+	if (most < SPIKE * *known)
+		most = SPIKE * *known;
+	if (seen->pages) {
+		ns = seen->made_ns / seen->pages;
+		*known = *known - *known / LEARN + (ns < most ? ns : most) / LEARN;
+	}
 	for (unsigned int i = c->at + 1; i < c->n; i++)
 		c->page_ns[i] -= c->page_ns[i] / FORGET;
 }
@@ -122,6 +129,6 @@ void codec_choose(struct codec_chooser *c, const struct codec_seen *seen)
 	time_ns = choose_time_ns(c, seen) / SHARE;
 	c->at = 0;
 	for (unsigned int i = 1; c->loads && i < c->n && i <= c->ceiling; i++)
-		if (c->page_ns[i] * seen->pages <= time_ns)
+		if ((READ_NS + c->page_ns[i]) * seen->pages <= time_ns)
 			c->at = i;
 }

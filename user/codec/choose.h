@@ -34,7 +34,8 @@
  * struct codec_seen - the stream when a frame is ready, packed or not, and not yet sent
  * @waiting: bytes before it that the link has not sent yet
  * @acked: bytes of the stream that have arrived at the receiver's host, since its beginning
- * @pages: of the frame; @made_ns: how long it took to read and pack them
+ * @pages: of the frame; @made_ns: how long it took to pack them. Not to read them: a frame may have
+ *	few pages, and many zeros before them
  * @paced_ns: how long --bandwidth had the frame before wait
  * @loads: how many LOADs have come; @load: the latest, per mille
  */
@@ -53,7 +54,7 @@ struct codec_seen {
  * struct codec_chooser - of one stream
  * @steps: the slower the later; one: there is nothing to choose
  * @at: the step of the next frame
- * @page_ns: of each step, how long a page takes to read and pack
+ * @page_ns: of each step, how long a page takes to pack
  * @rate: bytes per second that the link takes; 0: not known yet
  * @since_ns, @since_acked: when bytes have begun to wait, or were counted last; 0: none wait
  * @highest: step since the last LOAD

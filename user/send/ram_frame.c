@@ -93,13 +93,14 @@ static void ram_frame_pack(struct ram_frame *frame, struct ram_packing *p,
 	frame->packed_bytes = (uint32_t)n;
 }
 
-/* The frame is ready. */
-static void ram_framer_look(const struct ram_framer *f, const struct ram_frame *frame)
+/* The frame is ready; made_ns: how long it took to pack it. */
+static void ram_framer_look(const struct ram_framer *f, const struct ram_frame *frame,
+			    uint64_t made_ns)
 {
 	struct ram_packing *p = f->packing;
-	const uint64_t load = atomic_load_explicit(p->load, memory_order_relaxed), now = now_ns();
+	const uint64_t load = atomic_load_explicit(p->load, memory_order_relaxed);
 	struct codec_seen seen = {
-		.now_ns = now, .pages = frame->pages, .made_ns = now - p->began_ns,
+		.now_ns = now_ns(), .pages = frame->pages, .made_ns = made_ns,
 		.paced_ns = p->paced_ns, .loads = load >> RAM_LOAD_BITS,
 		.load = load & ((1u << RAM_LOAD_BITS) - 1),
 	};
@@ -118,6 +119,7 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 {
 	const struct codec_choice *choice;
 	uint32_t bytes = frame->bytes;
+	uint64_t made_ns = 0;
 
 	if (f->packing) {
 		/* A stale word costs nothing: some frame after this one sees the new one. */
@@ -126,8 +128,12 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 		if (wish != f->packing->wish)
 			ram_packing_begin(f->packing, wish);
 		choice = codec_chosen(&f->packing->chooser);
-		if (choice->codec)
+		if (choice->codec) {
+			const uint64_t began_ns = now_ns();
+
 			ram_frame_pack(frame, f->packing, choice);
+			made_ns = now_ns() - began_ns;
+		}
 	}
 	if (frame->codec) {
 		bytes = frame->packed_bytes;
@@ -136,7 +142,7 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 	f->count.page_bytes += bytes + frame->nr_parts;
 	/* With one step there is nothing to choose. */
 	if (f->packing && !f->packing->keeps && f->packing->chooser.n > 1)
-		ram_framer_look(f, frame);
+		ram_framer_look(f, frame, made_ns);
 }
 
 static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *frame, struct err *e)
@@ -195,8 +201,6 @@ static int ram_framer_room(struct ram_framer *f, uint64_t *pages, struct err *e)
 		r = channel_frame(f->ch, &f->frame, e);
 		if (r)
 			return r;
-		if (f->packing)
-			f->packing->began_ns = now_ns();
 	}
 	*pages = (limit - f->frame->used) / PAGE_BYTES;
 	if (*pages > WIRE_EXTENTS_MAX - f->frame->nr)

@@ -81,7 +81,6 @@ double round_count_page(const struct round_count *c);
  * @load: see struct send_streams
  * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
  *	until it is needed
- * @began_ns: when the frame under construction was begun
  * @paced_ns: how long --bandwidth had the last frame wait
  * @keeps: the codec stays. The small frames of a spread round leave one by one, as fast as the
  *	window lets them: that says nothing of a codec
@@ -96,7 +95,6 @@ struct ram_packing {
 	struct thread_slots *slots;
 	const _Atomic uint64_t *load;
 	uint8_t *gathered;
-	uint64_t began_ns;
 	uint64_t paced_ns;
 };
 
