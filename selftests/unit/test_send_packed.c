@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "each_engine.h"
+#include "net/sock.h"
 #include "ram_rig.h"
 #include "send/send_streams_internal.h"
 
@@ -72,9 +73,12 @@ static void the_codec_changes_in_the_middle(void **state)
 /* nap_ms: what the call takes longer. pack: a codec that takes no time, and finds nothing to pack. */
 static struct { unsigned int nap_ms; _Atomic unsigned int calls; bool fake; } pack, read_on;
 
-size_t __real_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out, size_t room);
-size_t __wrap_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out, size_t room);
-size_t __wrap_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out, size_t room)
+size_t __real_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out,
+			  size_t room);
+size_t __wrap_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out,
+			  size_t room);
+size_t __wrap_codec_pack(struct codec_states *s, const struct codec_choice *c, const void *in, size_t len, void *out,
+			  size_t room)
 {
 	pack.calls++;
 	if (pack.nap_ms)
@@ -90,6 +94,37 @@ int __wrap_channel_go_on(struct channel *ch, struct err *e)
 	if (read_on.nap_ms)
 		nap(read_on.nap_ms);
 	return __real_channel_go_on(ch, e);
+}
+
+/**
+ * struct slow_link - takes 16 MB/s, and holds nothing: what TCP says of it is what has gone over it
+ * @passed: bytes; one, for the connection
+ */
+static struct slow_link {
+	bool used;
+	int fd;
+	_Atomic uint64_t passed;
+	pthread_t thread;
+} slow;
+
+static void *slow_link_main(void *arg)
+{
+	static char buf[16384];
+	ssize_t n;
+
+	(void)arg;
+	while ((n = recv(slow.fd, buf, sizeof(buf), MSG_WAITALL)) > 0) {
+		nap(1);
+		atomic_fetch_add(&slow.passed, (uint64_t)n);
+	}
+	return NULL;
+}
+
+struct sock_progress __real_sock_progress(int fd);
+struct sock_progress __wrap_sock_progress(int fd);
+struct sock_progress __wrap_sock_progress(int fd)
+{
+	return slow.used ? (struct sock_progress) { .acked = atomic_load(&slow.passed) } : __real_sock_progress(fd);
 }
 
 #define AUTO	(WIRE_FILL | WIRE_LZ4 | WIRE_ZSTD | WIRE_LOADS)
@@ -112,6 +147,11 @@ static void write_text(struct rig *rig, unsigned int first, unsigned int n)
 		rig_write(rig, p, 'a' + (int)(p + rig->rounds) % 20);
 		memcpy(rig->ram + p * PAGE_BYTES, &p, sizeof(p));
 	}
+}
+
+static uint64_t packed(const struct round_count *c)
+{
+	return c->packed_pages[0] + c->packed_pages[1] + c->packed_pages[2];
 }
 
 /* --bandwidth leaves time: 13 ms for a frame. */
@@ -152,8 +192,37 @@ static void a_step_costs_what_packing_takes(void **state)
 	assert_true(known[3] > before);
 }
 
+/* What waits in the channel tells how fast the link is; then rounds of a frame are packed as well, after an idle moment too. */
+static void short_rounds_are_packed(void **state)
+{
+	const struct codec_wish wish = { .kind = CODEC_AUTO };
+	struct rig *rig = *state;
+
+	slow.used = true;
+	rig->features = AUTO;
+	rig->compress = codec_wish_word(&wish);
+	rig_connect_to_nobody(rig, engine, 1, 4096, &slow.fd);
+	assert_int_equal(pthread_create(&slow.thread, NULL, slow_link_main, NULL), 0);
+	send_streams_load(rig->streams, 0);
+	write_text(rig, 0, 20 * FRAME_PAGES);
+	assert_int_equal(rig_send(rig, ROUND_PRECOPY), 0);
+	assert_in_range(packed(&rig->count), 4 * FRAME_PAGES, 20 * FRAME_PAGES);
+	for (unsigned int i = 0; i < 20; i++) {
+		if (i % 2)
+			nap(20);
+		write_text(rig, 0, i % 3 ? FRAME_PAGES : FRAME_PAGES / 4);
+		assert_int_equal(rig_send(rig, i < 19 ? ROUND_PRECOPY : ROUND_LAST), 0);
+		assert_int_equal(packed(&rig->count), rig->count.data_pages);
+	}
+	send_streams_free(rig->streams);
+	rig->streams = NULL;
+	pthread_join(slow.thread, NULL);
+	close(slow.fd);
+}
+
 static int setup(void **state)
 {
+	slow = (struct slow_link) { .passed = 1 };
 	memset(&pack, 0, sizeof(pack));
 	memset(&read_on, 0, sizeof(read_on));
 	return rig_setup(state);
@@ -161,6 +230,7 @@ static int setup(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_step_costs_what_packing_takes, setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(short_rounds_are_packed, setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(the_codec_changes_in_the_middle, setup, rig_teardown),
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "codec/choose.h"
+#include "page/page.h"
 #include "wire/wire.h"
 
 #define SEC_NS		1000000000ull
@@ -7,7 +8,8 @@
 #define READ_NS		500u		/* to read a page takes about so long, besides */
 #define LEARN		4u		/* a frame changes what is known by this part of it */
 #define SPIKE		4u		/* what one frame may cost more than was known, or guessed */
-#define FORGET		512u		/* a step above gets cheaper so, until it is tried */
+#define FORGET		512u		/* a step gets cheaper so, until it is tried */
+#define QUEUED		2u		/* frames that are a queue */
 #define WINDOW_NS	5000000ull	/* the least that tells how fast the link is */
 #define BOUND		900u		/* per mille: the receiver hardly ever waits */
 #define PENALTY_NS	1000000000ull
@@ -62,26 +64,39 @@ static void choose_heed(struct codec_chooser *c, const struct codec_seen *seen)
 		c->penalty_ns *= 2;
 }
 
-/* How fast does the link take bytes, while some wait? */
+static void choose_count_from(struct codec_chooser *c, const struct codec_seen *seen)
+{
+	c->since_ns = seen->acked ? seen->now_ns : 0;
+	c->since_acked = seen->acked;
+	c->dry = !seen->waiting;
+	c->since_made_ns = 0;
+}
+
+/*
+ * How fast does the link take bytes, while some wait? Where none do, it can take as many as it did
+ * at least, and probably more where packing is all that takes time: else a link that has become
+ * fast would be thought slow as long as all is packed well.
+ */
 static void choose_learn_rate(struct codec_chooser *c, const struct codec_seen *seen)
 {
 	uint64_t ns = seen->now_ns - c->since_ns, rate;
 
-	if (!seen->waiting) {
-		c->since_ns = 0;
-		return;
-	}
 	if (!c->since_ns || seen->acked < c->since_acked) {
-		c->since_ns = seen->now_ns;
-		c->since_acked = seen->acked;
+		choose_count_from(c, seen);
 		return;
 	}
-	if (ns < WINDOW_NS || seen->acked == c->since_acked)
+	c->dry |= !seen->waiting;
+	c->since_made_ns += seen->made_ns;
+	if (ns < WINDOW_NS || (seen->acked == c->since_acked && !c->dry))
 		return;
 	rate = (uint64_t)((double)(seen->acked - c->since_acked) * SEC_NS / (double)ns);
-	c->rate = c->rate ? c->rate - c->rate / LEARN + rate / LEARN : rate;
-	c->since_ns = seen->now_ns;
-	c->since_acked = seen->acked;
+	if (c->dry && c->since_made_ns >= ns / 4 * 3 && rate < 2 * c->rate)
+		rate = 2 * c->rate;
+	if (!c->rate)
+		c->rate = c->dry ? 0 : rate;
+	else if (!c->dry || rate > c->rate)
+		c->rate = c->rate - c->rate / LEARN + rate / LEARN;
+	choose_count_from(c, seen);
 }
 
 static void choose_learn_step(struct codec_chooser *c, const struct codec_seen *seen)
@@ -95,21 +110,44 @@ static void choose_learn_step(struct codec_chooser *c, const struct codec_seen *
 		ns = seen->made_ns / seen->pages;
 		*known = *known - *known / LEARN + (ns < most ? ns : most) / LEARN;
 	}
-	for (unsigned int i = c->at + 1; i < c->n; i++)
-		c->page_ns[i] -= c->page_ns[i] / FORGET;
+	/* Where the link keeps up none is worth a try. */
+	for (unsigned int i = 1; (seen->waiting || seen->paced_ns) && i < c->n; i++)
+		if (i != c->at)
+			c->page_ns[i] -= c->page_ns[i] / FORGET;
 }
 
-/* Until the link has nothing to send. */
-static uint64_t choose_time_ns(const struct codec_chooser *c, const struct codec_seen *seen)
+/* Until the link has sent so much. */
+static uint64_t choose_time_ns(const struct codec_chooser *c, uint64_t bytes)
 {
-	uint64_t ns = c->rate ? (uint64_t)((double)seen->waiting * SEC_NS / (double)c->rate) : 0;
+	return c->rate ? (uint64_t)((double)bytes * SEC_NS / (double)c->rate) : 0;
+}
 
-	return ns > seen->paced_ns ? ns : seen->paced_ns;
+/*
+ * What a frame counts: half of its pages at least. After one that was packed to almost nothing the
+ * next would go raw, and take the link much longer than to pack it.
+ */
+static uint64_t choose_weight(const struct codec_seen *seen)
+{
+	const uint64_t half = seen->pages * PAGE_BYTES / 2;
+
+	return seen->bytes > half ? seen->bytes : half;
+}
+
+static bool choose_fits(const struct codec_chooser *c, unsigned int step, unsigned int pages,
+			uint64_t time_ns)
+{
+	return (READ_NS + c->page_ns[step]) * pages <= time_ns / SHARE;
 }
 
 const struct codec_choice *codec_chosen(const struct codec_chooser *c)
 {
 	return &c->steps[c->at];
+}
+
+bool codec_chooser_asks(const struct codec_chooser *c, unsigned int queued, unsigned int pages,
+			uint64_t bytes)
+{
+	return c->at || queued >= QUEUED || choose_fits(c, 1, pages, choose_time_ns(c, bytes));
 }
 
 void codec_choose(struct codec_chooser *c, const struct codec_seen *seen)
@@ -126,9 +164,11 @@ void codec_choose(struct codec_chooser *c, const struct codec_seen *seen)
 		choose_heed(c, seen);
 	if (seen->now_ns >= c->ceiling_ns && !c->bound)
 		c->ceiling = CHOOSE_STEPS;
-	time_ns = choose_time_ns(c, seen) / SHARE;
+	time_ns = choose_time_ns(c, seen->waiting + choose_weight(seen));
+	if (time_ns < seen->paced_ns)
+		time_ns = seen->paced_ns;
 	c->at = 0;
 	for (unsigned int i = 1; c->loads && i < c->n && i <= c->ceiling; i++)
-		if ((READ_NS + c->page_ns[i]) * seen->pages <= time_ns)
+		if (choose_fits(c, i, seen->pages, time_ns))
 			c->at = i;
 }

@@ -9,8 +9,6 @@
 #include "net/sock.h"
 #include "send/ram_frame.h"
 
-#define QUEUED	2u	/* frames that are a queue */
-
 void round_count_add(struct round_count *sum, const struct round_count *more)
 {
 	sum->data_pages += more->data_pages;
@@ -93,20 +91,19 @@ static void ram_frame_pack(struct ram_frame *frame, struct ram_packing *p,
 	frame->packed_bytes = (uint32_t)n;
 }
 
-/* The frame is ready; made_ns: how long it took to pack it. */
+/* The frame is ready, of so many bytes; made_ns: how long it took to pack it. */
 static void ram_framer_look(const struct ram_framer *f, const struct ram_frame *frame,
-			    uint64_t made_ns)
+			    uint32_t bytes, uint64_t made_ns)
 {
 	struct ram_packing *p = f->packing;
 	const uint64_t load = atomic_load_explicit(p->load, memory_order_relaxed);
 	struct codec_seen seen = {
 		.now_ns = now_ns(), .pages = frame->pages, .made_ns = made_ns,
-		.paced_ns = p->paced_ns, .loads = load >> RAM_LOAD_BITS,
+		.bytes = bytes, .paced_ns = p->paced_ns, .loads = load >> RAM_LOAD_BITS,
 		.load = load & ((1u << RAM_LOAD_BITS) - 1),
 	};
 
-	/* Where the link keeps up it is not worth a system call to see that. */
-	if (p->chooser.at || channel_queued(f->ch) >= QUEUED) {
+	if (codec_chooser_asks(&p->chooser, channel_queued(f->ch), seen.pages, bytes)) {
 		const struct sock_progress tcp = sock_progress(channel_fd(f->ch));
 
 		seen.acked = tcp.acked;
@@ -142,7 +139,7 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 	f->count.page_bytes += bytes + frame->nr_parts;
 	/* With one step there is nothing to choose. */
 	if (f->packing && !f->packing->keeps && f->packing->chooser.n > 1)
-		ram_framer_look(f, frame, made_ns);
+		ram_framer_look(f, frame, bytes, made_ns);
 }
 
 static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *frame, struct err *e)
