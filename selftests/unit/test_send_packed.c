@@ -220,6 +220,42 @@ static void short_rounds_are_packed(void **state)
 	close(slow.fd);
 }
 
+/* The operator's limit is a link, too: the socket would take more at once. */
+static void bandwidth_leaves_time(void **state)
+{
+	struct rig *rig = *state;
+
+	connect_auto(rig);
+	pace_leaves_time(rig);
+	assert_in_range(packed(&rig->count), FRAME_PAGES, 16 * FRAME_PAGES);
+}
+
+/* On a long link small frames leave one by one, and nothing waits: the codec stays all the same. */
+static void a_spread_round_keeps_its_codec(void **state)
+{
+	struct rig *rig = *state;
+	struct codec_chooser *chooser;
+	struct round rd;
+
+	connect_auto(rig);
+	chooser = &rig->streams->s[0].packing.chooser;
+	pace_leaves_time(rig);
+	/* Between rounds the stream's thread does not use it. */
+	chooser->at = 3;
+	write_text(rig, 0, 4 * FRAME_PAGES);
+	rig->stripes.round = ++rig->rounds;
+	round_begin(&rd, &rig->src, &rig->source, ROUND_LAST, NULL, &rig->stripes);
+	rd.spread = true;
+	send_streams_begin(rig->streams, &rd, rig->rounds);
+	assert_int_equal(send_streams_wait(rig->streams, &rig->count, &rig->e), 0);
+	round_end(&rd);
+	assert_int_equal(receive_streams_wait_round(rig->receiving, rig->rounds, true, NULL, &rig->e), 0);
+	rig_assert_equal(rig);
+	assert_int_equal(rig->count.data_pages, 4 * FRAME_PAGES);
+	assert_int_equal(rig->count.packed_pages[codec_zstd.number - 1], 4 * FRAME_PAGES);
+	assert_int_equal(chooser->at, 3);
+}
+
 static int setup(void **state)
 {
 	slow = (struct slow_link) { .passed = 1 };
@@ -231,6 +267,8 @@ static int setup(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_step_costs_what_packing_takes, setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(short_rounds_are_packed, setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(bandwidth_leaves_time, setup, rig_teardown),
+	cmocka_unit_test_setup_teardown(a_spread_round_keeps_its_codec, setup, rig_teardown),
 	cmocka_unit_test_setup_teardown(the_codec_changes_in_the_middle, setup, rig_teardown),
 };
 
