@@ -50,6 +50,16 @@ def test_slower_than_the_link(directory):
     assert report['downtime'] > 0
 
 
+def test_in_part(directory):
+    """Of the pages that the module calls dirty only the parts go that the guest has written."""
+    src = source(directory, 'start=16 size=32 touch=32 rate=300 random=1 fill=64')
+    lab.link('rate', 100)
+    report = migrate(src, godwit.destination(src), '--delta', 'on')
+    ram, rounds = report['ram'], report['rounds']
+    assert len(rounds) >= 2 and not rounds[0]['delta']
+    assert 100 < ram['delta'] < ram['normal'] and ram['delta-bytes'] < ram['delta'] * 2048
+
+
 def test_faster_than_the_link(directory):
     """It never converges, so nothing happens; with a limit that allows it, it migrates."""
     src = source(directory, 'start=16 size=16 touch=16 rate=6000')
