@@ -7,7 +7,7 @@
 #define SHARE		2u		/* a frame may take this part of the time that there is */
 #define READ_NS		500u		/* to read a page takes about so long, besides */
 #define LEARN		4u		/* a frame changes what is known by this part of it */
-#define SPIKE		4u		/* what one frame may cost more than was known, or guessed */
+#define SPIKE		4u		/* so many times what was known a frame may cost */
 #define FORGET		512u		/* a step gets cheaper so, until it is tried */
 #define QUEUED		2u		/* frames that are a queue */
 #define WINDOW_NS	5000000ull	/* the least that tells how fast the link is */
@@ -103,7 +103,7 @@ static void choose_learn_step(struct codec_chooser *c, const struct codec_seen *
 {
 	uint64_t *known = &c->page_ns[c->at], most = SPIKE * choose_guess_ns[c->at], ns;
 
-	/* The thread had no CPU, or no slot: one such frame must not keep the step away for long. */
+	/* It had no CPU, or no slot? One such frame must not keep the step away for long. */
 	if (most < SPIKE * *known)
 		most = SPIKE * *known;
 	if (seen->pages) {

@@ -196,7 +196,7 @@ static bool fields_are_newer(const char *key)
 {
 	static const char *const newer[] = {
 		"encrypted", "kernel-tls", "cipher",
-		"same-byte", "lz4", "zstd", "zlib", "normal-bytes",
+		"same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes", "unchanged",
 	};
 
 	for (size_t i = 0; i < N(newer); i++)
