@@ -357,7 +357,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	n = data[1];
 	CHECK(strlen(wire_type_name(n)));
 	/* The older seeds know nothing of the last one. */
-	switch (data[0] == 0xfe ? 4 : data[0] % 4) {
+	switch (data[0] == 0xff ? 4 : data[0] % 4) {
 	case 0:
 		fuzz_frame(data + 1, size - 1);
 		break;
