@@ -141,11 +141,12 @@ static void test_saved_device_state(void **state)
 	assert_int_equal(walked.downtime_ns - saved.downtime_ns, steady.total_pages * PAGE_BYTES / (1u << 30) * 75000);
 }
 
-static struct estimate play_packed(const struct curve *c, uint64_t rate, unsigned int threads)
+static struct estimate play_streams(const struct curve *c, uint64_t rate, unsigned int streams, unsigned int threads)
 {
 	/* As auto has them: a page in bytes, and in the time of one CPU. */
 	const struct estimate_in in = {
-		.curve = c, .rate = rate, .limit_ns = fixed(rate, 0) + 280000000, .max_rounds = 10, .pack_threads = threads,
+		.curve = c, .rate = rate, .limit_ns = fixed(rate, 0) + 280000000, .max_rounds = 10,
+		.streams = streams, .pack_threads = threads,
 		.content = {
 			.allocated_pages = 2000, .zero_pages = 300, .same_pages = 100, .n = 4,
 			.packed = {
@@ -158,6 +159,11 @@ static struct estimate play_packed(const struct curve *c, uint64_t rate, unsigne
 
 	estimate(&in, &out);
 	return out;
+}
+
+static struct estimate play_packed(const struct curve *c, uint64_t rate, unsigned int threads)
+{
+	return play_streams(c, rate, 16, threads);
 }
 
 /* What is slowest decides, the link or the CPUs that pack: 1600 pages with data each time. */
@@ -181,6 +187,9 @@ static void what_is_slowest_decides(void **state)
 	/* Four CPUs make 2000 of zstd:3. */
 	out = play_packed(&idle, 2000 * 1000, 4);
 	assert_int_equal(out.choice.level, 3);
+	/* But no more of them than there are streams. */
+	out = play_streams(&idle, 2000 * 1000, 1, 4);
+	assert_int_equal(out.choice.level, 1);
 	/* 1 GB/s: nothing is as fast as to pack nothing. */
 	out = play_packed(&idle, 1000 * 1000 * 1000, 2);
 	assert_null(out.choice.codec);

@@ -15,6 +15,7 @@
 #include "page/page.h"
 #include "peer/hello.h"
 #include "plan/limits.h"
+#include "plan/link.h"
 #include "qmp/qmp_latency.h"
 
 #define TIMEOUT_MS	30000u
@@ -49,6 +50,7 @@ struct found {
 	enum devstate_mode mode;
 	struct private_ram private;
 	uint64_t features;
+	unsigned int streams;	/* at most */
 };
 
 static const struct cmd_option estimate_options[] = {
@@ -159,6 +161,8 @@ static int estimate_measure_link(const struct estimate_args *a, struct found *f,
 
 	f->features = there.features;
 	if (!r)
+		f->streams = there.streams;
+	if (!r)
 		r = codec_check(&a->limits.compress, f->features, e);
 	if (!r && f->mode == MODE_SAVE && !there.save_mode)
 		r = mode_refused(a->wish, e);
@@ -211,13 +215,17 @@ static int estimate_look(const struct estimate_args *a, const struct found *f,
 static int estimate_measure(const struct estimate_args *a, struct curve *curve,
 			    struct estimate_in *in, struct err *e)
 {
-	struct found f = { .vm = { .pidfd = -1, .vm_fd = -1 }, .features = HELLO_FEATURES };
+	struct found f = {
+		.vm = { .pidfd = -1, .vm_fd = -1 }, .features = HELLO_FEATURES,
+		.streams = WIRE_STREAMS_MAX,
+	};
 	struct session session = { .vm = NULL };
 	int r = estimate_find(a, &f, in, e);
 
 	if (!r && a->addr)
 		r = estimate_measure_link(a, &f, in, e);
 	in->save_mode = f.mode != MODE_MIGRATE;
+	in->streams = link_streams(thread_cpus(), in->rtt_ns, f.streams);
 	if (!r)
 		r = session_open(&session, &f.vm, f.qmp, e);
 	if (!r)

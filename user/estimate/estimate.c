@@ -21,8 +21,10 @@
 /* How long a page takes, with its share of a frame. */
 static double estimate_page_ns(const struct estimate_in *in, const struct content_packed *p)
 {
+	/* A stream is a thread. */
+	unsigned int threads = in->streams < in->pack_threads ? in->streams : in->pack_threads;
 	double link = (p->page_bytes + WIRE_EXTENT) * 1e9 / (double)in->rate;
-	double cpus = p->page_ns / (in->pack_threads ? in->pack_threads : 1);
+	double cpus = p->page_ns / (threads ? threads : 1);
 
 	return link > cpus ? link : cpus;
 }

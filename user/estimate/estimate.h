@@ -12,7 +12,7 @@
 /**
  * struct estimate_in - what is known of the guest, the link and QEMU
  * @rate: bytes per second of the link, at least 1
- * @pack_threads: how many streams pack at once; 0: as one
+ * @streams, @pack_threads: how many there are, and how many of them may pack at once; 0: one
  * @rtt_ns: of the link
  * @qmp_ns: the QMP latency (qmp_latency.h); 0: not known
  * @save_mode: QEMU does not walk through all RAM with the guest stopped
@@ -22,7 +22,7 @@ struct estimate_in {
 	const struct curve *curve;
 	struct content content;
 	uint64_t rate;
-	unsigned int pack_threads;
+	unsigned int streams, pack_threads;
 	uint64_t rtt_ns;
 	uint64_t qmp_ns;
 	bool save_mode;
