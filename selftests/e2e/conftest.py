@@ -2,6 +2,7 @@
 """Around every test: it must end, the kernel's log must stay clean, and nothing may be left behind."""
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-sys.path.insert(0, f'{os.path.dirname(os.path.realpath(__file__))}/harness')
+sys.path.insert(0, f'{pathlib.Path(__file__).resolve().parent}/harness')
 import godwit	# noqa: E402 pylint: disable=wrong-import-position
 import lab	# noqa: E402 pylint: disable=wrong-import-position
 import sources	# noqa: E402 pylint: disable=wrong-import-position
@@ -18,7 +19,8 @@ import sources	# noqa: E402 pylint: disable=wrong-import-position
 # Seconds; the slowest tests take more than half of it where the host is overrun. A kernel that looks for mistakes needs more.
 TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '400'))
 BIOS = '/usr/share/seabios/bios-256k.bin'
-FURTHER = f'{os.path.dirname(os.path.realpath(__file__))}/further'
+HERE = pathlib.Path(__file__).resolve().parent
+FURTHER = HERE / 'further'
 NATIVE_FILE = re.compile(r'^pytestmark = .*mark\.native\b', re.M)
 pytest_plugins = ['second_try']
 
@@ -27,21 +29,23 @@ def pytest_addoption(parser):
     parser.addoption('--brief', action='store_true', help='without what "further" names')
 
 
-def pytest_ignore_collect(collection_path, config):
+def not_imported(path, config):
     """To import a file of native tests alone takes an emulated host a second."""
-    if config.option.markexpr == 'not native' and collection_path.suffix == '.py' and \
-       NATIVE_FILE.search(collection_path.read_text(encoding='utf-8')):
-        return True
-    return None		# as without this hook
+    return config.option.markexpr == 'not native' and path.suffix == '.py' and path.exists() and \
+        NATIVE_FILE.search(path.read_text(encoding='utf-8'))
+
+
+def pytest_ignore_collect(collection_path, config):
+    return True if not_imported(collection_path, config) else None	# as without this hook
 
 
 def without_further(items, config):
     with open(FURTHER, encoding='utf-8') as f:
         further = {line.strip() for line in f if not line.startswith('#')}
     named = {item.nodeid: item for item in items}
-    if gone := further - named.keys():
+    if gone := {name for name in further - named.keys() if not not_imported(HERE / name.partition('::')[0], config)}:
         raise pytest.UsageError(f'{FURTHER} names what there is not: {", ".join(sorted(gone))}')
-    config.hook.pytest_deselected(items=[named[name] for name in further])
+    config.hook.pytest_deselected(items=[named[name] for name in further & named.keys()])
     items[:] = [item for name, item in named.items() if name not in further]
 
 
@@ -168,10 +172,7 @@ def waiting(pair):
     receive = godwit.listen(dst)
     receive.kill(signal.SIGSTOP)
     run = godwit.Run(src, dst, receiver=False)
-    end = time.monotonic() + 60
-    while not connected(receive.pid):
-        assert run.send.poll() is None and time.monotonic() < end, run.send.said
-        time.sleep(0.05)
+    run.send.wait_until(lambda: connected(receive.pid), 'connection', 60)
     time.sleep(0.5)	# for what it does when it is connected
     yield run.send, receive
     receive.kill().wait()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# check.sh SUITE kselftest|e2e|e2e-brief: the module, or the main migrations (or what CI runs of them), on the kernel, and
+# check.sh SUITE kselftest|e2e [--brief]: the module, or the main migrations (or what CI runs of them), on the kernel, and
 # with the QEMU, of another Debian (root.sh).
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,15 +9,20 @@ top=$(dirname "$(dirname "$here")")
 export B
 suite=$1
 part=$2
+brief=$3
 usage()
 {
-	echo "usage: check.sh trixie-backports|bookworm-backports kselftest|e2e|e2e-brief" >&2
+	echo "usage: check.sh trixie-backports|bookworm-backports kselftest|e2e [--brief]" >&2
 	exit 2
 }
 
+case $brief in
+'' | --brief) ;;
+*) usage ;;
+esac
 case $part in
 kselftest) nodes="--append numa=fake=2" ;;	# pages that migrate need two
-e2e | e2e-brief) nodes= ;;
+e2e) nodes= ;;
 *) usage ;;
 esac
 case $suite in
@@ -40,7 +45,7 @@ status=0
 	"$here/build.sh" "$root" "$B/kernels/$suite" &&
 	GODWIT_MODULE=$B/kernels/$suite/godwit.ko "$top/selftests/lab/lab" run --name "$suite-$part" \
 		${LAB_CPUS:+--cpus "$LAB_CPUS"} --root "$root" --memory 8G --hugepages 2M:160,1G:2 --timeout 1800 $nodes -- \
-		"$here/inside.sh" "$part"
+		"$here/inside.sh" "$part" ${brief:+"$brief"}
 } || status=$?
 # Backports move on; what this tree does with a kernel that came after it says nothing against it.
 case $kver in

@@ -239,9 +239,9 @@ pid_t fork_ready(void (*run)(void *arg), void *arg)
 			pause();
 		_exit(1);
 	}
+	close(pipes[1]);	/* or a child that dies would be waited for */
 	require(read(pipes[0], &byte, 1) == 1, "a process");
 	close(pipes[0]);
-	close(pipes[1]);
 	return pid;
 }
 

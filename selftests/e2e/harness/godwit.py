@@ -113,7 +113,7 @@ class Process:
                         self.peak_kib = max(self.peak_kib, int(line.split()[1]))
         return ended
 
-    def _wait(self, said, what, timeout):
+    def wait_until(self, said, what, timeout):
         end = time.monotonic() + timeout
         while not said():
             if self.poll() is not None and not said():
@@ -124,7 +124,7 @@ class Process:
         return self
 
     def wait_for(self, text, timeout=120, times=1):
-        return self._wait(lambda: self.said.count(text) >= times, text, timeout)
+        return self.wait_until(lambda: self.said.count(text) >= times, text, timeout)
 
     def round(self):
         """The last one that it has told of: not each of them is told."""
@@ -138,7 +138,8 @@ class Process:
 
     def wait_round(self, number, timeout=120):
         """Later rounds may pass between two lines of progress."""
-        return self._wait(lambda: self.round() >= number or number > 1 and self.asked_round() >= number, f'round {number}', timeout)
+        return self.wait_until(lambda: self.round() >= number or number > 1 and self.asked_round() >= number,
+                               f'round {number}', timeout)
 
     def wait(self, timeout=180):
         end = time.monotonic() + timeout
