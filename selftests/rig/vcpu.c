@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host.h"
@@ -17,6 +19,8 @@
 #define PDPT_GPA	0x9000UL
 
 static_assert(CTL_GPA + VCPUS_MAX * PAGE <= PML4_GPA, "low memory holds each thing once");
+
+#define STOP_PATIENCE_S	10	/* a third of what a test may take */
 
 #define CR0_PE		(1U << 0)
 #define CR0_PG		(1U << 31)
@@ -151,8 +155,13 @@ static void strange_exit(struct vcpu *v)
 
 void vcpu_run(struct vcpu *v)
 {
-	while (ioctl(v->fd, KVM_RUN, 0))
+	struct kvm_regs regs;
+
+	while (ioctl(v->fd, KVM_RUN, 0)) {
 		require(errno == EINTR || errno == EAGAIN, "KVM_RUN");
+		if (v->late && !ioctl(v->fd, KVM_GET_REGS, &regs) && left_its_code(v, regs.rip))
+			strange_exit(v);
+	}
 	if (v->run->exit_reason != KVM_EXIT_IO)
 		strange_exit(v);
 }
@@ -200,10 +209,30 @@ void vcpu_start(struct vm *vm, unsigned int n, uint32_t seed)
 	require(!pthread_create(&v->thread, NULL, run_thread, v), "pthread_create");
 }
 
+static void only_interrupts(int signal)
+{
+	(void)signal;
+}
+
+/* A guest that has left its code may spin there without an exit: after a while it is looked at. */
 void vcpu_stop(struct vm *vm, unsigned int n)
 {
-	vm->vcpu[n].ctl->stop = 1;
-	pthread_join(vm->vcpu[n].thread, NULL);
+	const struct sigaction interrupts = { .sa_handler = only_interrupts };	/* no SA_RESTART */
+	struct vcpu *v = &vm->vcpu[n];
+	struct timespec until;
+
+	v->ctl->stop = 1;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STOP_PATIENCE_S;
+	if (!pthread_timedjoin_np(v->thread, NULL, &until))
+		return;
+	v->late = true;
+	require(!sigaction(SIGUSR2, &interrupts, NULL), "sigaction");
+	do {
+		pthread_kill(v->thread, SIGUSR2);
+		until.tv_sec++;
+	} while (pthread_timedjoin_np(v->thread, NULL, &until));
+	v->late = false;
 }
 
 uint32_t guest_pick(uint32_t *seed, uint32_t pages)

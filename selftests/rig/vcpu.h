@@ -37,13 +37,14 @@ extern const uint8_t guest_batch[], guest_dirty[], guest_hot[];
  * struct vcpu
  * @low: its VM's low memory
  * @long_mode: 64-bit, and every address is its physical one; else flat: 32-bit, no paging
+ * @late: it was told to stop some time ago, and runs on
  * @ctl_gpa: where its program finds @ctl or @hot
  */
 struct vcpu {
 	int fd;
 	struct kvm_run *run;
 	uint8_t *low;
-	bool long_mode;
+	bool long_mode, late;
 	uint64_t ctl_gpa;
 	union {
 		struct guest_ctl *ctl;
