@@ -317,6 +317,9 @@ static int has_no_room(void *arg)
 {
 	struct addition *a = arg;
 
+	/* All that a refusal touches is there: a page fault with no room left would end this process. */
+	if (session_add_private(a->s, a->at, 0) != -EINVAL)
+		return 2;
 	return session_add_private(a->s, a->at, 1UL << 40) != -ENOMEM;
 }
 

@@ -102,6 +102,9 @@ static int has_no_room(void *arg)
 {
 	struct addition *a = arg;
 
+	/* All that a refusal touches is there: a page fault with no room left would end this process. */
+	if (session_add_pages(a->s, a->fd, 0) != -EINVAL)
+		return 2;
 	return session_add_ram(a->s, a->fd) != -ENOMEM;
 }
 

@@ -54,7 +54,7 @@ FIXTURE_TEARDOWN(rows)
 		priv_end(&self->p);
 }
 
-static volatile bool writing;
+static volatile bool writing, wrote;
 
 static void *write_hot(void *map)
 {
@@ -62,9 +62,11 @@ static void *write_hot(void *map)
 	unsigned int i;
 
 	pin_to_cpu(1);
-	while (writing)
+	while (writing) {
 		for (i = 0; i < HOT; i++)
 			* (volatile uint64_t *)((uint8_t *)map + 7 * i * PAGE) = ++value;
+		wrote = true;
+	}
 	return NULL;
 }
 
@@ -75,7 +77,10 @@ static uint64_t run_and_stop(struct priv *p)
 	unsigned int i;
 
 	writing = true;
+	wrote = false;
 	require(!pthread_create(&thread, NULL, write_hot, p->map), "pthread_create");
+	while (!wrote)
+		sleep_ms(1);
 	for (i = 0; i < ROUNDS; i++) {
 		sleep_ms(4);
 		priv_round(p, true);

@@ -94,7 +94,7 @@ def test_summary(run, monkeypatch, capsys):
     assert run.summary('check', 0, done, ['t::a', 't::b'], 0) == 1
     assert 'FAILED: t::b' in capsys.readouterr().out
     # A lab for which nothing is left does not even boot.
-    assert run.nothing_left(run.e2e(3), ['t::a', 't::b']) and not run.nothing_left(run.e2e(1), ['t::a'])
+    assert run.nothing_left(run.Job('e2e-3', []), ['t::a', 't::b']) and not run.nothing_left(run.Job('e2e-1', []), ['t::a'])
     assert not run.nothing_left(run.Job('other-e2e', []), ['t::a'])
 
 
