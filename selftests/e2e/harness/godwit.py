@@ -267,7 +267,7 @@ def start_in(phase, pair, *options, **more):
       blackout   the same in save mode, of which QEMU has no state
     """
     src, dst = pair
-    lab.link('rate', {'round': 20, 'later': 60, 'stream': 40, 'paused': 20, 'blackout': 40}[phase])
+    lab.link('rate', {'round': 20, 'later': 60, 'stream': 16, 'paused': 20, 'blackout': 40}[phase])
     run = Run(src, dst, '--downtime-limit', '300' if phase in ('round', 'later') else '60000', *options, **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
