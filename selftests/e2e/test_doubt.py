@@ -107,6 +107,22 @@ def test_the_answer_is_lost(pair):
     arrived(*pair)
 
 
+def test_the_time_is_over(pair):
+    """--timeout is for what can be given up: a sender in doubt asks on."""
+    between = relay.Relay(TO, wire.RESUMED)
+    try:
+        run = migrate(pair, between)
+        run.send.wait_for('in doubt')
+        godwit.control(run.send.pid, execute='set', arguments={'timeout': 1})
+        time.sleep(2)
+        assert run.send.poll() is None, run.send.said
+    finally:
+        between.stop()
+    with relay.Losing(TO):
+        run.wait()
+    arrived(*pair)
+
+
 def test_nobody_answers(pair):
     """The sender gives up in doubt. Later it can be asked: of the receiver that waits."""
     between = relay.Relay(TO, wire.RESUMED)

@@ -30,6 +30,9 @@ static void sender_serve(void *arg)
 	uint64_t timeout_ns = s->limits.timeout_s * 1000000000ull;
 
 	control_serve(&s->control);
+	/* Behind the commit point there is nothing to give up, and a sender in doubt asks on. */
+	if (s->commit != COMMIT_PREPARED)
+		return;
 	if (!timeout_ns || s->out_of_time || now_ns() - s->started_ns < timeout_ns)
 		return;
 	if (s->limits.on_timeout == ON_TIMEOUT_PAUSE)
