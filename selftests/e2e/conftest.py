@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-sys.path.insert(0, f'{pathlib.Path(__file__).resolve().parent}/harness')
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, f'{HERE}/harness')
 import godwit	# noqa: E402 pylint: disable=wrong-import-position
 import lab	# noqa: E402 pylint: disable=wrong-import-position
 import sources	# noqa: E402 pylint: disable=wrong-import-position
@@ -19,7 +20,6 @@ import sources	# noqa: E402 pylint: disable=wrong-import-position
 # Seconds; the slowest tests take more than half of it where the host is overrun. A kernel that looks for mistakes needs more.
 TIMEOUT = int(os.environ.get('GODWIT_TEST_TIMEOUT', '400'))
 BIOS = '/usr/share/seabios/bios-256k.bin'
-HERE = pathlib.Path(__file__).resolve().parent
 FURTHER = HERE / 'further'
 NATIVE_FILE = re.compile(r'^pytestmark = .*mark\.native\b', re.M)
 pytest_plugins = ['second_try']

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# check.sh SUITE kselftest|e2e [--brief]: the module, or the main migrations (or what CI runs of them), on the kernel, and
-# with the QEMU, of another Debian (root.sh).
+# check.sh SUITE kselftest | SUITE e2e [--brief]: the module, or the main migrations (or what CI runs of them), on the
+# kernel, and with the QEMU, of another Debian (root.sh).
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$(dirname "$here")")
@@ -12,17 +12,13 @@ part=$2
 brief=$3
 usage()
 {
-	echo "usage: check.sh trixie-backports|bookworm-backports kselftest|e2e [--brief]" >&2
+	echo "usage: check.sh trixie-backports|bookworm-backports kselftest | e2e [--brief]" >&2
 	exit 2
 }
 
-case $brief in
-'' | --brief) ;;
-*) usage ;;
-esac
-case $part in
+case $part$brief in
 kselftest) nodes="--append numa=fake=2" ;;	# pages that migrate need two
-e2e) nodes= ;;
+e2e | e2e--brief) nodes= ;;
 *) usage ;;
 esac
 case $suite in

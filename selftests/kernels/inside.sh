@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# inside.sh kselftest|e2e [--brief]: what runs on each kernel, inside the lab.
+# inside.sh kselftest | e2e [--brief]: what runs on each kernel, inside the lab.
 here=$(cd "$(dirname "$0")" && pwd)
 case $1 in
 kselftest)
@@ -15,6 +15,6 @@ e2e)
 	# shellcheck disable=SC2046 # one word for each line
 	/usr/bin/python3 -m pytest -p no:cacheprovider -q --durations=5 $(sed -n "$end /^#/!p" "$here/cases") ;;
 *)
-	echo "usage: inside.sh kselftest|e2e [--brief]" >&2
+	echo "usage: inside.sh kselftest | e2e [--brief]" >&2
 	exit 2 ;;
 esac

@@ -38,18 +38,34 @@ static struct content measure(const struct vm *vm, uint64_t sample_pages)
 	return c;
 }
 
+static void open_blocks(struct vm *vm)
+{
+	for (unsigned int b = 0; b < vm->nblocks; b++) {
+		vm->blocks[b].fd = memfd_create("godwit-test", MFD_CLOEXEC);
+		vm->blocks[b].pages = PAGES;
+		assert_int_equal(ftruncate(vm->blocks[b].fd, (off_t)PAGES * PAGE_BYTES), 0);
+	}
+}
+
+/* To look at them has made no page: there are as many as were written. */
+static void close_blocks(const struct vm *vm, uint64_t first, uint64_t second)
+{
+	struct stat st;
+
+	for (unsigned int b = 0; b < vm->nblocks; b++) {
+		assert_int_equal(fstat(vm->blocks[b].fd, &st), 0);
+		assert_int_equal(st.st_blocks * 512 / PAGE_BYTES, b ? second : first);
+		close(vm->blocks[b].fd);
+	}
+}
+
 static void test_content(void **state)
 {
 	struct vm vm = { .nblocks = 2 };
 	struct content c;
-	struct stat st;
 
 	(void)state;
-	for (unsigned int b = 0; b < 2; b++) {
-		vm.blocks[b].fd = memfd_create("godwit-test", MFD_CLOEXEC);
-		vm.blocks[b].pages = PAGES;
-		assert_int_equal(ftruncate(vm.blocks[b].fd, (off_t)PAGES * PAGE_BYTES), 0);
-	}
+	open_blocks(&vm);
 	c = measure(&vm, 64);
 	assert_int_equal(c.allocated_pages, 0);
 	assert_int_equal(c.zero_pages, 0);
@@ -66,11 +82,7 @@ static void test_content(void **state)
 	c = measure(&vm, 200);
 	assert_int_equal(c.allocated_pages, 1400);
 	assert_in_range(c.zero_pages, 670, 730);
-	for (unsigned int b = 0; b < 2; b++) {
-		assert_int_equal(fstat(vm.blocks[b].fd, &st), 0);
-		assert_int_equal(st.st_blocks * 512 / PAGE_BYTES, b ? 1000 : 400);
-		close(vm.blocks[b].fd);
-	}
+	close_blocks(&vm, 400, 1000);
 }
 
 /* Of the pages [first, first + count): half of each is random, the other half zeros. */
@@ -109,14 +121,9 @@ static void test_pack(void **state)
 {
 	struct vm vm = { .nblocks = 2 };
 	struct content c;
-	struct stat st;
 
 	(void)state;
-	for (unsigned int b = 0; b < 2; b++) {
-		vm.blocks[b].fd = memfd_create("godwit-test", MFD_CLOEXEC);
-		vm.blocks[b].pages = PAGES;
-		assert_int_equal(ftruncate(vm.blocks[b].fd, (off_t)PAGES * PAGE_BYTES), 0);
-	}
+	open_blocks(&vm);
 	c = packed(&vm, "auto");
 	assert_int_equal(c.n, 0);
 	fill(vm.blocks[0].fd, 10, 3000, 0);
@@ -144,11 +151,7 @@ static void test_pack(void **state)
 	c = packed(&vm, "off");
 	assert_int_equal(c.n, 1);
 	assert_float_equal(c.packed[0].page_bytes, PAGE_BYTES, 1e-6);
-	for (unsigned int b = 0; b < 2; b++) {
-		assert_int_equal(fstat(vm.blocks[b].fd, &st), 0);
-		assert_int_equal(st.st_blocks * 512 / PAGE_BYTES, b ? 2500 : 5000);
-		close(vm.blocks[b].fd);
-	}
+	close_blocks(&vm, 5000, 2500);
 }
 
 int main(void)
