@@ -79,8 +79,9 @@ static inline void sample_done(struct report *r)
 	r->verified = true;
 	r->downtime_ns = 215 * MS;
 	r->clock_error_ns = MS / 4;
-	r->blackout.stop_ns = 4 * MS;
+	r->blackout.stop_ns = 3 * MS;
 	r->blackout.harvest_ns = MS;
+	r->blackout.check_ns = MS;
 	r->blackout.ram_ns = 200 * MS;
 	r->blackout.save_ns = 3 * MS;
 	r->blackout.load_ns = 7 * MS;

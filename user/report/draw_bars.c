@@ -5,7 +5,7 @@
 #include "report/svg.h"
 #include "report/text.h"
 
-#define PARTS		6
+#define PARTS		7
 #define PAGE_KINDS	4u
 
 struct blackout_part {
@@ -19,6 +19,7 @@ static double blackout_parts(const struct report *r, struct blackout_part parts[
 	const struct blackout_part all[PARTS] = {
 		{ "stop", "stop", r->blackout.stop_ns },
 		{ "harvest", "harvest", r->blackout.harvest_ns },
+		{ "check", "check", r->blackout.check_ns },
 		{ "ram", "RAM", r->blackout.ram_ns }, { "verify", "verify", r->blackout.verify_ns },
 		{ "save", "save devices", r->blackout.save_ns },
 		{ "load", "load and resume", r->blackout.load_ns },
@@ -82,7 +83,7 @@ void draw_blackout(FILE *f, const struct report *r, double y)
 		svg_rect(f, parts[i].class, key, y + 117, 12, 12);
 		svg_text(f, "", key + 18, y + 128, "%s", parts[i].name);
 		svg_text(f, "note", key + 18, y + 146, "%.1f ms", ns_to_ms(parts[i].ns));
-		key += i < 4 ? 132 : 166;
+		key += i < 5 ? 108 : 140;
 	}
 	draw_ms_axis(f, &axis, y + 78);
 }

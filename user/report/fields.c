@@ -76,6 +76,7 @@ static const struct field ram_fields[] = {
 static const struct field blackout_fields[] = {
 	R("stop", UNIT_MS, blackout.stop_ns),
 	R("harvest", UNIT_MS, blackout.harvest_ns),
+	R("check", UNIT_MS, blackout.check_ns),
 	R("ram", UNIT_MS, blackout.ram_ns),
 	R("verify", UNIT_MS, blackout.verify_ns),
 	R("save", UNIT_MS, blackout.save_ns),

@@ -128,6 +128,7 @@ struct report {
 	struct {
 		uint64_t stop_ns;	/* STOP until the sender sees pre-switchover */
 		uint64_t harvest_ns;
+		uint64_t check_ns;	/* around the harvest: may anything still write RAM? */
 		uint64_t ram_ns;	/* the last round, acknowledged */
 		uint64_t verify_ns;
 		uint64_t save_ns;	/* COMMIT until QEMU had written all of its device state */

@@ -12,7 +12,8 @@ static const char style[] =
 	".page{fill:#fff}.grid{stroke:#ddd}.axis{stroke:#555}.stripe{fill:#f4f4f4}.out{fill:#d55e00;fill-opacity:.22}"
 	".sent{fill:#56b4e9;fill-opacity:.75}.dirty{fill:none;stroke:#d55e00;stroke-width:2.5}"
 	".link{fill:none;stroke:#222;stroke-width:1.8;stroke-dasharray:6 4}"
-	".stop{fill:#999}.harvest{fill:#f0e442}.ram{fill:#56b4e9}.verify{fill:#cc79a7}.save{fill:#009e73}.load{fill:#e69f00}"
+	".stop{fill:#999}.harvest{fill:#f0e442}.check{fill:#d55e00}.ram{fill:#56b4e9}"
+	".verify{fill:#cc79a7}.save{fill:#009e73}.load{fill:#e69f00}"
 	".raw{fill:#bbb}.lz4{fill:#56b4e9}.zstd{fill:#009e73}.zlib{fill:#e69f00}"
 	".normal{fill:#56b4e9}.duplicate{fill:#e69f00}.same{fill:#cc79a7}.untouched{fill:#bbb}";
 

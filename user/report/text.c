@@ -33,10 +33,11 @@ static void report_print_downtime(FILE *f, const struct report *r)
 		fprintf(f, "  Total downtime    %10.1f ms   (+/- %.1f ms)\n",
 			ns_to_ms(r->downtime_ns), ns_to_ms(r->clock_error_ns));
 	fprintf(f,
-		"    stop %.1f, harvest %.1f, RAM %.1f, verify %.1f, device state: save %.1f, load and resume %.1f ms\n",
+		"    stop %.1f, harvest %.1f, check %.1f, RAM %.1f, verify %.1f, device state: save %.1f, load and resume %.1f ms\n",
 		ns_to_ms(r->blackout.stop_ns), ns_to_ms(r->blackout.harvest_ns),
-		ns_to_ms(r->blackout.ram_ns), ns_to_ms(r->blackout.verify_ns),
-		ns_to_ms(r->blackout.save_ns), ns_to_ms(r->blackout.load_ns));
+		ns_to_ms(r->blackout.check_ns), ns_to_ms(r->blackout.ram_ns),
+		ns_to_ms(r->blackout.verify_ns), ns_to_ms(r->blackout.save_ns),
+		ns_to_ms(r->blackout.load_ns));
 }
 
 static void report_print_pages(FILE *f, const char *label, uint64_t pages)

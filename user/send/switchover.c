@@ -265,6 +265,30 @@ static int switchover_send_at_rest(struct sender *s, struct err *e)
 	return r ? r : sender_await_switchover(s, e);
 }
 
+/*
+ * The guest stands still: the last harvest. With what follows this leaves no moment of the blackout
+ * without a name.
+ */
+static int switchover_at_rest(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	uint64_t t = now_ns();
+	int r;
+
+	if (s->stop_realtime_ns)
+		rep->blackout.stop_ns =
+			switchover_positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
+	else if (s->migration.was_running)
+		return err_set(e, GW_INTERNAL, EPROTO,
+			       "QEMU has stopped the guest without the event STOP");
+	/* Before the last harvest: it finds the RAM that devices write on that. */
+	r = migration_take_writes(s->qmp, e);
+	if (!r)
+		r = switchover_harvest(s, e);
+	rep->blackout.check_ns = now_ns() - t - rep->blackout.harvest_ns;
+	return r;
+}
+
 int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
@@ -284,16 +308,7 @@ int switchover(struct sender *s, struct err *e)
 		r = sender_check_writers(s, e);
 	if (r)
 		return r;
-	if (s->stop_realtime_ns)
-		rep->blackout.stop_ns =
-			switchover_positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
-	else if (s->migration.was_running)
-		return err_set(e, GW_INTERNAL, EPROTO,
-			       "QEMU has stopped the guest without the event STOP");
-	/* Before the last harvest: it finds the RAM that devices write on that. */
-	r = migration_take_writes(s->qmp, e);
-	if (!r)
-		r = switchover_harvest(s, e);
+	r = switchover_at_rest(s, e);
 	if (r)
 		return r;
 	t = now_ns();
