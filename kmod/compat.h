@@ -110,6 +110,11 @@ static inline pgoff_t vma_start_anon_pgoff(const struct vm_area_struct *vma)
 #define FOLIO_MAPPING_FLAGS	PAGE_MAPPING_FLAGS
 #endif
 
+/* 6.4 makes vhost's workers threads of the process. */
+#ifndef PF_USER_WORKER
+#define PF_USER_WORKER	0
+#endif
+
 /* 6.8 has guest_memfd. */
 #ifndef KVM_MEM_GUEST_MEMFD
 #define KVM_MEM_GUEST_MEMFD	0

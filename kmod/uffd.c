@@ -23,6 +23,7 @@
 #include <linux/sched/signal.h>
 #include <linux/userfaultfd.h>
 
+#include "compat.h"
 #include "internal.h"
 
 /* Names in /proc are the kernel's, and a file has its own one wherever it is bound to. */
@@ -186,7 +187,9 @@ struct file *godwit_uffd_make(struct mm_struct *mm, struct file *dev)
  * Is there a process that has this mm? Not: does the mm have users. A kernel thread that faults in
  * it (KVM's asynchronous page faults, vhost before 6.4) is one, waits for the userfaultfd, and has
  * no signal that would end the wait: the mm of a killed process then goes when the userfaultfd
- * does, and not before.
+ * does, and not before. Nor do workers count, threads of the process that never leave the kernel
+ * (vhost from 6.4 on): one that the signal has reached does the rest of its work without it, and
+ * may wait again. A process that has no other thread with an mm any more exits, and waits for them.
  *
  * A process that shares the mm is seen: it is linked in behind the one that made it, which lives
  * until then, so that this walk meets either.
@@ -205,8 +208,8 @@ bool godwit_uffd_mm_lives(struct mm_struct *mm)
 		for_each_thread(p, t) {
 			struct mm_struct *has = READ_ONCE(t->mm);
 
-			if (!has)
-				continue;	/* exits */
+			if (!has || READ_ONCE(t->flags) & (PF_IO_WORKER | PF_USER_WORKER))
+				continue;	/* exits, or does work for one that may */
 			lives = has == mm;
 			break;			/* all threads of a process have one */
 		}

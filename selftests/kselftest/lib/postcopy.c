@@ -291,12 +291,19 @@ void helper_close(struct helper *h)
 int64_t helper_fault(struct helper *h, const struct player *p, unsigned int ms)
 {
 	struct pollfd poll_for = { h->uffd, POLLIN, 0 };
-	uint64_t at;
+	const uint64_t until = now_ms() + ms;
+	uint64_t at, now;
 	struct uffd_msg msg;
+	ssize_t n;
 
-	if (poll(&poll_for, 1, ms) != 1)
-		return -1;
-	require(read(h->uffd, &msg, sizeof(msg)) == sizeof(msg), "a userfaultfd");
+	/* A signal may have ended the fault in between, and its thread comes again. */
+	do {
+		now = now_ms();
+		if (poll(&poll_for, 1, now < until ? until - now : 0) != 1)
+			return -1;
+		n = read(h->uffd, &msg, sizeof(msg));
+	} while (n < 0 && errno == EAGAIN);
+	require(n == sizeof(msg), "a userfaultfd");
 	require(msg.event == UFFD_EVENT_PAGEFAULT, "a fault");
 	at = msg.arg.pagefault.address;
 	require(at - (uintptr_t)p->at < p->ram->bytes, "an address in the RAM");
