@@ -136,6 +136,8 @@ TEST_F(vhost, worker_is_served)
 	for (n = 0; n < 2; n++) {
 		page = helper_fault(&h, &self->p, 10000);
 		PROOF(ASSERT_EQ(n ? AVAILABLE : USED, page));
+		if (n && variant->again)
+			ASSERT_EQ(0, eventfd_write(kick_fd, 1));
 		EXPECT_EQ(0, helper_zero(&h, &self->p, page));
 	}
 	EXPECT_TRUE(player_touched(&self->p, 0, 10000));

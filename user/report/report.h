@@ -126,7 +126,7 @@ struct report {
 	uint64_t total_ns;
 	uint64_t setup_ns;
 	struct {
-		uint64_t stop_ns;	/* STOP until the sender sees pre-switchover */
+		uint64_t stop_ns;	/* STOP until the sender sees that it stands still */
 		uint64_t harvest_ns;
 		uint64_t check_ns;	/* around the harvest: may anything still write RAM? */
 		uint64_t ram_ns;	/* the last round, acknowledged */
