@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/owed.h"
 #include "wire/wire.h"
 
 #define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
@@ -156,6 +157,59 @@ static void fuzz_blocks(const uint8_t *data, size_t size, unsigned int n)
 	free(b);
 }
 
+/* One of the frames of post-copy: what a decoder lets through is as long, and as large, as wire/owed.h says. */
+static void fuzz_owed(const struct wire_header *h, const uint8_t *body)
+{
+	static const uint32_t unit[RAM_BLOCKS] = { 1, 512, 1, 1, 1u << 18, 512 };
+	struct wire_extent x[WIRE_WANT_MAX];
+	uint32_t units[RAM_BLOCKS];
+	const uint8_t *words;
+	unsigned int i;
+
+	if (h->type == WIRE_OWED && !wire_get_owed(h, body, ram, RAM_BLOCKS, x, &words)) {
+		check_extent(body, x);
+		CHECK(x->block < RAM_BLOCKS && x->first + x->pages <= ram[x->block]);
+		CHECK(x->kind == WIRE_DATA ? words && h->arg * 64ull >= x->pages && (h->arg - 1) * 64ull < x->pages :
+					     !words && !h->arg);
+		for (i = 0; i < h->arg * 64 && words; i++)
+			if (i >= x->pages)
+				CHECK(!(wire_get_u64(words + i / 64 * 8) >> i % 64 & 1));
+	}
+	if (h->type == WIRE_WANT && !wire_get_want(h, body, ram, unit, RAM_BLOCKS, x))
+		for (i = 0; i < h->arg; i++) {
+			check_extent(body + i * WIRE_EXTENT, &x[i]);
+			CHECK(x[i].block < RAM_BLOCKS && !(x[i].first % unit[x[i].block]));
+			CHECK(x[i].pages == unit[x[i].block] || x[i].first + x[i].pages == ram[x[i].block]);
+			CHECK(x[i].pages <= unit[x[i].block] && x[i].kind == WIRE_DATA);
+		}
+	if (h->type == WIRE_POSTCOPY_ASK && !wire_get_units(h, body, units, RAM_BLOCKS))
+		for (i = 0; i < RAM_BLOCKS; i++)
+			CHECK(__builtin_popcount(units[i]) == 1 && units[i] <= WIRE_UNIT_MAX);
+}
+
+/* The decoders take a whole body: as much of it as the header says must be there. */
+static void fuzz_owed_body(const struct wire_header *h, const uint8_t *data, size_t size)
+{
+	uint8_t *body = size < h->length ? NULL : exact_copy(data, h->length);
+
+	if (body)
+		fuzz_owed(h, body);
+	free(body);
+}
+
+/* With a length that the fuzzer need not guess. */
+static void fuzz_owed_frame(const uint8_t *data, size_t size, unsigned int n)
+{
+	unsigned int words = size > WIRE_EXTENT ? (size - WIRE_EXTENT) / 8 : 0;
+	struct wire_header h = { .type = WIRE_OWED, .arg = words + (n > 250), .length = WIRE_EXTENT + words * 8 };
+
+	fuzz_owed_body(&h, data, size);
+	h = (struct wire_header) { .type = WIRE_WANT, .arg = size / WIRE_EXTENT, .length = size / WIRE_EXTENT * WIRE_EXTENT };
+	fuzz_owed_body(&h, data, size);
+	h = (struct wire_header) { .type = WIRE_POSTCOPY_ASK, .arg = RAM_BLOCKS, .length = RAM_BLOCKS * WIRE_UNIT };
+	fuzz_owed_body(&h, data, size);
+}
+
 static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t size)
 {
 	uint8_t again[8];
@@ -175,6 +229,11 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 	case WIRE_VERIFY:
 		fuzz_extent(data, size);
 		break;
+	case WIRE_OWED:
+	case WIRE_WANT:
+	case WIRE_POSTCOPY_ASK:
+		fuzz_owed_body(h, data, size);
+		break;
 	default:
 		if (size < sizeof(again))
 			break;
@@ -190,6 +249,7 @@ static void check_header(const struct wire_header *h)
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
 	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVE_MODE) ||
 	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_DEVICE && h->flags == WIRE_HELD) || (h->type == WIRE_VIEW && h->flags == WIRE_MORE) ||
+	      (h->type == WIRE_SWITCHOVER && h->flags == WIRE_OWING) ||
 	      (h->type == WIRE_ASK_VIEW && !(h->flags & ~(WIRE_BRIEF | WIRE_GLANCE))));
 	switch (h->type) {
 	case WIRE_HELLO:
@@ -261,6 +321,18 @@ static void check_header(const struct wire_header *h)
 		break;
 	case WIRE_VERDICT:
 		CHECK(h->arg <= WIRE_NO_VERDICT && h->length == 8);
+		break;
+	case WIRE_POSTCOPY_ASK:
+		CHECK(h->arg <= WIRE_BLOCKS_MAX && h->length == h->arg * WIRE_UNIT);
+		break;
+	case WIRE_CANNOT:
+		CHECK(h->arg >= 1 && h->arg <= 255 && h->length <= WIRE_TEXT_MAX);
+		break;
+	case WIRE_OWED:
+		CHECK(h->arg <= WIRE_OWED_WORDS && h->length == WIRE_EXTENT + h->arg * 8);
+		break;
+	case WIRE_WANT:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_WANT_MAX && h->length == h->arg * WIRE_EXTENT);
 		break;
 	case WIRE_KEEP:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_KEEP_MAX && !h->length);
@@ -356,8 +428,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	n = data[1];
 	CHECK(strlen(wire_type_name(n)));
-	/* The older seeds know nothing of the last one. */
-	switch (data[0] == 0xff ? 4 : data[0] % 4) {
+	/* The older seeds know nothing of the last two. */
+	switch (data[0] == 0xff ? 4 : data[0] < 0xf0 ? data[0] % 4 : 5) {
 	case 0:
 		fuzz_frame(data + 1, size - 1);
 		break;
@@ -372,6 +444,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 4:
 		fuzz_changed(data + 2, size - 2, n);
+		break;
+	case 5:
+		fuzz_owed_frame(data + 2, size - 2, n);
 		break;
 	}
 	return 0;

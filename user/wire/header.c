@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/owed.h"
 #include "wire/wire.h"
 
 struct header_le {
@@ -63,7 +64,7 @@ static const struct frame_limits frame_limits[] = {
 			  .body_max = WIRE_EXTENT,
 			  .item_min = WIRE_HASH,
 			  .item_max = WIRE_HASH },
-	[WIRE_SWITCHOVER] = { 0 },
+	[WIRE_SWITCHOVER] = { .flags = WIRE_OWING },
 	[WIRE_COMMIT] = { 0 },
 	[WIRE_DEVICE] = { .flags = WIRE_HELD,
 			  .body_min = WIRE_PLACE + 1,
@@ -126,6 +127,20 @@ static const struct frame_limits frame_limits[] = {
 			 .body_max = WIRE_PACKED_HEAD + WIRE_PARTS_MAX + WIRE_PACKED_MAX,
 			 .item_min = WIRE_EXTENT,
 			 .item_max = WIRE_EXTENT },
+	[WIRE_POSTCOPY_ASK] = { .arg_max = WIRE_BLOCKS_MAX,
+				.item_min = WIRE_UNIT,
+				.item_max = WIRE_UNIT },
+	[WIRE_CANNOT] = { .arg_min = 1, .arg_max = 255, .body_max = WIRE_TEXT_MAX },
+	[WIRE_OWED] = { .arg_max = WIRE_OWED_WORDS,
+			.body_min = WIRE_EXTENT,
+			.body_max = WIRE_EXTENT,
+			.item_min = 8,
+			.item_max = 8 },
+	[WIRE_WANT] = { .arg_min = 1,
+			.arg_max = WIRE_WANT_MAX,
+			.item_min = WIRE_EXTENT,
+			.item_max = WIRE_EXTENT },
+	[WIRE_COMPLETE] = { 0 },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -165,6 +180,11 @@ static const char *const type_names[] = {
 	[WIRE_PACKED] = "PACKED",
 	[WIRE_LOAD] = "LOAD",
 	[WIRE_DELTA] = "DELTA",
+	[WIRE_POSTCOPY_ASK] = "POSTCOPY",
+	[WIRE_CANNOT] = "CANNOT",
+	[WIRE_OWED] = "OWED",
+	[WIRE_WANT] = "WANT",
+	[WIRE_COMPLETE] = "COMPLETE",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

@@ -93,6 +93,8 @@
  * may send only the parts that have changed, in a DELTA frame (codec/delta.h). The receiver refuses
  * parts of a page that has not come before.
  *
+ * WIRE_POSTCOPY: the guest may run at the destination before all of its RAM is there: wire/owed.h.
+ *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
  * guest's stop does not wait for, the receiver passes to its QEMU at once, in order; those with it,
@@ -194,7 +196,7 @@
  * @WIRE_ROUND: arg round number; no body; WIRE_ROUND_LAST
  * @WIRE_ACK: arg round number; no body
  * @WIRE_VERIFY: arg hashes; body: one extent, then (WIRE_DATA) a hash for each page
- * @WIRE_SWITCHOVER: no body
+ * @WIRE_SWITCHOVER: no body; WIRE_OWING
  * @WIRE_COMMIT: no body
  * @WIRE_DEVICE: body: 8 bytes where in QEMU's migration stream the rest of the body, 1 to
  *	WIRE_DEVICE_MAX bytes, begins; WIRE_HELD
@@ -221,6 +223,7 @@
  * @WIRE_RECONNECT: arg round number; body: of the sender the token, of the receiver a new secret
  * @WIRE_PACKED: arg extents; body: the extents, 8 bytes codec's number, then one block that unpacks
  *	to the pages of the WIRE_DATA ones, and is shorter
+ * @WIRE_POSTCOPY_ASK: @WIRE_CANNOT: @WIRE_OWED: @WIRE_WANT: @WIRE_COMPLETE: see wire/owed.h
  * @WIRE_LOAD: arg per mille of the frames of RAM since the last LOAD at whose beginning the stream
  *	had more to read already: at WIRE_LOAD_MAX the receiver, not the link, is what is slow; no
  *	body
@@ -263,6 +266,11 @@ enum wire_type {
 	WIRE_PACKED,
 	WIRE_LOAD,
 	WIRE_DELTA,
+	WIRE_POSTCOPY_ASK,
+	WIRE_CANNOT,
+	WIRE_OWED,
+	WIRE_WANT,
+	WIRE_COMPLETE,
 	WIRE_TYPES
 };
 
@@ -273,6 +281,7 @@ enum wire_type {
 #define WIRE_BRIEF	(1u << 4)
 #define WIRE_GLANCE	(1u << 5)
 #define WIRE_HELD	(1u << 6)
+#define WIRE_OWING	(1u << 7)
 
 #define WIRE_VERDICTS	(1ull << 0)	/* features, see above */
 #define WIRE_OWN_RAM	(1ull << 1)
@@ -285,6 +294,7 @@ enum wire_type {
 #define WIRE_ZLIB	(1ull << 8)
 #define WIRE_LOADS	(1ull << 9)
 #define WIRE_DELTAS	(1ull << 10)
+#define WIRE_POSTCOPY	(1ull << 11)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
@@ -306,7 +316,7 @@ enum wire_kind {
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
  * @flags: of WIRE_ROUND_LAST, WIRE_SAVE_MODE, WIRE_RUNS, WIRE_MORE, WIRE_BRIEF, WIRE_GLANCE,
- *	WIRE_HELD
+ *	WIRE_HELD, WIRE_OWING
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The frames of post-copy, with the feature WIRE_POSTCOPY. docs/architecture.md has the argument
+ * why no page is lost, old, or zeros.
+ *
+ *	sender                     receiver
+ *	POSTCOPY ----------------> right after READY: may pages be owed here?
+ *	      <------------------- POSTCOPY the unit of each block; or CANNOT: no, and why. That ends
+ *				   nothing: the migration goes on without post-copy
+ *	STREAMS -----------------> one more than there are streams: the last to JOIN is the request
+ *				   connection
+ *	SWITCHOVER (WIRE_OWING) -> the last round will leave pages owed
+ *	      <------------------- SWITCHOVER
+ *
+ * and on the streams, in the last round: OWED, each page once, and none that a RAM frame of that
+ * round has. What is owed are whole units. When each stream has ended the last round the receiver
+ * takes the old bytes away. From then on each stream may bring RAM, PACKED and DEVICE, in any
+ * order, of owed pages only; and the request connection:
+ *
+ *	      <------------------- WANT     units that a fault waits for
+ *	RAM ---------------------> their pages: at once, whatever is pushed
+ *
+ * The pages of a unit come one after the other, in frames between which no other pages come on that
+ * connection. The sender pushes each unit on one stream, once; if it is asked for as well it goes
+ * on the request connection, too. The receiver asks for a unit once, and for WIRE_WANTED_MAX at a
+ * time at most. All else is a protocol error. Then:
+ *
+ *	      <------------------- RESUMED
+ *	DONE --------------------> the sender knows that; it goes on answering PINGs
+ *	      <------------------- COMPLETE nothing is owed any more
+ *	DONE -------------------->
+ */
+#ifndef GODWIT_WIRE_OWED_H
+#define GODWIT_WIRE_OWED_H
+
+#include "wire/wire.h"
+
+#define WIRE_UNIT	4	/* bytes of a unit's size */
+#define WIRE_UNIT_MAX	(1u << 18)	/* pages: 1 GiB */
+#define WIRE_OWED_WORDS	8192u	/* 64-bit words of one OWED frame */
+#define WIRE_WANT_MAX	64u	/* units in one WANT frame */
+#define WIRE_WANTED_MAX	256u	/* units that are asked for at a time */
+
+/*
+ * @WIRE_POSTCOPY_ASK: arg 0, no body; of the receiver arg blocks, body: 4 bytes a block, the pages
+ *	of a unit: a power of two, WIRE_UNIT_MAX at most
+ * @WIRE_CANNOT: as ABORT
+ * @WIRE_OWED: arg words; body: one extent: WIRE_ZERO: all of its pages are owed, and there are no
+ *	words; WIRE_DATA: those whose bits are set in the words, bit n % 64 of word n / 64 for the
+ *	n-th of them; bits behind the extent are 0
+ * @WIRE_WANT: arg units; body: an extent of WIRE_DATA for each, one unit long (less at the end of
+ *	a block)
+ * @WIRE_COMPLETE: no body
+ */
+
+/* The decoders: as in wire.h. body is all of the frame's. */
+int wire_get_units(const struct wire_header *h, const uint8_t *body, uint32_t *unit,
+		   unsigned int blocks);
+void wire_put_units(uint8_t *body, const uint32_t *unit, unsigned int blocks);
+/* *words: the first of them, in body; NULL: there are none. -ERANGE: wire_extent_check(). */
+int wire_get_owed(const struct wire_header *h, const uint8_t *body, const uint64_t *block_pages,
+		  unsigned int blocks, struct wire_extent *x, const uint8_t **words);
+/* h->arg extents. unit: of each block. */
+int wire_get_want(const struct wire_header *h, const uint8_t *body, const uint64_t *block_pages,
+		  const uint32_t *unit, unsigned int blocks, struct wire_extent *x);
+
+#endif
