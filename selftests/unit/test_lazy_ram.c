@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* RAM that comes after its guest: processes with real userfaultfds touch pages before they are there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lazy_rig.h"
+
+static struct wire_extent want[WIRE_WANTED_MAX + WIRE_WANT_MAX];
+static struct lazy_unit part;
+
+static void begin(struct lazy_rig *rig, unsigned int guests)
+{
+	int file = memfd_create("ram", MFD_CLOEXEC);
+
+	assert_return_code(ftruncate(file, (off_t)PAGES * PAGE_BYTES), 0);
+	rig_open(rig, file, 1, guests, PAGES / 2);
+}
+
+static uint64_t allocated(const struct lazy_rig *rig)
+{
+	struct stat st;
+
+	assert_return_code(fstat(rig->vm.blocks[0].fd, &st), 0);
+	return (uint64_t)st.st_blocks * 512 / PAGE_BYTES;
+}
+
+static void a_fault_waits_for_its_page(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 10, 20);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	assert_int_equal(allocated(&rig), PAGES / 2 - 20);
+	/* What is not owed is there as before. */
+	rig_act(&rig, 0, 0, ACT_LOOK, 0, 10);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(rig.faults.seen, 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 12, 1);
+	rig_act(&rig, 0, 1, ACT_LOOK, 12, 1);
+	rig_waits(&rig, 0, 0, want, 1);
+	assert_true(want[0].block == 0 && want[0].first == 12 && want[0].pages == 1);
+	assert_int_equal(rig.faults.nr_asked, 1);
+	assert_return_code(faults_answered(&rig.faults, &want[0], &rig.e), 0);
+	assert_return_code(rig_put(&rig, 12, 1, &part, &rig.e), 0);
+	rig_ends(&rig, 0, 0);
+	rig_ends(&rig, 0, 1);
+	assert_int_equal(rig.ram.owed.left, 19);
+	assert_return_code(rig_put(&rig, 10, 20, &part, &rig.e), 0);
+	assert_int_equal(rig.ram.owed.left, 0);
+	assert_int_equal(rig.ram.twice, 1);
+	rig_act(&rig, 0, 0, ACT_LOOK, 0, PAGES / 2);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(allocated(&rig), PAGES / 2);
+	rig_close(&rig);
+}
+
+/* A page that came by itself is not asked for. */
+static void a_page_that_is_pushed_ends_the_fault(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 0, PAGES / 2);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	assert_int_equal(allocated(&rig), 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 40, 1);
+	rig_waits(&rig, 0, 0, want, 1);
+	assert_return_code(rig_put(&rig, 0, 64, &part, &rig.e), 0);
+	rig_ends(&rig, 0, 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 0, 64);
+	rig_ends(&rig, 0, 0);
+	rig_close(&rig);
+}
+
+static void what_was_never_touched_is_zero_at_once(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, PAGES - 64, 1);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, PAGES - 63, 63);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(rig.faults.seen, 63);
+	assert_int_equal(rig.faults.zeros, 63);
+	assert_int_equal(rig.faults.nr_asked, 0);
+	/* And can be written. */
+	rig_act(&rig, 0, 0, ACT_WRITE, PAGES - 63, 63);
+	rig_ends(&rig, 0, 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, PAGES - 63, 63);
+	rig_ends(&rig, 0, 0);
+	rig_close(&rig);
+}
+
+/* The source may have found that an owed page is zero. It becomes no page until it is touched. */
+static void owed_zeros(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 100, 8);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	for (uint64_t p = 100; p < 108; p++)
+		rig.want[p] = V_ZERO;
+	rig_act(&rig, 0, 0, ACT_LOOK, 103, 1);
+	rig_waits(&rig, 0, 0, want, 1);
+	assert_return_code(lazy_put(&rig.ram, 0, 100, 8, NULL, &part, &rig.e), 0);
+	assert_int_equal(rig.ram.owed.left, 0);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(allocated(&rig), PAGES / 2 - 7);
+	rig_close(&rig);
+}
+
+/* The first writer wins, and the guest after it: what comes again changes nothing, even where there is no page any more. */
+static void nothing_comes_over_what_the_guest_wrote(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 200, 4);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	assert_return_code(rig_put(&rig, 200, 2, &part, &rig.e), 0);
+	rig_act(&rig, 0, 0, ACT_WRITE, 200, 1);
+	rig_ends(&rig, 0, 0);
+	rig_act(&rig, 0, 0, ACT_PUNCH, 201, 1);
+	rig_ends(&rig, 0, 0);
+	assert_return_code(rig_put(&rig, 200, 4, &part, &rig.e), 0);
+	assert_int_equal(rig.ram.twice, 2);
+	assert_int_equal(rig.ram.units, 4);
+	rig_act(&rig, 0, 0, ACT_LOOK, 200, 4);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(rig.faults.nr_asked, 0);
+	rig_close(&rig);
+}
+
+/* All processes that wait for a page go on, also those through whose userfaultfd it did not come. */
+static void every_process_goes_on(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 2);
+	rig_owe(&rig, 5, 3);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 6, 1);
+	rig_act(&rig, 1, 0, ACT_LOOK, 6, 1);
+	rig_act(&rig, 1, 1, ACT_LOOK, 7, 1);
+	rig_waits(&rig, 0, 0, want, 2);
+	rig_waits(&rig, 1, 0, want, 0);
+	assert_return_code(rig_put(&rig, 5, 2, &part, &rig.e), 0);
+	rig_ends(&rig, 0, 0);
+	rig_ends(&rig, 1, 0);
+	rig_waits(&rig, 1, 1, want, 0);
+	assert_return_code(rig_put(&rig, 7, 1, &part, &rig.e), 0);
+	rig_ends(&rig, 1, 1);
+	rig_close(&rig);
+}
+
+/* A program that maps the file and is not watched makes a page of zeros. That is found, and no secret. */
+static void a_page_that_was_not_put_there_is_an_alarm(void **state)
+{
+	struct lazy_rig rig;
+	volatile uint8_t *map;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 30, 4);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	map = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ, MAP_SHARED, rig.vm.blocks[0].fd, 0);
+	assert_int_equal(map[32 * PAGE_BYTES], 0);
+	assert_int_equal(rig_put(&rig, 30, 4, &part, &rig.e), -EEXIST);
+	assert_int_equal(rig.e.exit, GW_INTERNAL);
+	assert_non_null(strstr(rig.e.text, "page 32 "));
+	assert_int_equal(rig.ram.owed.left, 2);
+	munmap((void *)map, PAGES * PAGE_BYTES);
+	rig_close(&rig);
+}
+
+/* After a takeover it is what the receiver before has put there in its last moment. */
+static void after_a_takeover_a_page_may_be_there(void **state)
+{
+	struct lazy_rig rig;
+	uint8_t page[PAGE_BYTES];
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 30, 4);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	rig.ram.taken_over = true;
+	rig_fill(page, 31, V_NEW);
+	assert_int_equal(pwrite(rig.vm.blocks[0].fd, page, sizeof(page), 31 * PAGE_BYTES), sizeof(page));
+	assert_return_code(rig_put(&rig, 30, 4, &part, &rig.e), 0);
+	assert_int_equal(rig.ram.owed.left, 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 30, 4);
+	rig_ends(&rig, 0, 0);
+	rig_close(&rig);
+}
+
+static void a_page_that_is_not_owed_is_refused(void **state)
+{
+	struct lazy_rig rig;
+	struct wire_extent x = { .block = 0, .first = 61, .pages = 1 };
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 60, 2);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	assert_int_equal(rig_put(&rig, 59, 1, &part, &rig.e), -EPROTO);
+	assert_int_equal(rig.e.exit, GW_BAD_PEER);
+	rig.e = (struct err) { 0 };
+	/* What was owed before it is in place. */
+	assert_int_equal(rig_put(&rig, 60, 3, &part, &rig.e), -EPROTO);
+	assert_non_null(strstr(rig.e.text, "page 62 "));
+	assert_int_equal(rig.ram.owed.left, 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 56, 8);
+	rig_ends(&rig, 0, 0);
+	/* An answer to no question. */
+	assert_int_equal(faults_answered(&rig.faults, &x, &rig.e), -EPROTO);
+	rig_close(&rig);
+}
+
+/* No more is asked for than fits into the sockets: the other faults wait in the kernel. */
+static void questions_are_bounded(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 0, PAGES / 2);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	rig.faults.nr_asked = WIRE_WANTED_MAX - 1;
+	for (unsigned int i = 0; i < rig.faults.nr_asked; i++)
+		rig.faults.asked[i] = (struct wire_extent) { .first = 256 + i, .pages = 1 };
+	for (unsigned int i = 0; i < THREADS; i++)
+		rig_act(&rig, 0, i, ACT_LOOK, i, 1);
+	rig_waits(&rig, 0, 0, want, 1);
+	assert_false(faults_room(&rig.faults));
+	/* One is answered, so one more is asked for. */
+	assert_return_code(faults_answered(&rig.faults, &(struct wire_extent) { .first = 300, .pages = 1 }, &rig.e), 0);
+	assert_true(faults_room(&rig.faults));
+	rig_waits(&rig, 0, 0, want, 1);
+	assert_return_code(rig_put(&rig, 0, THREADS, &part, &rig.e), 0);
+	rig_serve(&rig, NULL, 50, want);
+	rig.faults.nr_asked = 0;
+	for (unsigned int i = 0; i < THREADS; i++)
+		rig_ends(&rig, 0, i);
+	rig_close(&rig);
+}
+
+static void afterwards_nothing_remains(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 0, 4);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, PAGES - 1, 1);	/* waits for us, and not for a page */
+	assert_return_code(rig_put(&rig, 0, 4, &part, &rig.e), 0);
+	nap_ms(20);
+	lazy_unregister(&rig.ram);
+	for (uint64_t end = deadline_ms(SOON_MS); rig.guest[0]->actor[0].busy && now_ns() < end;)
+		nap_ms(1);
+	rig_ends(&rig, 0, 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 0, PAGES);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(rig.faults.seen, 0);
+	rig_close(&rig);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_fault_waits_for_its_page),
+	cmocka_unit_test(a_page_that_is_pushed_ends_the_fault),
+	cmocka_unit_test(what_was_never_touched_is_zero_at_once),
+	cmocka_unit_test(owed_zeros),
+	cmocka_unit_test(nothing_comes_over_what_the_guest_wrote),
+	cmocka_unit_test(every_process_goes_on),
+	cmocka_unit_test(a_page_that_was_not_put_there_is_an_alarm),
+	cmocka_unit_test(after_a_takeover_a_page_may_be_there),
+	cmocka_unit_test(a_page_that_is_not_owed_is_refused),
+	cmocka_unit_test(questions_are_bounded),
+	cmocka_unit_test(afterwards_nothing_remains),
+};
+
+int main(void)
+{
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The destination's RAM while the source owes pages of it. An owed page is a hole in its RAM file,
+ * and every mapping of that file waits there (userfaultfd(2), missing pages): those of the VMM and
+ * its like, and one of the receiver's own, through which it puts pages in place. Only UFFDIO_COPY
+ * makes a page: with its bytes, at once, and never over one that is there.
+ */
+#ifndef GODWIT_LAZY_RAM_H
+#define GODWIT_LAZY_RAM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "postcopy/guest_maps.h"
+#include "postcopy/owed.h"
+
+#define LAZY_MMS	64u	/* processes; GODWIT_UFFD_MAX */
+#define LAZY_UNIT_MAX	512u	/* pages: 2 MiB. A fault would wait seconds for 1 GiB */
+
+/**
+ * struct lazy_mm - a process that maps the RAM
+ * @uffd: its userfaultfd, not blocking, which all of @maps are registered with
+ */
+struct lazy_mm {
+	int uffd;
+	struct guest_maps maps;
+};
+
+/**
+ * struct lazy_file - the receiver's own way to a block's file
+ * @base: all of it, mapped and registered with @uffd. No thread touches it
+ */
+struct lazy_file {
+	int uffd;
+	uint8_t *base;
+	uint64_t bytes;
+};
+
+/**
+ * struct lazy_ram
+ * @vm: of RAM files only
+ * @owed: set by the caller, from wire/owed.h's frames
+ * @taken_over: from another receiver, whose last pages may be in place although they are owed
+ * @stop: gives up a wait for memory
+ * @units: put in place so far; @twice: came again and were dropped
+ */
+struct lazy_ram {
+	const struct vm *vm;
+	struct owed owed;
+	struct lazy_file file[WIRE_BLOCKS_MAX];
+	struct lazy_mm mm[LAZY_MMS];
+	unsigned int mms;
+	bool taken_over;
+	const atomic_bool *stop;
+	_Atomic uint64_t units, twice;
+};
+
+/**
+ * struct lazy_unit - a unit of more than one page whose bytes come in parts, one for each connection
+ * @bytes: LAZY_UNIT_MAX pages, or NULL until they are needed
+ * @have: pages that have come; 0: none is begun
+ * @data: they are not all zeros
+ */
+struct lazy_unit {
+	uint8_t *bytes;
+	unsigned int block;
+	uint64_t unit;
+	uint32_t have;
+	bool data;
+};
+
+/*
+ * How many pages of each block are made at once. GW_RAM_PRIVATE, GW_VM_STATE: this RAM cannot be
+ * owed, and why. Asks nothing, changes nothing.
+ */
+int lazy_units(const struct vm *vm, uint32_t *unit, struct err *e);
+
+/* Maps and registers the RAM files; unit: of lazy_units(). lazy_close() also after an error. */
+int lazy_open(struct lazy_ram *l, const struct vm *vm, const uint32_t *unit, struct err *e);
+/*
+ * Registers all mappings of a process. uffd: new, and the caller's to close, after lazy_close();
+ * maps: of that process, taken over.
+ */
+int lazy_add(struct lazy_ram *l, int uffd, struct guest_maps *maps, struct err *e);
+/*
+ * All that is owed becomes holes. Afterwards faults wait, and pages may be put in place. RAM is at
+ * rest, and all mappings are registered. GW_INTERNAL.
+ */
+int lazy_punch(struct lazy_ram *l, struct err *e);
+/*
+ * Nothing waits any more; processes that map the RAM go on as without. With units owed they would
+ * find zeros, so only if there are none, or the guest never runs.
+ */
+void lazy_unregister(struct lazy_ram *l);
+void lazy_close(struct lazy_ram *l);
+
+/**
+ * lazy_put() - bytes have come for pages of a block
+ * @bytes: NULL: they are zeros
+ * @part: the caller's own: what has come of a unit of several pages
+ * Any thread; a unit that has come already is dropped. Waits for memory as long as there is none.
+ * Errors: GW_BAD_PEER: a page was never owed, or a unit came with others in between; GW_INTERNAL: a
+ * page is there that nothing has put there.
+ */
+int lazy_put(struct lazy_ram *l, unsigned int block, uint64_t first, uint64_t count,
+	     const uint8_t *bytes, struct lazy_unit *part, struct err *e);
+void lazy_unit_free(struct lazy_unit *part);
+
+/* A fault waits for a unit that is not owed: it is there, or becomes zeros. */
+int lazy_settle(struct lazy_ram *l, struct lazy_mm *mm, uint64_t address, unsigned int block,
+		uint64_t unit, struct err *e);
+
+#endif
