@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 
 #include <cmocka.h>
 
@@ -278,7 +280,65 @@ static void afterwards_nothing_remains(void **state)
 	rig_close(&rig);
 }
 
+struct slow_put {
+	pthread_t thread;
+	struct lazy_rig *rig;
+	const uint8_t *bytes;
+	int r;
+};
+
+static void *slow_put_main(void *arg)
+{
+	struct slow_put *s = arg;
+	struct lazy_unit none = { 0 };
+	struct err e = { 0 };
+
+	s->r = lazy_put(&s->rig->ram, 0, 7, 1, s->bytes, &none, &e);
+	return NULL;
+}
+
+/*
+ * The kernel is in the middle of UFFDIO_COPY: it waits for the bytes, a page of ours that is missing. The page is still
+ * owed then. If the server took it for one that is here the guest would read zeros.
+ */
+static void a_page_is_owed_until_it_is_there(void **state)
+{
+	int slow = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	void *bytes = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register area = { { (uintptr_t)bytes, PAGE_BYTES }, UFFDIO_REGISTER_MODE_MISSING, 0 };
+	struct uffdio_copy copy = { .dst = (uintptr_t)bytes, .len = PAGE_BYTES };
+	struct uffdio_api api = { .api = UFFD_API };
+	uint8_t page[PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
+	struct slow_put s = { .bytes = bytes };
+	struct lazy_rig rig;
+	struct uffd_msg msg;
+
+	(void)state;
+	begin(&rig, 1);
+	assert_return_code(ioctl(slow, UFFDIO_API, &api), errno);
+	assert_return_code(ioctl(slow, UFFDIO_REGISTER, &area), errno);
+	rig_owe(&rig, 7, 1);
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	s.rig = &rig;
+	assert_int_equal(pthread_create(&s.thread, NULL, slow_put_main, &s), 0);
+	assert_int_equal(read(slow, &msg, sizeof(msg)), sizeof(msg));
+	rig_act(&rig, 0, 0, ACT_LOOK, 7, 1);
+	rig_waits(&rig, 0, 0, want, 1);
+	assert_int_equal(rig.faults.zeros, 0);
+	assert_int_equal(rig.ram.owed.left, 1);
+	rig_fill(page, 7, V_NEW);
+	copy.src = (uintptr_t)page;
+	assert_return_code(ioctl(slow, UFFDIO_COPY, &copy), errno);
+	pthread_join(s.thread, NULL);
+	assert_return_code(s.r, 0);
+	rig_ends(&rig, 0, 0);
+	rig_close(&rig);
+	close(slow);
+	munmap(bytes, PAGE_BYTES);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_page_is_owed_until_it_is_there),
 	cmocka_unit_test(a_fault_waits_for_its_page),
 	cmocka_unit_test(a_page_that_is_pushed_ends_the_fault),
 	cmocka_unit_test(what_was_never_touched_is_zero_at_once),

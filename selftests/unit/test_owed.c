@@ -2,6 +2,7 @@
 /* Which pages are owed, and which thread has them. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -191,6 +192,46 @@ static void each_unit_has_one_taker_and_each_fault_its_end(void **state)
 	assert_true(woken >= asked);
 }
 
+/* Both at the same unit at the same time, unit by unit. */
+static _Atomic uint64_t here[2];
+static bool woken[RACE], ends[RACE];
+
+static void meet(unsigned int me, uint64_t n)
+{
+	atomic_store(&here[me], n + 1);
+	for (unsigned int i = 0; atomic_load(&here[!me]) <= n; i++)
+		if (i % 256 == 255)
+			sched_yield();
+}
+
+static void *meeting_taker(void *arg)
+{
+	(void)arg;
+	for (uint64_t n = 0; n < RACE; n++) {
+		meet(0, n);
+		if (owed_take(&o, 1, n) == OWED_MINE)
+			woken[n] = owed_arrived(&o, 1, n);
+	}
+	return NULL;
+}
+
+static void no_fault_is_forgotten(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	begin(RACE, 1);
+	assert_return_code(owed_add(&o, 1, 0, RACE), 0);
+	assert_int_equal(pthread_create(&thread, NULL, meeting_taker, NULL), 0);
+	for (uint64_t n = 0; n < RACE; n++) {
+		meet(1, n);
+		ends[n] = owed_fault(&o, 1, n) == OWED_HERE;
+	}
+	pthread_join(thread, NULL);
+	for (uint64_t n = 0; n < RACE; n++)
+		assert_true(woken[n] || ends[n]);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(a_unit_goes_its_way, end),
 	cmocka_unit_test_teardown(whole_units_only, end),
@@ -198,6 +239,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(the_next_run, end),
 	cmocka_unit_test_teardown(the_source_answers_once, end),
 	cmocka_unit_test_teardown(each_unit_has_one_taker_and_each_fault_its_end, end),
+	cmocka_unit_test_teardown(no_fault_is_forgotten, end),
 };
 
 int main(void)
