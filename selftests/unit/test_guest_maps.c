@@ -21,8 +21,8 @@
 static struct vm vm = {
 	.nblocks = 3,
 	.blocks = {
-		{ .name = "low", .pages = 16, .ino = 10 },
 		{ .name = "own", .pages = 16, .ino = 10, .hva = 0x1000 },
+		{ .name = "low", .pages = 16, .ino = 10 },
 		{ .name = "high", .pages = 32, .ino = 11 },
 	},
 };
@@ -60,7 +60,7 @@ static void each_block_is_found(void **state)
 				"48000-49000 rw-s 00000000 00:1b 10 /SYSV00000000 (deleted)\n" HIGH
 				"80000-90000 rw-p 00000000 00:00 0\n", true), 0);
 	assert_int_equal(maps.n, 2);
-	assert_true(maps.map[0].block == 0 && maps.map[0].start == 0x10000 && maps.map[0].end == 0x20000);
+	assert_true(maps.map[0].block == 1 && maps.map[0].start == 0x10000 && maps.map[0].end == 0x20000);
 	assert_true(maps.map[1].block == 2 && maps.map[1].first == 0);
 	assert_ptr_equal(guest_maps_at(&maps, 0x1ffff, &page), &maps.map[0]);
 	assert_int_equal(page, 15);
@@ -97,6 +97,15 @@ static void pieces_are_one_mapping(void **state)
 	/* As many, elsewhere. */
 	assert_return_code(find(LOW "60000-80000 rw-s 00000000 00:1b 11 /dev/shm/high\n", true), 0);
 	assert_int_equal(maps.n, whole.n);
+	assert_false(guest_maps_same(&whole, &maps));
+	/* At the same addresses, other pages; the same pages, at other addresses. */
+	assert_return_code(find("10000-14000 rw-s 00004000 00:1b 10 /dev/shm/low\n", false), 0);
+	guest_maps_free(&whole);
+	whole = maps;
+	maps = (struct guest_maps) { 0 };
+	assert_return_code(find("10000-14000 rw-s 00000000 00:1b 10 /dev/shm/low\n", false), 0);
+	assert_false(guest_maps_same(&whole, &maps));
+	assert_return_code(find("0f000-14000 rw-s 00004000 00:1b 10 /dev/shm/low\n", false), 0);
 	assert_false(guest_maps_same(&whole, &maps));
 	guest_maps_free(&whole);
 }

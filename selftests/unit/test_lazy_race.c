@@ -148,6 +148,31 @@ static void check_units(int file)
 	rig_close(&rig);
 }
 
+/* A unit of zeros stays a hole, unless one page of it is not. */
+static void check_zero_units(int file)
+{
+	struct lazy_unit a = { 0 };
+	struct stat st;
+
+	rig_open(&rig, file, 512, 1, 0);
+	rig_owe(&rig, 0, 1024);
+	assert_return_code(lazy_put(&rig.ram, 0, 0, 400, NULL, &a, &rig.e), 0);
+	assert_return_code(lazy_put(&rig.ram, 0, 400, 112, NULL, &a, &rig.e), 0);
+	assert_int_equal(rig.ram.owed.left, 1);
+	assert_return_code(fstat(file, &st), errno);
+	assert_int_equal(st.st_blocks, 0);
+	memset((void *)(uintptr_t)rig.want, V_ZERO, 1024);
+	rig.want[700] = V_NEW;
+	assert_return_code(lazy_put(&rig.ram, 0, 512, 188, NULL, &a, &rig.e), 0);
+	assert_return_code(rig_put(&rig, 700, 1, &a, &rig.e), 0);
+	assert_return_code(lazy_put(&rig.ram, 0, 701, 323, NULL, &a, &rig.e), 0);
+	rig_act(&rig, 0, 0, ACT_LOOK, 0, 1024);
+	rig_ends(&rig, 0, 0);
+	assert_int_equal(rig.faults.nr_asked, 0);
+	lazy_unit_free(&a);
+	rig_close(&rig);
+}
+
 static void units_of_many_pages(void **state)
 {
 	int file = memfd_create("ram", MFD_CLOEXEC);
@@ -155,6 +180,9 @@ static void units_of_many_pages(void **state)
 	(void)state;
 	assert_return_code(ftruncate(file, (off_t)PAGES * PAGE_BYTES), errno);
 	check_units(file);
+	file = memfd_create("ram", MFD_CLOEXEC);
+	assert_return_code(ftruncate(file, (off_t)PAGES * PAGE_BYTES), errno);
+	check_zero_units(file);
 }
 
 static void huge_pages(void **state)

@@ -62,6 +62,27 @@ static void a_fault_waits_for_its_page(void **state)
 	rig_close(&rig);
 }
 
+static void all_that_is_owed_is_taken_away_and_nothing_else(void **state)
+{
+	struct lazy_rig rig;
+
+	(void)state;
+	begin(&rig, 1);
+	rig_owe(&rig, 0, 1);
+	rig_owe(&rig, 3, 70);
+	rig_owe(&rig, 100, 1);
+	rig_owe(&rig, PAGES / 2 + 3, 1);	/* a hole already */
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	assert_int_equal(allocated(&rig), PAGES / 2 - 72);
+	rig_act(&rig, 0, 0, ACT_LOOK, 1, 2);
+	rig_act(&rig, 0, 1, ACT_LOOK, 73, 27);
+	rig_act(&rig, 0, 2, ACT_LOOK, 101, PAGES / 2 - 101);
+	for (unsigned int i = 0; i < THREADS; i++)
+		rig_ends(&rig, 0, i);
+	assert_int_equal(rig.faults.seen, 0);
+	rig_close(&rig);
+}
+
 /* A page that came by itself is not asked for. */
 static void a_page_that_is_pushed_ends_the_fault(void **state)
 {
@@ -340,6 +361,7 @@ static void a_page_is_owed_until_it_is_there(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_page_is_owed_until_it_is_there),
 	cmocka_unit_test(a_fault_waits_for_its_page),
+	cmocka_unit_test(all_that_is_owed_is_taken_away_and_nothing_else),
 	cmocka_unit_test(a_page_that_is_pushed_ends_the_fault),
 	cmocka_unit_test(what_was_never_touched_is_zero_at_once),
 	cmocka_unit_test(owed_zeros),

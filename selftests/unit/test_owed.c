@@ -192,22 +192,26 @@ static void each_unit_has_one_taker_and_each_fault_its_end(void **state)
 	assert_true(woken >= asked);
 }
 
-/* Both at the same unit at the same time, unit by unit. */
+/* Both at the same unit at the same time, unit by unit, in ever other steps. */
+#define MEETINGS	60000u
+
 static _Atomic uint64_t here[2];
-static bool woken[RACE], ends[RACE];
+static bool woken[MEETINGS], ends[MEETINGS], mine[2][MEETINGS];
 
 static void meet(unsigned int me, uint64_t n)
 {
 	atomic_store(&here[me], n + 1);
 	for (unsigned int i = 0; atomic_load(&here[!me]) <= n; i++)
-		if (i % 256 == 255)
+		if (i % 4096 == 4095)
 			sched_yield();
+	for (volatile uint64_t i = (me ? n / 16 : n) % 16; i; i--)
+		;
 }
 
 static void *meeting_taker(void *arg)
 {
 	(void)arg;
-	for (uint64_t n = 0; n < RACE; n++) {
+	for (uint64_t n = 0; n < MEETINGS; n++) {
 		meet(0, n);
 		if (owed_take(&o, 1, n) == OWED_MINE)
 			woken[n] = owed_arrived(&o, 1, n);
@@ -220,16 +224,45 @@ static void no_fault_is_forgotten(void **state)
 	pthread_t thread;
 
 	(void)state;
-	begin(RACE, 1);
-	assert_return_code(owed_add(&o, 1, 0, RACE), 0);
+	begin(MEETINGS, 1);
+	assert_return_code(owed_add(&o, 1, 0, MEETINGS), 0);
+	here[0] = here[1] = 0;
 	assert_int_equal(pthread_create(&thread, NULL, meeting_taker, NULL), 0);
-	for (uint64_t n = 0; n < RACE; n++) {
+	for (uint64_t n = 0; n < MEETINGS; n++) {
 		meet(1, n);
 		ends[n] = owed_fault(&o, 1, n) == OWED_HERE;
 	}
 	pthread_join(thread, NULL);
-	for (uint64_t n = 0; n < RACE; n++)
+	for (uint64_t n = 0; n < MEETINGS; n++)
 		assert_true(woken[n] || ends[n]);
+}
+
+static void *meeting_rival(void *arg)
+{
+	(void)arg;
+	for (uint64_t n = 0; n < MEETINGS; n++) {
+		meet(0, n);
+		mine[0][n] = owed_take(&o, 1, n) == OWED_MINE;
+	}
+	return NULL;
+}
+
+static void a_unit_has_one_taker(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	begin(MEETINGS, 1);
+	assert_return_code(owed_add(&o, 1, 0, MEETINGS), 0);
+	here[0] = here[1] = 0;
+	assert_int_equal(pthread_create(&thread, NULL, meeting_rival, NULL), 0);
+	for (uint64_t n = 0; n < MEETINGS; n++) {
+		meet(1, n);
+		mine[1][n] = owed_take(&o, 1, n) == OWED_MINE;
+	}
+	pthread_join(thread, NULL);
+	for (uint64_t n = 0; n < MEETINGS; n++)
+		assert_int_equal(mine[0][n] + mine[1][n], 1);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -240,6 +273,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(the_source_answers_once, end),
 	cmocka_unit_test_teardown(each_unit_has_one_taker_and_each_fault_its_end, end),
 	cmocka_unit_test_teardown(no_fault_is_forgotten, end),
+	cmocka_unit_test_teardown(a_unit_has_one_taker, end),
 };
 
 int main(void)

@@ -122,9 +122,36 @@ static void the_newest_fault_is_first_and_the_others_have_their_turns(void **sta
 	push_fault(&p, 1, 1160);
 	next(64, 1152, 64);
 	assert_int_equal(p.nr, 3);
-	for (uint64_t i = 0; i < 2 * PUSH_TRAILS; i++)
-		push_fault(&p, 1, i % 2 ? 600 * (i / 2) : 600 * (i / 2) + 1);
+	the_rest();
+}
+
+static void the_oldest_trail_is_forgotten(void **state)
+{
+	(void)state;
+	begin(1);
+	for (uint64_t i = 0; i <= PUSH_TRAILS; i++)
+		push_fault(&p, 1, 640 + 640 * i);
 	assert_int_equal(p.nr, PUSH_TRAILS);
+	for (uint64_t i = PUSH_TRAILS; i > 0; i--)
+		next(PUSH_TURN, 640 + 640 * i, PUSH_TURN);
+	next(PUSH_TURN, 640 + 640 * PUSH_TRAILS + PUSH_TURN, PUSH_TURN);
+	the_rest();
+}
+
+/* The others go on. */
+static void one_of_several_trails_ends(void **state)
+{
+	(void)state;
+	begin(1);
+	push_fault(&p, 1, 640);
+	push_fault(&p, 1, 2560);
+	push_fault(&p, 1, PAGES - 1);
+	next(64, PAGES - 64, 64);
+	next(64, 2560, 64);
+	assert_int_equal(p.nr, 2);
+	next(64, 2624, 64);
+	next(128, 2688, 128);
+	next(64, 640, 64);
 	the_rest();
 }
 
@@ -167,6 +194,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(without_faults_in_their_order, end),
 	cmocka_unit_test_teardown(from_the_fault_forward, end),
 	cmocka_unit_test_teardown(the_newest_fault_is_first_and_the_others_have_their_turns, end),
+	cmocka_unit_test_teardown(the_oldest_trail_is_forgotten, end),
+	cmocka_unit_test_teardown(one_of_several_trails_ends, end),
 	cmocka_unit_test_teardown(a_trail_ends, end),
 	cmocka_unit_test_teardown(what_is_asked_for_is_not_pushed, end),
 	cmocka_unit_test_teardown(units_are_whole, end),

@@ -44,8 +44,6 @@ void push_fault(struct push *p, unsigned int block, uint64_t unit)
 	newest.at -= unit % push_units(p, block, PUSH_STRIPE);
 	pthread_mutex_lock(&p->lock);
 	i = push_trail_of(p, block, unit);
-	if (i < PUSH_TRAILS && p->trail[i].at > newest.at)
-		newest.at = p->trail[i].at;
 	/* The oldest one is forgotten. */
 	if (i == PUSH_TRAILS)
 		i = p->nr < PUSH_TRAILS ? p->nr++ : PUSH_TRAILS - 1;
