@@ -3,7 +3,7 @@
 
 #include "base/stop.h"
 #include "cmd/cmd.h"
-#include "send/resolve.h"
+#include "doubt/resolve.h"
 
 struct resolve_args {
 	struct resolve_options o;

@@ -23,7 +23,7 @@
 #include "plan/limits.h"
 #include "qmp/dirty_rate.h"
 #include "report/report.h"
-#include "send/doubt.h"
+#include "doubt/doubt.h"
 #include "send/round.h"
 #include "send/send_streams.h"
 #include "send/sender.h"

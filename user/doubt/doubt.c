@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "peer/hello.h"
-#include "send/doubt.h"
+#include "doubt/doubt.h"
 
 #define AGAIN_MS	500u
 

@@ -7,7 +7,7 @@
 #define GODWIT_RESOLVE_H
 
 #include "base/err.h"
-#include "send/doubt.h"
+#include "doubt/doubt.h"
 
 /**
  * struct resolve_options

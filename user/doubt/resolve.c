@@ -5,7 +5,7 @@
 
 #include "claim/claim.h"
 #include "devstate/migration.h"
-#include "send/resolve.h"
+#include "doubt/resolve.h"
 #include "txn/journal.h"
 #include "txn/mark.h"
 
