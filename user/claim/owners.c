@@ -156,6 +156,10 @@ static int owners_refuse(const struct owners_search *s, const char *pid, const c
 		return err_set(e, GW_RAM_IN_USE, EBUSY,
 			       "process %s (%s) maps the file of RAM \"%s\" too, so two VMs share it: give each VM a file of its own",
 			       pid, name, b->name);
+	if (s->end == OWNERS_ALONE)
+		return err_set(e, GW_RAM_IN_USE, EBUSY,
+			       "process %s (%s) maps the file of the destination's RAM \"%s\" too, and would read pages before they came: end that process, or migrate without post-copy",
+			       pid, name, b->name);
 	return err_set(e, GW_RAM_IN_USE, EBUSY,
 		       "process %s (%s) maps the file of the destination's RAM \"%s\" too, and its memory would be overwritten: give the destination QEMU a file of its own (another mem-path)",
 		       pid, name, b->name);
@@ -188,8 +192,9 @@ static int owners_check_process(struct owners_search *s, const char *pid, struct
 	 * A vhost-user backend has no VM of its own; a source may have given devices to processes
 	 * of QEMU's own (multi-process QEMU).
 	 */
-	if (s->end == OWNERS_SOURCE ? !owners_is_vmm(dir) || owners_is_connected(s, dir) :
-				      !owners_is_vmm(dir) && owners_is_connected(s, dir))
+	if (s->end == OWNERS_SOURCE && (!owners_is_vmm(dir) || owners_is_connected(s, dir)))
+		return 0;
+	if (s->end == OWNERS_DESTINATION && !owners_is_vmm(dir) && owners_is_connected(s, dir))
 		return 0;
 	return owners_refuse(s, pid, dir, b, e);
 }

@@ -18,6 +18,11 @@ enum owners_end {
 	 * that are not VMMs.
 	 */
 	OWNERS_DESTINATION,
+	/*
+	 * At the destination of a post-copy, whose receiver watches the VMM's mappings: no other
+	 * process may map the files.
+	 */
+	OWNERS_ALONE,
 };
 
 /**

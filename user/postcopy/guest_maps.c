@@ -21,7 +21,7 @@ static const struct ram_block *guest_maps_block(const struct vm *vm, const struc
 	return NULL;
 }
 
-/* The file may be longer than the block, and the mapping show what lies behind it: not guest RAM. */
+/* The file may be longer than the block: what a mapping shows behind that is not guest RAM. */
 static bool guest_maps_clip(const struct proc_map *m, const struct ram_block *b,
 			    unsigned int block, struct guest_map *out)
 {

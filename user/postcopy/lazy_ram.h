@@ -58,7 +58,7 @@ struct lazy_ram {
 };
 
 /**
- * struct lazy_unit - a unit of more than one page whose bytes come in parts, one for each connection
+ * struct lazy_unit - a unit of several pages, whose bytes come in parts; one for each connection
  * @bytes: LAZY_UNIT_MAX pages, or NULL until they are needed
  * @have: pages that have come; 0: none is begun
  * @data: they are not all zeros

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The order in which the source pushes what it owes: from the last faults on. A guest that has just
- * touched a page mostly touches its neighbours next, so each fault begins a *trail*: from the
+ * The order in which the source pushes what it owes: from the last faults on. A guest that has
+ * just touched a page mostly touches its neighbours next, so each fault begins a *trail*: from the
  * beginning of its stripe forward. Streams take turns of the newest trail first, then of the
- * others, in the order of their age; a fault on a trail, or near its head, moves that head there and makes
- * the trail the newest: what has been pushed is not pushed again. Where no trail leads the pages go in the order of their addresses.
+ * others, in the order of their age; a fault on a trail, or near its head, moves that head there
+ * and makes the trail the newest. Where no trail leads, the pages go in the order of addresses.
  */
 #ifndef GODWIT_PUSH_H
 #define GODWIT_PUSH_H

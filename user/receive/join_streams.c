@@ -76,6 +76,22 @@ static void join_streams_secret(const struct receiver *r, struct join *join)
 	memcpy(join->secret, export, sizeof(join->secret));
 }
 
+/* STREAMS comes, or POSTCOPY before it. */
+static int join_streams_wanted(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	int ret = channel_recv_asked(r->ch, h, e);
+
+	if (!ret && h->type == WIRE_POSTCOPY_ASK) {
+		ret = postcopy_reply(r, h, e);
+		if (!ret)
+			ret = channel_recv_asked(r->ch, h, e);
+	}
+	if (!ret && (h->type != WIRE_STREAMS || h->arg <= r->postcopy.agreed))
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s where STREAMS was due",
+			      wire_type_name(h->type));
+	return ret;
+}
+
 /* h: READY, or the answer to RECONNECT; its body is the secret, of which a stream is to know. */
 static int join_streams_accept(struct receiver *r, struct wire_header h, struct join *join,
 			       struct err *e)
@@ -87,6 +103,7 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 		.frame = receiver_on_stream_frame, .arg = r,
 	};
 	int fds[WIRE_STREAMS_MAX];
+	unsigned int streams;
 	int ret;
 
 	r->writer.features = r->features;
@@ -95,8 +112,8 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	ret = channel_send(r->ch, &h, join->secret, e);
 	join_streams_secret(r, join);
 	if (!ret)
-		ret = channel_expect(r->ch, WIRE_STREAMS, &h, e);
-	if (!ret && h.arg > r->o->streams)
+		ret = join_streams_wanted(r, &h, e);
+	if (!ret && h.arg > r->o->streams + r->postcopy.agreed)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender wants %u streams, and the receiver allows %u",
 			      h.arg, r->o->streams);
 	if (ret)
@@ -109,7 +126,10 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	join_take(join, fds, tls);
 	for (unsigned int i = 0; i < join->want; i++)
 		sock_tune(fds[i], o.timeout_ms);
-	ret = receive_streams_start(&o, fds, join->want, &r->streams, e);
+	streams = join->want - r->postcopy.agreed;
+	if (r->postcopy.agreed)
+		postcopy_connection(r, fds[streams], tls[streams]);
+	ret = receive_streams_start(&o, fds, streams, &r->streams, e);
 	if (ret)
 		return ret;
 	channel_interrupt(r->ch, receive_streams_failed(r->streams));

@@ -302,6 +302,7 @@ void ram_scratch_close(struct ram_scratch *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	free(s->packed);
+	lazy_unit_free(&s->part);
 	codec_states_free(&s->states);
 }
 
@@ -335,6 +336,8 @@ int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire
 
 	if (r)
 		return r;
+	if (p->lazy)
+		return ram_lazy_extents(p, ch, h, x, s, count, e);
 	for (unsigned int i = 0; i < h->arg && !r; i++) {
 		if (x[i].kind == WIRE_ZERO) {
 			r = ram_write_zeros(p, &x[i], e);

@@ -27,6 +27,7 @@
 #include "base/thread.h"
 #include "codec/codec.h"
 #include "net/channel.h"
+#include "postcopy/faults.h"
 #include "ram/uffd_copy.h"
 #include "vmm/vm.h"
 
@@ -44,6 +45,7 @@
  * @zeros: /dev/zero
  * @features: those that the sender and we offer
  * @unpacking: how many threads may unpack at once; NULL: all
+ * @lazy: the last round is in place, and from here on only owed pages come, to be put there; NULL
  */
 struct ram_writer {
 	const struct vm *vm;
@@ -56,17 +58,22 @@ struct ram_writer {
 	int zeros;
 	uint64_t features;
 	struct thread_slots *unpacking;
+	struct lazy_ram *lazy;
 };
 
 /**
  * struct ram_scratch - buffers of one thread
  * @buf: RAM_WRITER_BUFFER bytes, the mapping of @fd, a memfd
  * @packed: a block that is to be unpacked into @buf
+ * @part: what has come of a unit of owed pages
+ * @answers: this is the request connection, and so only what was asked for may come; else NULL
  */
 struct ram_scratch {
 	uint8_t *buf, *packed;
 	int fd;
 	struct codec_states states;
+	struct lazy_unit part;
+	struct faults *answers;
 };
 
 struct ram_writer_count {

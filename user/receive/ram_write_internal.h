@@ -32,6 +32,10 @@ int ram_unpack(struct ram_writer *p, struct channel *ch, uint64_t number, size_t
 /* All that stands behind the extents of a PACKED frame. @bytes: of its pages. */
 int ram_unpack_pages(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
 		     struct ram_scratch *s, size_t bytes, struct err *e);
+/* The rest of a frame of owed pages, whose extents these are. */
+int ram_lazy_extents(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
+		     const struct wire_extent *x, struct ram_scratch *s,
+		     struct ram_writer_count *count, struct err *e);
 /* A hole stays one. */
 int ram_write_zeros(const struct ram_writer *p, const struct wire_extent *x, struct err *e);
 /* Pages of an extent, FRAME_PAGES at most, whose bytes are in the buffer from @at on. */

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The thread of a stream. Between frames it waits without a limit: the control connection shows
- * that the sender is alive. A stream that has got WIRE_ROUND_LAST takes no more RAM, and reads on
- * when all streams have got it, so that what follows finds all RAM in place.
- */
+/* The thread of a stream. */
 #include <errno.h>
 
-#include "net/channel.h"
 #include "net/sock.h"
 #include "receive/receive_streams_internal.h"
 
@@ -18,7 +13,9 @@ static int receive_stream_end_round(struct receive_stream *s, const struct wire_
 	int r = 0;
 
 	pthread_mutex_lock(&s->all->lock);
-	if (h->arg != s->round + 1 || s->last) {
+	if (s->last && s->all->o.writer->lazy && !s->ended && h->arg == s->round + 1) {
+		s->ended = true;
+	} else if (h->arg != s->round + 1 || s->last) {
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the sender ended round %u on a stream after round %u%s",
 			    h->arg, s->round, s->last ? ", the last" : "");
 	} else {
@@ -30,22 +27,13 @@ static int receive_stream_end_round(struct receive_stream *s, const struct wire_
 	return r;
 }
 
-/* Has every stream delivered the last round? Under the lock. */
-static bool receive_streams_placed(const struct receive_streams *all)
-{
-	for (unsigned int i = 0; i < all->n; i++)
-		if (!all->streams[i].last)
-			return false;
-	return true;
-}
-
 /* Waits until RAM changes no more. -ECANCELED: the threads are to end. */
 static int receive_stream_wait_placed(struct receive_streams *all)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&all->lock);
-	while (!receive_streams_placed(all) && !r) {
+	while ((all->held || !receive_streams_placed(all)) && !r) {
 		if (atomic_load(&all->stop))
 			r = -ECANCELED;
 		else
@@ -105,11 +93,11 @@ static int receive_stream_serve(struct receive_stream *s, struct channel *ch,
 			break;
 		if (h.type == WIRE_ROUND) {
 			r = receive_stream_end_round(s, &h, e);
-			if (!r && s->last)
+			if (!r && s->last && !s->ended)
 				r = receive_stream_wait_placed(s->all);
 		} else if (h.type != WIRE_RAM && h.type != WIRE_PACKED && h.type != WIRE_DELTA) {
 			r = receive_stream_other(s, ch, &h, e);
-		} else if (s->last) {
+		} else if (s->last && (!s->all->o.writer->lazy || s->ended)) {
 			r = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RAM after the last round");
 		} else {
 			r = receive_stream_write(s->all, ch, &h, scratch, e);

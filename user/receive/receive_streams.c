@@ -174,6 +174,21 @@ int receive_streams_wait_round(struct receive_streams *all, uint32_t round, bool
 	return receive_streams_wait(all, receive_streams_round_ended, &wanted, w, e);
 }
 
+void receive_streams_hold(struct receive_streams *all)
+{
+	pthread_mutex_lock(&all->lock);
+	all->held = true;
+	pthread_mutex_unlock(&all->lock);
+}
+
+void receive_streams_release(struct receive_streams *all)
+{
+	pthread_mutex_lock(&all->lock);
+	all->held = false;
+	pthread_cond_broadcast(&all->change);
+	pthread_mutex_unlock(&all->lock);
+}
+
 void receive_streams_stop(struct receive_streams *all)
 {
 	atomic_store(&all->stop, true);

@@ -71,6 +71,12 @@ int receive_streams_wait_round(struct receive_streams *all, uint32_t round, bool
  */
 int receive_streams_wait(struct receive_streams *all, int (*there)(void *arg, struct err *e),
 			 void *arg, const struct receive_wait *w, struct err *e);
+/*
+ * With post-copy: the streams wait behind the last round, and read on when they are released: by
+ * then the writer knows of its lazy RAM, and RAM may come again. ROUND then ends a stream's share.
+ */
+void receive_streams_hold(struct receive_streams *all);
+void receive_streams_release(struct receive_streams *all);
 /* The streams write no RAM any more when this returns. Their connections stay open. */
 void receive_streams_stop(struct receive_streams *all);
 /*

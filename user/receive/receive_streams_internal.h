@@ -3,6 +3,10 @@
  * The streams' state, shared by receive_streams.c (the caller's side) and receive_stream.c (a
  * stream's thread).
  *
+ * Between frames a stream waits without a limit: the control connection shows that the sender is
+ * alive. A stream that has got WIRE_ROUND_LAST takes no more RAM, and reads on when all streams
+ * have got it, so that what follows finds all RAM in place.
+ *
  * A stream may be ahead of another by some rounds: the sender does not wait for ACKs. What keeps
  * the newer bytes of a page from being placed first is the sender's choice of the stream (wire.h).
  *
@@ -22,13 +26,14 @@
  * @fd, @tls: the connection; the thread makes a channel of it, which closes it
  * @round: the latest round that the stream has delivered to its end; at first o.base
  * @last: that was the last one
+ * @ended: behind it, with post-copy, the stream has brought all that it was to push
  */
 struct receive_stream {
 	struct receive_streams *all;
 	pthread_t thread;
 	int fd;
 	struct tls *tls;
-	bool last;
+	bool last, ended;
 	uint32_t round;
 };
 
@@ -38,6 +43,7 @@ struct receive_stream {
  * @ram_frames: since the last LOAD; @behind: of these, how many left the next one waiting
  * @frames: served so far: shows the thread that waits for a round that frames still come
  * @running: streams that may still write RAM
+ * @held: behind the last round the threads wait until they are released
  * @may_close: the threads may close their connections
  * @started: of @n threads
  */
@@ -51,11 +57,13 @@ struct receive_streams {
 	unsigned int ram_frames, behind;
 	struct ram_writer_count count;
 	unsigned int running;
-	bool may_close;
+	bool held, may_close;
 	unsigned int n, started;
 	struct receive_stream streams[WIRE_STREAMS_MAX];
 };
 
+/* Has every stream delivered the last round? Under the lock. */
+bool receive_streams_placed(const struct receive_streams *all);
 /* The thread of a stream: arg is its struct receive_stream. */
 void *receive_stream_main(void *arg);
 

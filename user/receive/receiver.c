@@ -78,8 +78,9 @@ static int receiver_finish(struct receiver *r, struct err *e)
 	verdict_write(r);
 	if (ret)
 		return ret;
-	/* The guest runs: another migration may move it on. */
-	claim_drop(&r->claim, &r->vm);
+	/* The guest runs, and if all of it is here another migration may move it on. */
+	if (!r->postcopy.begun)
+		claim_drop(&r->claim, &r->vm);
 	wire_put_u64(body, r->resumed_ns);
 	ret = channel_send(r->ch, &h, body, &lost);
 	if (ret && !r->verdicts)
@@ -87,7 +88,7 @@ static int receiver_finish(struct receiver *r, struct err *e)
 			lost.text);
 	if (!ret && (!r->verdicts || receiver_wait_done(r)))
 		r->sender = SENDER_KNOWS;
-	return 0;
+	return r->postcopy.begun ? postcopy_finish(r, e) : 0;
 }
 
 static int receiver_serve(struct receiver *r, struct err *e)
@@ -194,7 +195,10 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 	/* Close QEMU's stream first, so that QEMU gives up; only then tell the sender so. */
 	migration_close_stream(&r->migration);
 	receiver_give_up(r, ret, e);
+	/* Streams that wait for memory would not end. */
+	atomic_store(&r->postcopy.stop, true);
 	receiver_disconnect(r);
+	postcopy_end(r);
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
 	if (r->verdicts && r->state >= RECEIVER_SWITCHES && r->sender == SENDER_MAY_NOT_KNOW)
@@ -219,7 +223,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 {
 	struct receiver r = {
 		.o = o, .res = res, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 },
-		.migration = { .stream = -1 }, .commit = COMMIT_PREPARED,
+		.migration = { .stream = -1 }, .commit = COMMIT_PREPARED, .postcopy = POSTCOPY_NONE,
 		.record = RECORD_NONE, .claim = CLAIM_NONE,
 	};
 	int ret;

@@ -74,6 +74,10 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 		ret = receive_streams_wait_round(r->streams, h->arg, last, &w, e);
 	if (ret)
 		return ret;
+	if (last && r->postcopy.announced)
+		ret = postcopy_begin(r, e);
+	if (ret)
+		return ret;
 	if (last) {
 		r->state = RECEIVER_HAS_RAM;
 		return 0;
@@ -93,10 +97,18 @@ static int receiver_on_keep(struct receiver *r, const struct wire_header *h, str
 	return 0;
 }
 
-static int receiver_on_switchover(struct receiver *r, struct err *e)
+static int receiver_on_switchover(struct receiver *r, const struct wire_header *h, struct err *e)
 {
+	int ret = 0;
+
 	if (r->state != RECEIVER_ROUNDS)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent SWITCHOVER twice");
+	if (h->flags & WIRE_OWING)
+		ret = postcopy_announced(r, e);
+	else if (r->postcopy.announced)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender announced that it would owe pages, and takes that back");
+	if (ret)
+		return ret;
 	/*
 	 * Before the answer leaves: with it the sender may send all the rest: receiver_give_up().
 	 */
@@ -159,7 +171,9 @@ static int receiver_on_end(struct receiver *r, const struct wire_header *h, stru
 	ret = receive_streams_wait(r->streams, receiver_end_there, &wanted, &w, e);
 	if (ret)
 		return ret;
-	receive_streams_finish(r->streams);
+	/* With pages owed the streams go on. */
+	if (!r->postcopy.begun)
+		receive_streams_finish(r->streams);
 	r->runs = h->flags & WIRE_RUNS;
 	return 1;
 }
@@ -176,6 +190,10 @@ int receiver_on_stream_frame(void *arg, struct channel *ch, const struct wire_he
 			break;
 		return device_state_frame(&r->devstate, ch, h, r->migration.stream,
 					  r->o->timeout_ms, e);
+	case WIRE_OWED:
+		if (placed || !r->postcopy.announced)
+			break;
+		return postcopy_owed(r, ch, h, e);
 	case WIRE_PRIVATE:
 		if (placed || !r->save_mode)
 			break;
@@ -214,7 +232,7 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 	case WIRE_KEEP:
 		return receiver_on_keep(r, h, e);
 	case WIRE_SWITCHOVER:
-		return receiver_on_switchover(r, e);
+		return receiver_on_switchover(r, h, e);
 	case WIRE_COMMIT:
 		return receiver_on_commit(r, e);
 	case WIRE_DEVICE_END:

@@ -10,6 +10,7 @@
 #include "peer/private_ram_frames.h"
 #include "peer/verify.h"
 #include "receive/device_state.h"
+#include "receive/postcopy.h"
 #include "receive/ram_write.h"
 #include "receive/receive_streams.h"
 #include "receive/receiver.h"
@@ -76,6 +77,7 @@ struct receiver {
 	struct vm vm;
 	struct migration migration;
 	struct ram_writer writer;
+	struct postcopy postcopy;
 	struct thread_slots unpacking;
 	struct verify_result verify;
 	struct channel *ch;

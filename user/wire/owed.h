@@ -5,25 +5,26 @@
  *
  *	sender                     receiver
  *	POSTCOPY ----------------> right after READY: may pages be owed here?
- *	      <------------------- POSTCOPY the unit of each block; or CANNOT: no, and why. That ends
- *				   nothing: the migration goes on without post-copy
+ *	      <------------------- POSTCOPY the unit of each block; or CANNOT: no, and why. That
+ *				   ends nothing: the migration goes on without post-copy
  *	STREAMS -----------------> one more than there are streams: the last to JOIN is the request
  *				   connection
  *	SWITCHOVER (WIRE_OWING) -> the last round will leave pages owed
  *	      <------------------- SWITCHOVER
  *
- * and on the streams, in the last round: OWED, each page once, and none that a RAM frame of that
- * round has. What is owed are whole units. When each stream has ended the last round the receiver
- * takes the old bytes away. From then on each stream may bring RAM, PACKED and DEVICE, in any
- * order, of owed pages only; and the request connection:
+ * and on the streams, in the last round: OWED, each page once. What is owed are whole units; zeros
+ * that RAM frames of that round bring for pages of them do not count. When each stream has ended
+ * the last round the receiver takes the old bytes away. From then on each stream may bring RAM,
+ * PACKED and DEVICE, in any order, of owed pages only; and the request connection:
  *
  *	      <------------------- WANT     units that a fault waits for
  *	RAM ---------------------> their pages: at once, whatever is pushed
  *
- * The pages of a unit come one after the other, in frames between which no other pages come on that
- * connection. The sender pushes each unit on one stream, once; if it is asked for as well it goes
- * on the request connection, too. The receiver asks for a unit once, and for WIRE_WANTED_MAX at a
- * time at most. All else is a protocol error. Then:
+ * The pages of a unit come one after the other, in frames between which no other pages come on
+ * that connection. The sender pushes each unit on one stream, once, and says ROUND, with the number
+ * after the last, when that stream pushes no more; a unit that is asked for as well goes on the
+ * request connection, too. The receiver asks for a unit once, and for WIRE_WANTED_MAX at a time at
+ * most. All else is a protocol error. Then:
  *
  *	      <------------------- RESUMED
  *	DONE --------------------> the sender knows that; it goes on answering PINGs

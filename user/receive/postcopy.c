@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "claim/owners.h"
+#include "kernel/device.h"
+#include "proc/proc_io.h"
+#include "receive/receiver_internal.h"
+#include "receive/requests.h"
+
+#define ALIVE_NS	1000000000ull	/* between two PONGs */
+
+/* A vhost-user backend maps the RAM when the guest begins to run: after our last look. */
+static int postcopy_check_backends(struct qmp *q, struct err *e)
+{
+	static const char *const lines[] = { "info qtree", "info network" };
+	int r = 0;
+
+	for (unsigned int i = 0; i < sizeof(lines) / sizeof(lines[0]) && !r; i++) {
+		char *text = NULL;
+
+		r = qmp_monitor(q, lines[i], &text, e);
+		if (!r && !text)
+			r = err_set(e, GW_QMP, EINVAL, "the destination QEMU does not answer \"%s\": migrate without post-copy",
+				    lines[i]);
+		if (!r && (strstr(text, "vhost-user") || strstr(text, "x-pci-proxy-dev")))
+			r = err_set(e, GW_VM_STATE, EOPNOTSUPP,
+				    "the destination QEMU has a vhost-user device, whose backend would read pages before they came: unplug that device, or migrate without post-copy");
+		free(text);
+	}
+	return r;
+}
+
+static int postcopy_prepare(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret = lazy_units(&r->vm, p->unit, e);
+
+	if (!ret)
+		ret = postcopy_check_backends(r->qmp, e);
+	if (ret)
+		return ret;
+	p->userfaultfd = device_open_userfaultfd(e);
+	p->dev = p->userfaultfd < 0 ? p->userfaultfd : device_open(e);
+	if (p->dev < 0)
+		return p->dev;
+	ret = device_keep(p->dev, r->token, false, e);
+	return ret < 0 ? ret : 0;
+}
+
+int postcopy_reply(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct wire_header answer = {
+		.type = WIRE_POSTCOPY_ASK, .arg = r->vm.nblocks,
+		.length = r->vm.nblocks * WIRE_UNIT,
+	};
+	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
+	struct err why = { 0 };
+
+	if (!(r->features & WIRE_POSTCOPY) || h->arg || r->postcopy.agreed)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent POSTCOPY at the wrong time");
+	if (postcopy_prepare(r, &why)) {
+		postcopy_end(r);
+		answer = (struct wire_header) {
+			.type = WIRE_CANNOT, .arg = why.exit, .length = (uint32_t)strlen(why.text),
+		};
+		if (answer.length > WIRE_TEXT_MAX)
+			answer.length = WIRE_TEXT_MAX;
+		return channel_send(r->ch, &answer, why.text, e);
+	}
+	r->postcopy.agreed = true;
+	wire_put_units(body, r->postcopy.unit, r->vm.nblocks);
+	return channel_send(r->ch, &answer, body, e);
+}
+
+void postcopy_connection(struct receiver *r, int fd, struct tls *tls)
+{
+	struct postcopy *p = &r->postcopy;
+
+	tls_free(p->tls);
+	if (p->fd >= 0)
+		close(p->fd);
+	p->fd = fd;
+	p->tls = tls;
+}
+
+static int postcopy_maps(const struct receiver *r, struct guest_maps *maps, struct err *e)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)r->vm.pid);
+	return guest_maps_find(proc, &r->vm, true, maps, e);
+}
+
+/* The number is QEMU's as long as its pidfd says that it lives, so the check comes behind. */
+static int postcopy_open_mem(struct receiver *r, struct err *e)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)r->vm.pid);
+	r->postcopy.mem = open(path, O_RDWR | O_CLOEXEC);
+	if (r->postcopy.mem < 0)
+		return proc_failed(path, errno, e);
+	if (proc_ended(r->vm.pidfd))
+		return err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited");
+	return 0;
+}
+
+int postcopy_announced(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct guest_maps maps = { 0 };
+	bool kept = false;
+	int ret;
+
+	if (!p->agreed)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender announces that it will owe pages, which was not agreed on");
+	receive_streams_hold(r->streams);
+	/* After a loss of the link the sender says it again. */
+	if (p->announced)
+		return 0;
+	p->announced = true;
+	ret = lazy_open(&p->lazy, &r->vm, p->unit, e);
+	p->lazy.stop = &p->stop;
+	if (!ret)
+		ret = postcopy_open_mem(r, e);
+	if (ret)
+		return ret;
+	p->uffd = device_uffd(p->dev, p->mem, p->userfaultfd, &kept, e);
+	if (p->uffd < 0)
+		return p->uffd;
+	ret = postcopy_maps(r, &maps, e);
+	if (!ret)
+		return lazy_add(&p->lazy, p->uffd, &maps, e);
+	guest_maps_free(&maps);
+	return ret;
+}
+
+int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_header *h,
+		  struct err *e)
+{
+	static _Thread_local uint8_t body[WIRE_EXTENT + WIRE_OWED_WORDS * 8];
+	const uint8_t *words;
+	struct wire_extent x;
+	int ret = channel_body(ch, body, h->length, e);
+
+	if (ret)
+		return ret;
+	ret = wire_get_owed(h, body, r->writer.pages, r->vm.nblocks, &x, &words);
+	if (!ret)
+		ret = owed_add_words(&r->postcopy.lazy.owed, &x, words);
+	return ret ? err_set(e, GW_BAD_PEER, -ret, "the sender sent a malformed OWED frame") : 0;
+}
+
+/* Each mapping of the RAM is registered, and no other process has one. */
+static int postcopy_check_maps(struct receiver *r, struct err *e)
+{
+	struct guest_maps now;
+	int ret = postcopy_maps(r, &now, e);
+
+	if (!ret && !guest_maps_same(&now, &r->postcopy.lazy.mm[0].maps))
+		ret = err_set(e, GW_VM_STATE, EBUSY, "the destination QEMU has mapped its RAM anew in the switchover: try again");
+	guest_maps_free(&now);
+	return ret ? ret : owners_check("/proc", &r->vm, OWNERS_ALONE, e);
+}
+
+int postcopy_begin(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct requests_options o = {
+		.engine = r->o->engine, .writer = &r->writer,
+		.timeout_ms = receiver_patience_ms(r), .fd = p->fd, .tls = p->tls,
+	};
+	int ret = postcopy_check_maps(r, e);
+
+	if (!ret)
+		ret = lazy_punch(&p->lazy, e);
+	if (ret)
+		return ret;
+	p->begun = true;
+	/* The streams' threads see it: they are released under their lock. */
+	r->writer.lazy = &p->lazy;
+	p->fd = -1;
+	p->tls = NULL;
+	ret = requests_start(&o, &p->requests, e);
+	if (!ret)
+		receive_streams_release(r->streams);
+	return ret;
+}
+
+static int postcopy_frame(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	int ret = channel_recv(r->ch, &h, false, e);
+
+	if (ret)
+		return ret;
+	if (h.type != WIRE_PING)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s while it owes pages",
+			       wire_type_name(h.type));
+	return receiver_pong(r, &h, e);
+}
+
+/* A process that is killed may wait for a fault: the module says that it is about to go. */
+static bool postcopy_vm_gone(const struct receiver *r)
+{
+	struct pollfd p[] = {
+		{ .fd = r->postcopy.dev, .events = POLLIN },
+		{ .fd = r->vm.pidfd, .events = POLLIN },
+	};
+
+	return poll(p, 2, 0) > 0 && ((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents);
+}
+
+/* 1: nothing is owed any more. */
+static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct pollfd wait = { .fd = channel_fd(r->ch), .events = POLLIN };
+
+	if (!atomic_load(&p->lazy.owed.left))
+		return 1;
+	if (postcopy_vm_gone(r))
+		return err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited before all of its RAM was there");
+	if (requests_failed(p->requests, e))
+		return -EIO;
+	if (atomic_load(receive_streams_failed(r->streams))) {
+		receive_streams_error(r->streams, e);
+		return -EIO;
+	}
+	if (now_ns() - *heard_ns > receiver_patience_ms(r) * 1000000ull)
+		return err_set_silent(e, "the sender says nothing any more");
+	poll(&wait, 1, channel_readable(r->ch) ? 0 : STOP_SLICE_NS / 10000000);
+	if (!channel_readable(r->ch))
+		return 0;
+	*heard_ns = now_ns();
+	return postcopy_frame(r, e);
+}
+
+static int postcopy_wait(struct receiver *r, struct err *e)
+{
+	uint64_t heard_ns = now_ns(), next_alive_ns = 0;
+	int ret = 0;
+
+	while (!ret) {
+		ret = postcopy_step(r, &heard_ns, e);
+		if (ret || now_ns() < next_alive_ns)
+			continue;
+		next_alive_ns = now_ns() + ALIVE_NS;
+		ret = receiver_alive(r, e);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+static void postcopy_print(const struct postcopy *p)
+{
+	const struct requests_count c = requests_count(p->requests);
+
+	printf("godwit: all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero\n",
+	       (unsigned long long)atomic_load(&p->lazy.units), (unsigned long long)c.seen,
+	       (unsigned long long)c.asked, (unsigned long long)c.zeros);
+	fflush(stdout);
+}
+
+int postcopy_finish(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct err lost = { 0 }, cause;
+	uint64_t left = atomic_load(&p->lazy.owed.left);
+	int ret;
+
+	printf("godwit: the guest runs here, and %llu units of its RAM are still to come\n",
+	       (unsigned long long)left);
+	fflush(stdout);
+	ret = postcopy_wait(r, e);
+	left = atomic_load(&p->lazy.owed.left);
+	if (!ret) {
+		postcopy_print(p);
+		/* Those that put pages in place wake faults, too: they end first. */
+		receive_streams_finish(r->streams);
+		postcopy_end(r);
+		/* Whether the sender hears of it changes nothing here. */
+		if (!receiver_send(r, WIRE_COMPLETE, 0, &lost))
+			channel_last_words(r->ch, 1000, &lost);
+		return 0;
+	}
+	cause = *e;
+	e->exit = GW_OK;
+	if (cause.exit == GW_VM_GONE)
+		return err_set(e, cause.exit, -ret, "%.500s: the guest is lost", cause.text);
+	return err_set(e, cause.exit, -ret,
+		       "%.500s. The guest runs here and waits when it touches one of %llu units of RAM that the source still has: end neither QEMU",
+		       cause.text, (unsigned long long)left);
+}
+
+/* The guest never runs here, or has all of its RAM: nothing need wait. */
+static bool postcopy_is_over(const struct receiver *r)
+{
+	if (r->commit == COMMIT_DEAD || r->commit == COMMIT_PREPARED)
+		return true;
+	return !r->postcopy.begun || !atomic_load(&r->postcopy.lazy.owed.left);
+}
+
+void postcopy_end(struct receiver *r)
+{
+	struct postcopy *p = &r->postcopy;
+	struct err ignored = { 0 };
+
+	atomic_store(&p->stop, true);
+	requests_free(p->requests);
+	p->requests = NULL;
+	if (postcopy_is_over(r)) {
+		if (p->announced)
+			lazy_unregister(&p->lazy);
+		if (p->dev >= 0)
+			device_keep_end(p->dev, &ignored);
+	}
+	r->writer.lazy = NULL;
+	if (p->announced)
+		lazy_close(&p->lazy);
+	postcopy_connection(r, -1, NULL);
+	if (p->uffd >= 0)
+		close(p->uffd);
+	if (p->mem >= 0)
+		close(p->mem);
+	if (p->dev >= 0)
+		close(p->dev);
+	if (p->userfaultfd >= 0)
+		close(p->userfaultfd);
+	p->dev = p->userfaultfd = p->mem = p->uffd = -1;
+	p->agreed = p->announced = p->begun = false;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The receiver's part in post-copy, in the order of its steps. docs/architecture.md, "Post-copy".
+ */
+#ifndef GODWIT_RECEIVE_POSTCOPY_H
+#define GODWIT_RECEIVE_POSTCOPY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "net/channel.h"
+#include "postcopy/lazy_ram.h"
+
+struct receiver;
+
+/**
+ * struct postcopy
+ * @agreed: the sender may owe pages: this host can do it
+ * @announced: SWITCHOVER said that it will: the RAM is registered
+ * @begun: the last round is in place, and what is owed is punched out
+ * @dev: a session of godwit.ko, whose keep is named by the token; -1: none
+ * @userfaultfd: /dev/userfaultfd
+ * @mem, @uffd: of QEMU
+ * @stop: no thread waits for memory any more
+ * @fd, @tls: the request connection, until the thread has it
+ */
+struct postcopy {
+	bool agreed, announced, begun;
+	int dev, userfaultfd, mem, uffd;
+	uint32_t unit[WIRE_BLOCKS_MAX];
+	struct lazy_ram lazy;
+	int fd;
+	struct tls *tls;
+	struct requests *requests;
+	atomic_bool stop;
+};
+
+#define POSTCOPY_NONE { .dev = -1, .userfaultfd = -1, .mem = -1, .uffd = -1, .fd = -1 }
+
+/* The sender asks (POSTCOPY) whether it may owe pages: answers, with CANNOT and why if not. */
+int postcopy_reply(struct receiver *r, const struct wire_header *h, struct err *e);
+/* The connection that has joined for requests, taken over. */
+void postcopy_connection(struct receiver *r, int fd, struct tls *tls);
+/* SWITCHOVER has WIRE_OWING: registers the RAM. */
+int postcopy_announced(struct receiver *r, struct err *e);
+/* OWED, on the thread of a stream. */
+int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_header *h,
+		  struct err *e);
+/*
+ * The last round is in place on all streams, which wait: punches out what is owed, begins to serve
+ * page faults, and lets the streams go on.
+ */
+int postcopy_begin(struct receiver *r, struct err *e);
+/*
+ * The guest runs: waits until nothing is owed, and tells the sender. An error leaves the guest
+ * waiting for the pages that it touches, and the module keeps it so.
+ */
+int postcopy_finish(struct receiver *r, struct err *e);
+/*
+ * Ends what is still there. If the guest never runs here, or nothing is owed, nothing remains; else
+ * faults go on waiting.
+ */
+void postcopy_end(struct receiver *r);
+
+#endif

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A frame of owed pages, extent by extent: the parts of a unit have to come in their order. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "receive/ram_write_internal.h"
+
+#define BUFFER_PAGES	(RAM_WRITER_BUFFER / PAGE_BYTES)
+
+/* bytes: unpacked already; NULL: the channel has them. */
+static int ram_lazy_data(struct ram_writer *p, struct channel *ch, const struct wire_extent *x,
+			 const uint8_t *bytes, struct ram_scratch *s, struct err *e)
+{
+	int r = 0;
+
+	if (bytes)
+		return lazy_put(p->lazy, x->block, x->first, x->pages, bytes, &s->part, e);
+	for (uint32_t done = 0; done < x->pages && !r;) {
+		uint32_t n = x->pages - done < BUFFER_PAGES ? x->pages - done : BUFFER_PAGES;
+
+		r = channel_body(ch, s->buf, (size_t)n * PAGE_BYTES, e);
+		if (!r)
+			r = lazy_put(p->lazy, x->block, x->first + done, n, s->buf, &s->part, e);
+		done += n;
+	}
+	return r;
+}
+
+static int ram_lazy_same(struct ram_writer *p, const struct wire_extent *x, struct ram_scratch *s,
+			 struct err *e)
+{
+	int r = 0;
+
+	/* What was packed is unpacked by now. */
+	static_assert(WIRE_PACKED_MAX == RAM_WRITER_BUFFER, "both buffers are of one size");
+	memset(s->packed, WIRE_SAME_BYTE(x->kind),
+	       (size_t)(x->pages < BUFFER_PAGES ? x->pages : BUFFER_PAGES) * PAGE_BYTES);
+	for (uint32_t done = 0; done < x->pages && !r;) {
+		uint32_t n = x->pages - done < BUFFER_PAGES ? x->pages - done : BUFFER_PAGES;
+
+		r = lazy_put(p->lazy, x->block, x->first + done, n, s->packed, &s->part, e);
+		done += n;
+	}
+	return r;
+}
+
+static int ram_lazy_extent(struct ram_writer *p, struct channel *ch, const struct wire_extent *x,
+			   const uint8_t *bytes, struct ram_scratch *s, struct err *e)
+{
+	int r = s->answers ? faults_answered(s->answers, x, e) : 0;
+
+	if (r)
+		return r;
+	if (x->kind == WIRE_ZERO)
+		return lazy_put(p->lazy, x->block, x->first, x->pages, NULL, &s->part, e);
+	if (x->kind == WIRE_DATA)
+		return ram_lazy_data(p, ch, x, bytes, s, e);
+	return ram_lazy_same(p, x, s, e);
+}
+
+int ram_lazy_extents(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
+		     const struct wire_extent *x, struct ram_scratch *s,
+		     struct ram_writer_count *count, struct err *e)
+{
+	const uint8_t *bytes = NULL;
+	size_t sum = 0;
+	int r = 0;
+
+	/* There is no page here for them: what is owed was taken away. */
+	if (h->type == WIRE_DELTA)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent parts of pages after the last round");
+	for (unsigned int i = 0; i < h->arg; i++)
+		sum += x[i].kind == WIRE_DATA ? (size_t)x[i].pages * PAGE_BYTES : 0;
+	if (h->type == WIRE_PACKED) {
+		r = ram_unpack_pages(p, ch, h, s, sum, e);
+		bytes = s->buf;
+	}
+	for (unsigned int i = 0; i < h->arg && !r; i++) {
+		r = ram_lazy_extent(p, ch, &x[i], bytes, s, e);
+		if (x[i].kind == WIRE_ZERO)
+			count->zero_pages += x[i].pages;
+		else
+			count->data_pages += x[i].pages;
+		if (bytes && x[i].kind == WIRE_DATA)
+			bytes += (size_t)x[i].pages * PAGE_BYTES;
+	}
+	return r;
+}
