@@ -196,6 +196,7 @@ int postcopy_begin(struct receiver *r, struct err *e)
 	return ret;
 }
 
+/* 1: DONE. */
 static int postcopy_frame(struct receiver *r, struct err *e)
 {
 	struct wire_header h;
@@ -203,6 +204,8 @@ static int postcopy_frame(struct receiver *r, struct err *e)
 
 	if (ret)
 		return ret;
+	if (h.type == WIRE_DONE && !atomic_load(&r->postcopy.lazy.owed.left))
+		return 1;
 	if (h.type != WIRE_PING)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s while it owes pages",
 			       wire_type_name(h.type));
@@ -284,12 +287,14 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	left = atomic_load(&p->lazy.owed.left);
 	if (!ret) {
 		postcopy_print(p);
+		/* Whether the sender hears of it changes nothing here. */
+		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
+		while (!ret)
+			ret = postcopy_frame(r, &lost);
 		/* Those that put pages in place wake faults, too: they end first. */
 		receive_streams_finish(r->streams);
 		postcopy_end(r);
-		/* Whether the sender hears of it changes nothing here. */
-		if (!receiver_send(r, WIRE_COMPLETE, 0, &lost))
-			channel_last_words(r->ch, 1000, &lost);
+		claim_drop(&r->claim, &r->vm);
 		return 0;
 	}
 	cause = *e;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The thread of a stream. */
+/*
+ * The thread of a stream. Between frames it waits without a limit: the control connection shows
+ * that the sender is alive. A stream that has got WIRE_ROUND_LAST takes no more RAM, unless it is
+ * released for what post-copy pushes, and reads on when all streams have got it, so that what
+ * follows finds all RAM in place.
+ */
 #include <errno.h>
 
+#include "net/channel.h"
 #include "net/sock.h"
 #include "receive/receive_streams_internal.h"
 
@@ -25,6 +31,15 @@ static int receive_stream_end_round(struct receive_stream *s, const struct wire_
 	pthread_cond_broadcast(&s->all->change);
 	pthread_mutex_unlock(&s->all->lock);
 	return r;
+}
+
+/* Has every stream delivered the last round? Under the lock. */
+static bool receive_streams_placed(const struct receive_streams *all)
+{
+	for (unsigned int i = 0; i < all->n; i++)
+		if (!all->streams[i].last)
+			return false;
+	return true;
 }
 
 /* Waits until RAM changes no more. -ECANCELED: the threads are to end. */

@@ -3,10 +3,6 @@
  * The streams' state, shared by receive_streams.c (the caller's side) and receive_stream.c (a
  * stream's thread).
  *
- * Between frames a stream waits without a limit: the control connection shows that the sender is
- * alive. A stream that has got WIRE_ROUND_LAST takes no more RAM, and reads on when all streams
- * have got it, so that what follows finds all RAM in place.
- *
  * A stream may be ahead of another by some rounds: the sender does not wait for ACKs. What keeps
  * the newer bytes of a page from being placed first is the sender's choice of the stream (wire.h).
  *
@@ -62,8 +58,6 @@ struct receive_streams {
 	struct receive_stream streams[WIRE_STREAMS_MAX];
 };
 
-/* Has every stream delivered the last round? Under the lock. */
-bool receive_streams_placed(const struct receive_streams *all);
 /* The thread of a stream: arg is its struct receive_stream. */
 void *receive_stream_main(void *arg);
 

@@ -66,9 +66,9 @@ static int connect_dial(struct sender *s, struct dial *d, struct err *e)
 
 int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_STREAMS, .arg = n };
+	struct wire_header h = { .type = WIRE_STREAMS, .arg = n + s->owing.agreed };
 	struct dial d = {
-		.n = n, .addr = s->o->addr, .creds = s->o->tls,
+		.n = h.arg, .addr = s->o->addr, .creds = s->o->tls,
 		.keep_keys = tls_is_long(s->report->total_pages * PAGE_BYTES, n),
 	};
 	const struct send_streams_options o = {
@@ -91,6 +91,8 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 		return r;
 	}
 	s->report->kernel_tls &= !d.keep_keys;
+	if (s->owing.agreed)
+		owing_connection(s, d.fds[n], d.tls[n]);
 	return send_streams_start(&o, d.fds, n, &s->streams, e);
 }
 
@@ -130,9 +132,13 @@ static int connect_ready(struct sender *s, struct err *e)
 		return r;
 	if (n > h.arg)
 		n = h.arg;
-	s->report->streams = n;
 	memcpy(s->token, secret, sizeof(s->token));
 	r = connect_agree_mode(s, h.flags & WIRE_SAVE_MODE, e);
+	if (!r)
+		r = owing_ask(s, e);
+	if (s->owing.agreed && n == WIRE_STREAMS_MAX)
+		n--;
+	s->report->streams = n;
 	return r ? r : connect_open_streams(s, secret, n, e);
 }
 

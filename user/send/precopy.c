@@ -196,6 +196,9 @@ int precopy(struct sender *s, struct err *e)
 		if (rep->reconnects != reconnects)
 			c.best = UINT64_MAX;
 		verdict = precopy_decide(s, &m, &c);
+		/* What is still dirty comes after the guest. */
+		if (s->owing.agreed)
+			verdict = CONVERGE_SWITCH;
 		/*
 		 * The guest writes on while both ends are compared again: that is for another
 		 * round.

@@ -4,6 +4,7 @@
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
 #define PIECE_LAST_PAGES	64u	/* one frame */
+#define PIECE_PUSH_PAGES	256u	/* or one unit: the next fault may lead elsewhere */
 #define PIECE_SPREAD_PAGES	(SPREAD_BYTES / PAGE_BYTES)
 
 /* Begins a new walk, without the runs that the last one found: bits may have been set since. */
@@ -319,11 +320,30 @@ static int round_take_locked(struct round *rd, unsigned int stream, uint64_t mos
 	return r == 1 && !most ? ROUND_WAITS : r;
 }
 
+/* The source's maps mean nothing any more. */
+static int round_take_push(struct round *rd, struct round_piece *p)
+{
+	struct wire_extent x;
+
+	if (!push_take(rd->push, PIECE_PUSH_PAGES, &x))
+		return 0;
+	p->block = x.block;
+	p->hole = false;
+	p->nr = 1;
+	p->runs[0] = (struct run) { x.first, x.pages };
+	pthread_mutex_lock(&rd->lock);
+	rd->taken += x.pages;
+	pthread_mutex_unlock(&rd->lock);
+	return 1;
+}
+
 int round_take(struct round *rd, unsigned int stream, uint64_t most, struct round_piece *p,
 	       struct err *e)
 {
 	int r;
 
+	if (rd->kind == ROUND_PUSH)
+		return round_take_push(rd, p);
 	pthread_mutex_lock(&rd->lock);
 	if (atomic_load(&rd->cut))
 		round_stop(rd);

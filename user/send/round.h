@@ -12,6 +12,7 @@
 #include "dirty/hot_pages.h"
 #include "dirty/source.h"
 #include "page/page.h"
+#include "postcopy/push.h"
 #include "send/stripes.h"
 
 #define ROUND_PIECE_RUNS	64u
@@ -45,8 +46,9 @@ struct round_piece {
  *	in between, the destination has their old content, and would keep it. So if @unmapped is
  *	set in the source, the round takes all holes, and walks the file for them (10 ms/GiB); else
  *	it takes the dirty pages that are not allocated
+ * @ROUND_PUSH: the guest runs at the destination: what is owed, in the order of @push
  */
-enum round_kind { ROUND_PRECOPY, ROUND_LAST };
+enum round_kind { ROUND_PRECOPY, ROUND_LAST, ROUND_PUSH };
 
 /**
  * struct round - opaque to all but round.c
@@ -84,6 +86,7 @@ struct round {
 	uint64_t cleared_end;
 	uint64_t taken;
 	bool spread;
+	struct push *push;
 };
 
 void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,

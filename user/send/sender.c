@@ -176,6 +176,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	lease_free(s->lease);
 	stop_set_hook(NULL, NULL);
 	control_close(&s->control, outcome);
+	owing_free(s);
 	hot_pages_free(&s->hot);
 	stripes_free(&s->stripes);
 	delta_free(s->delta);
@@ -198,6 +199,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 }, .session = -1,
 		.migration = { .stream = -1 }, .devstate = &devstate_migrate, .save = SAVE_NONE,
+		.owing = OWING_NONE,
 		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
 		.commit = COMMIT_PREPARED, .note = RECORD_NONE, .claim = CLAIM_NONE,
 		.compress = codec_wish_word(&o->limits.compress),

@@ -24,6 +24,7 @@
 #include "qmp/dirty_rate.h"
 #include "report/report.h"
 #include "doubt/doubt.h"
+#include "send/owing.h"
 #include "send/round.h"
 #include "send/send_streams.h"
 #include "send/sender.h"
@@ -102,6 +103,8 @@ struct sender {
 	uint64_t bytes_before;		/* sent over connections that were lost */
 	struct zero_copy_count zero_copies_before;
 	bool asked, answered;		/* SWITCHOVER has left, and come back */
+	struct owing owing;		/* post-copy */
+	uint64_t heard;			/* frames of the receiver's that came unasked */
 	bool fits;			/* seen just now: sender_check_fit() need not ask again */
 	enum devstate_mode mode;	/* what this end would do; with the receiver's answer: */
 	const struct devstate_ops *devstate;
@@ -164,6 +167,9 @@ int sender_round(struct sender *s, struct err *e);
  */
 void sender_round_begin(struct sender *s, enum round_kind kind);
 int sender_round_end(struct sender *s, struct err *e);
+/* The guest runs at the destination: all streams push what is owed; and their end. */
+void sender_push_begin(struct sender *s);
+int sender_push_end(struct sender *s, struct err *e);
 /* Called often while the streams work: ends a part of a round. */
 void sender_end_part(struct sender *s);
 /* Waits until all streams have sent what was posted. */

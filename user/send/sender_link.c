@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "peer/hello.h"
+#include "send/answers.h"
 #include "send/sender_internal.h"
 
 #define COUNTED_PAGES	1024u
@@ -122,7 +123,13 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 	uint8_t body[8];
 	int r;
 
+	s->heard++;
 	switch (h->type) {
+	case WIRE_COMPLETE:
+		if (!s->owing.collected || s->owing.complete || s->commit != COMMIT_RUNS)
+			return 0;
+		s->owing.complete = true;
+		return 1;
 	case WIRE_PONG:
 		r = channel_body(s->ch, body, sizeof(body), e);
 		return r ? r : 1;
@@ -159,7 +166,9 @@ int sender_listen(struct sender *s, struct err *e)
 
 int sender_ask_switchover(struct sender *s, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_SWITCHOVER };
+	struct wire_header h = {
+		.type = WIRE_SWITCHOVER, .flags = s->owing.agreed ? WIRE_OWING : 0,
+	};
 
 	if (s->asked)
 		return 0;
@@ -217,6 +226,8 @@ int sender_idle(void *arg, struct err *e)
 	/* Each PING brings two frames. */
 	for (unsigned int i = 0; i < FRAMES_MAX && !r && channel_readable(s->ch); i++)
 		r = sender_listen(s, e);
+	if (!r && s->owing.answers && !s->owing.complete)
+		r = answers_check(s->owing.answers, e);
 	/* Each time is a question to QEMU, and the streams may have more calls of this. */
 	if (!r && s->round && s->round->kind == ROUND_PRECOPY && now_ns() >= s->next_renew_ns) {
 		s->next_renew_ns = now_ns() + STOP_SLICE_NS;

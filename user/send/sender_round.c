@@ -141,6 +141,25 @@ static void sender_round_done(struct sender *s, int r, const struct round_count 
 	report_round_end(s->report, s->report->total_ns);
 }
 
+void sender_push_begin(struct sender *s)
+{
+	struct round *rd = &s->the_round;
+
+	s->taken = 0;
+	s->number++;
+	round_begin(rd, &s->vm, s->source, ROUND_PUSH, NULL, NULL);
+	rd->push = &s->owing.push;
+	s->round = rd;
+	send_streams_begin(s->streams, rd, s->number);
+}
+
+int sender_push_end(struct sender *s, struct err *e)
+{
+	struct round_count sent = { .data_pages = 0 };
+
+	return sender_part_end(s, &sent, e);
+}
+
 int sender_round_end(struct sender *s, struct err *e)
 {
 	struct round_count sent = { .data_pages = 0 };
@@ -161,6 +180,7 @@ void sender_disconnect(struct sender *s)
 		s->counts_lost = sender_counts(s);
 		s->counts_before = (struct round_count) { .data_pages = 0 };
 	}
+	owing_disconnect(s);
 	channel_free(s->ch);
 	s->ch = NULL;
 	send_streams_free(s->streams);

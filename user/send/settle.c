@@ -125,7 +125,7 @@ static int settle_check_source(struct sender *s, struct err *e)
 int sender_settle(struct sender *s, int r, struct err *e)
 {
 	enum commit_source_event event = SOURCE_LEARNS_RUNS;
-	struct err back = { 0 };
+	struct err back = { 0 }, owing;
 
 	if (r && s->ch && channel_aborted(s->ch))
 		event = SOURCE_LEARNS_DEAD;
@@ -137,6 +137,7 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			event = settle_ask(s, e);
 			break;
 		case SOURCE_IS_DONE:
+			owing = *e;
 			*e = (struct err) { 0 };
 			/* It compares before it loads. */
 			s->report->verified = s->o->verify;
@@ -144,7 +145,10 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			if (back.exit)
 				fprintf(stderr, "godwit: the guest runs at the destination. %s\n",
 					back.text);
-			return settle_check_source(s, e);
+			r = owing_settle(s, r, &owing);
+			if (r)
+				*e = owing;
+			return r ? r : settle_check_source(s, e);
 		case SOURCE_STAYS_STOPPED:
 			settle_stay_stopped(s, e);
 			return -EREMOTEIO;

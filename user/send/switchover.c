@@ -69,6 +69,9 @@ static int switchover_send(struct sender *s, struct err *e)
 	struct report *rep = s->report;
 	int r = s->devstate->rest ? s->devstate->rest(s, e) : 0;
 
+	/* Before the round begins: what is posted by then goes before its end. */
+	if (!r && s->owing.agreed)
+		r = owing_collect(s, e);
 	if (r)
 		return r;
 	sender_round_begin(s, ROUND_LAST);
@@ -312,7 +315,7 @@ int switchover(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	t = now_ns();
-	if (s->o->pause && s->keeps)
+	if (s->o->pause && s->keeps && !s->owing.agreed)
 		r = switchover_send_at_rest(s, e);
 	if (!r)
 		r = switchover_send(s, e);
@@ -327,5 +330,11 @@ int switchover(struct sender *s, struct err *e)
 	if (s->commit_ns)
 		rep->blackout.save_ns = s->commit_ns - t - rep->blackout.ram_ns -
 					rep->blackout.verify_ns;
-	return r ? r : switchover_wait_resumed(s, e);
+	if (!r && s->owing.agreed)
+		r = owing_begin(s, e);
+	if (!r)
+		r = switchover_wait_resumed(s, e);
+	if (!r && s->owing.agreed)
+		r = owing_finish(s, e);
+	return r;
 }

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "send/answers.h"
+#include "send/sender_internal.h"
+#include "wire/owed.h"
+
+#define CHUNK_WORDS	512u	/* of one OWED frame: 32768 pages */
+#define CHUNK_PAGES	(CHUNK_WORDS * 64)
+
+static int owing_refused(struct sender *s, const struct wire_header *h, struct err *e)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	int r = channel_body(s->ch, text, h->length, e);
+
+	if (r)
+		return r;
+	text[h->length] = '\0';
+	return err_set(e, h->arg < GW_EXITS ? (enum gw_exit)h->arg : GW_PEER_FAILED, EOPNOTSUPP,
+		       "the receiver cannot do post-copy: %.900s", text);
+}
+
+int owing_ask(struct sender *s, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_POSTCOPY_ASK };
+	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
+	int r;
+
+	if (!s->o->postcopy)
+		return 0;
+	if (!(s->features & WIRE_POSTCOPY))
+		return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --postcopy on: install the same version at both ends");
+	r = channel_send(s->ch, &h, NULL, e);
+	if (!r)
+		r = channel_recv_asked(s->ch, &h, e);
+	if (r)
+		return r;
+	if (h.type == WIRE_CANNOT)
+		return owing_refused(s, &h, e);
+	if (h.type != WIRE_POSTCOPY_ASK || h.arg != s->vm.nblocks)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where POSTCOPY was due",
+			       wire_type_name(h.type));
+	r = channel_body(s->ch, body, h.length, e);
+	if (r)
+		return r;
+	if (wire_get_units(&h, body, s->owing.unit, s->vm.nblocks))
+		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent a malformed POSTCOPY frame");
+	s->owing.agreed = true;
+	return 0;
+}
+
+void owing_connection(struct sender *s, int fd, struct tls *tls)
+{
+	tls_free(s->owing.tls);
+	if (s->owing.fd >= 0)
+		close(s->owing.fd);
+	s->owing.fd = fd;
+	s->owing.tls = tls;
+}
+
+/*
+ * What is dirty and there: the same walk as that of a round. Units are owed whole, also where two
+ * runs meet in one.
+ */
+static int owing_collect_block(struct sender *s, unsigned int block, struct err *e)
+{
+	const uint64_t pages = s->vm.blocks[block].pages, unit = s->owing.unit[block];
+	struct bitmap_runs walk = { .map = s->source->map[block], .nbits = pages };
+	struct run data = { 0, 0 }, run = { 0, 0 };
+	uint64_t done = 0;
+	int r;
+
+	while ((r = source_next_dirty(s->source, block, run.first + run.count, &walk, &data, &run,
+				      e)) > 0) {
+		uint64_t first = run.first - run.first % unit, end = run.first + run.count;
+
+		end += end % unit ? unit - end % unit : 0;
+		if (end > pages)
+			end = pages;
+		if (first < done)
+			first = done;
+		bitmap_clear(s->source->map[block], run.first, run.count);
+		if (first < end && owed_add(&s->owing.owed, block, first, end - first))
+			return err_set(e, GW_INTERNAL, EEXIST, "a page is owed twice");
+		done = end > done ? end : done;
+	}
+	return r;
+}
+
+/* The bits of pages [first, first + count), a bit a page. How many are set? */
+static uint32_t owing_words(const struct sender *s, unsigned int block, uint64_t first,
+			    uint32_t count, uint8_t *words)
+{
+	const struct owed_block *b = &s->owing.owed.block[block];
+	uint32_t set = 0;
+
+	memset(words, 0, (count / 64 + !!(count % 64)) * 8u);
+	for (uint32_t i = 0; i < count;) {
+		uint64_t unit = (first + i) / b->unit;
+		uint32_t end = (uint32_t)((unit + 1) * b->unit - first);
+		bool owed = atomic_load(&b->owed[unit / 64]) >> unit % 64 & 1;
+
+		if (end > count)
+			end = count;
+		for (; i < end; i++) {
+			words[i / 8] |= (uint8_t)(owed << i % 8);
+			set += owed;
+		}
+	}
+	return set;
+}
+
+static int owing_name_block(struct sender *s, unsigned int block, uint64_t *sum, struct err *e)
+{
+	static uint8_t body[WIRE_EXTENT + CHUNK_WORDS * 8];
+	const uint64_t pages = s->vm.blocks[block].pages;
+	const struct frame_out to = sender_any_stream(s);
+	int r = 0;
+
+	for (uint64_t first = 0; first < pages && !r; first += CHUNK_PAGES) {
+		uint32_t n = pages - first < CHUNK_PAGES ? (uint32_t)(pages - first) : CHUNK_PAGES;
+		uint32_t set = owing_words(s, block, first, n, body + WIRE_EXTENT);
+		struct wire_extent x = {
+			.block = (uint16_t)block, .kind = set == n ? WIRE_ZERO : WIRE_DATA,
+			.pages = n, .first = first,
+		};
+		struct wire_header h = { .type = WIRE_OWED };
+
+		*sum += set;
+		if (!set)
+			continue;
+		h.arg = set == n ? 0 : n / 64 + !!(n % 64);
+		h.length = WIRE_EXTENT + h.arg * 8;
+		wire_put_extent(body, &x);
+		r = to.send(to.arg, &h, body, e);
+	}
+	return r;
+}
+
+int owing_collect(struct sender *s, struct err *e)
+{
+	uint64_t pages[WIRE_BLOCKS_MAX], sum = 0;
+	int r;
+
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		pages[i] = s->vm.blocks[i].pages;
+	r = owed_init(&s->owing.owed, pages, s->owing.unit, s->vm.nblocks, e);
+	push_init(&s->owing.push, &s->owing.owed);
+	s->owing.collected = true;
+	for (unsigned int i = 0; i < s->vm.nblocks && !r; i++)
+		r = owing_collect_block(s, i, e);
+	for (unsigned int i = 0; i < s->vm.nblocks && !r; i++)
+		r = owing_name_block(s, i, &sum, e);
+	s->report->pending_pages = sum;
+	return r;
+}
+
+int owing_begin(struct sender *s, struct err *e)
+{
+	const struct answers_options o = {
+		.vm = &s->vm, .owed = &s->owing.owed, .push = &s->owing.push,
+		.engine = s->o->engine, .fd = s->owing.fd, .tls = s->owing.tls,
+		.timeout_ms = s->o->timeout_ms,
+	};
+	int r;
+
+	s->owing.fd = -1;
+	s->owing.tls = NULL;
+	r = answers_start(&o, &s->owing.answers, e);
+	if (r)
+		return r;
+	sender_push_begin(s);
+	return 0;
+}
+
+/* Waits for what the receiver says, or a moment. */
+static int owing_wait(struct sender *s, struct err *e)
+{
+	struct pollfd p = { .fd = channel_fd(s->ch), .events = POLLIN };
+
+	poll(&p, 1, channel_readable(s->ch) ? 0 : STOP_SLICE_NS / 1000000);
+	return sender_idle(s, e);
+}
+
+int owing_finish(struct sender *s, struct err *e)
+{
+	struct wire_header done = { .type = WIRE_DONE };
+	struct err ignored = { 0 };
+	uint64_t silent_ns = deadline_ms(s->o->timeout_ms), heard = s->heard;
+	int r;
+
+	commit_source(&s->commit, SOURCE_LEARNS_RUNS);
+	s->report->phase = "post-copy";
+	r = sender_push_end(s, e);
+	while (!r && !s->owing.complete) {
+		r = owing_wait(s, e);
+		if (heard != s->heard)
+			silent_ns = deadline_ms(s->o->timeout_ms);
+		heard = s->heard;
+		if (!r && now_ns() > silent_ns)
+			r = err_set_silent(e, "the receiver says nothing any more");
+	}
+	if (!r)
+		channel_send(s->ch, &done, NULL, &ignored);
+	return r;
+}
+
+int owing_settle(struct sender *s, int r, struct err *e)
+{
+	struct err cause = *e;
+
+	if (!s->owing.collected || s->owing.complete)
+		return 0;
+	e->exit = GW_OK;
+	return err_set(e, cause.exit ? cause.exit : GW_LINK_LOST, r ? -r : EIO,
+		       "the guest runs at the destination and lacks RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
+		       *cause.text ? cause.text : "the link was lost");
+}
+
+void owing_disconnect(struct sender *s)
+{
+	answers_free(s->owing.answers);
+	s->owing.answers = NULL;
+	owing_connection(s, -1, NULL);
+}
+
+void owing_free(struct sender *s)
+{
+	owing_disconnect(s);
+	if (!s->owing.collected)
+		return;
+	push_free(&s->owing.push);
+	owed_free(&s->owing.owed);
+}

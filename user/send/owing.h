@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The sender's part in post-copy, in the order of its steps. docs/architecture.md, "Post-copy".
+ */
+#ifndef GODWIT_OWING_H
+#define GODWIT_OWING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "postcopy/push.h"
+#include "tls/tls.h"
+
+struct sender;
+
+/**
+ * struct owing
+ * @agreed: the receiver can be owed pages, so the last round leaves what is dirty to afterwards
+ * @collected: @owed and @push are there
+ * @complete: the receiver has all
+ * @unit: of each block, the receiver's
+ * @fd, @tls: the request connection, until the thread has it
+ */
+struct owing {
+	bool agreed, collected, complete;
+	uint32_t unit[WIRE_BLOCKS_MAX];
+	struct owed owed;
+	struct push push;
+	int fd;
+	struct tls *tls;
+	struct answers *answers;
+};
+
+#define OWING_NONE { .fd = -1 }
+
+/* Right after READY: asks the receiver whether pages may be owed there. Its refusal is an error. */
+int owing_ask(struct sender *s, struct err *e);
+/* The connection that has joined for requests, taken over; -1: none any more. */
+void owing_connection(struct sender *s, int fd, struct tls *tls);
+/*
+ * The guest stands still, and the last harvest is in the maps: takes what is dirty out of them, and
+ * names it to the receiver. What stays in the maps are holes, for the last round.
+ */
+int owing_collect(struct sender *s, struct err *e);
+/* DEVICE_END has left: begins to push, and to answer. */
+int owing_begin(struct sender *s, struct err *e);
+/* RESUMED has come: until the receiver has all. */
+int owing_finish(struct sender *s, struct err *e);
+/*
+ * 0: nothing is owed to a guest that runs there. Else an error, in words, as its pages are here and
+ * nowhere else.
+ */
+int owing_settle(struct sender *s, int r, struct err *e);
+/* Ends the connection and its thread. */
+void owing_disconnect(struct sender *s);
+void owing_free(struct sender *s);
+
+#endif
