@@ -150,6 +150,9 @@ static void test_backend(void **state)
 	close(ours[0]);
 	close(ours[1]);
 	assert_int_equal(check(&vm, OWNERS_DESTINATION, &e), GW_OK);
+	/* With post-copy it would read pages before they came. */
+	assert_int_equal(check(&vm, OWNERS_ALONE, &e), GW_RAM_IN_USE);
+	assert_non_null(strstr(e.text, "without post-copy"));
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
 	stranger = mapper(fd, SHARED, others[0], others[1]);
@@ -282,6 +285,7 @@ static void test_a_process_with_the_same_memory(void **state)
 	assert_true(helper > 0);
 	assert_true(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED);
 	assert_int_equal(check(&vm, OWNERS_DESTINATION, &e), GW_OK);
+	assert_int_equal(check(&vm, OWNERS_ALONE, &e), GW_OK);
 	end(helper);
 	close(fd);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/godwit.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +54,7 @@ static int postcopy_prepare(struct receiver *r, struct err *e)
 	p->dev = p->userfaultfd < 0 ? p->userfaultfd : device_open(e);
 	if (p->dev < 0)
 		return p->dev;
+	static_assert(WIRE_SECRET == GODWIT_TOKEN_BYTES, "a migration's token names its keep");
 	ret = device_keep(p->dev, r->token, false, e);
 	return ret < 0 ? ret : 0;
 }
@@ -128,6 +131,10 @@ int postcopy_announced(struct receiver *r, struct err *e)
 	if (p->announced)
 		return 0;
 	p->announced = true;
+	/* Here, as it takes a look at every process of the host, and the guest still runs. */
+	ret = owners_check("/proc", &r->vm, OWNERS_ALONE, e);
+	if (ret)
+		return ret;
 	ret = lazy_open(&p->lazy, &r->vm, p->unit, e);
 	p->lazy.stop = &p->stop;
 	if (!ret)
@@ -160,7 +167,7 @@ int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_head
 	return ret ? err_set(e, GW_BAD_PEER, -ret, "the sender sent a malformed OWED frame") : 0;
 }
 
-/* Each mapping of the RAM is registered, and no other process has one. */
+/* All that QEMU maps of the RAM is registered still. */
 static int postcopy_check_maps(struct receiver *r, struct err *e)
 {
 	struct guest_maps now;
@@ -169,7 +176,7 @@ static int postcopy_check_maps(struct receiver *r, struct err *e)
 	if (!ret && !guest_maps_same(&now, &r->postcopy.lazy.mm[0].maps))
 		ret = err_set(e, GW_VM_STATE, EBUSY, "the destination QEMU has mapped its RAM anew in the switchover: try again");
 	guest_maps_free(&now);
-	return ret ? ret : owners_check("/proc", &r->vm, OWNERS_ALONE, e);
+	return ret;
 }
 
 int postcopy_begin(struct receiver *r, struct err *e)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Guests that run at the destination before their RAM is there: each page is checked by the guest, when it touches it and at the end."""
+import dataclasses
+import os
+import re
+import time
+
+import godwit
+import lab
+import pytest
+from kinds import KINDS
+from ours import proved
+from test_migrate import mounted
+
+pytestmark = pytest.mark.usefixtures('module')
+LAZY = ('--postcopy', 'on')
+
+
+def source(directory, append, **more):
+    return lab.Qemu('src', directory=directory, append=append, **more).wait_ticks(2)
+
+
+def came_after(run):
+    """(units that came after the guest, faults, of them asked for, zero), as the receiver counts."""
+    m = re.search(r'all RAM is here: (\d+) units came after the guest, (\d+) faults, (\d+) of them asked for, (\d+) zero', run.receive.said)
+    assert m, run.receive.said
+    return tuple(map(int, m.groups()))
+
+
+def migrate(src, dst, *options):
+    run = godwit.Run(src, dst, *LAZY, *options, verify=False)
+    report = run.wait()
+    units, faults, asked, zeros = came_after(run)
+    godwit.proof(src, dst)
+    assert asked + zeros <= faults and asked <= units
+    return report, units, asked
+
+
+def test_faster_than_the_link(directory):
+    """It writes four times as fast as the link is, and stands still for a fraction of what it would wait for its RAM."""
+    src = source(directory, 'start=16 size=16 touch=16 rate=6000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 40)
+    report, units, asked = migrate(src, dst)
+    assert units > 3000 and asked > 10
+    # 16 MiB take 3.4 s.
+    assert report['downtime'] < 1500
+    assert len(report['rounds']) == 2
+
+
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_nothing_was_sent_before(directory, mode):
+    """Stopped first: all of the guest's RAM is owed, what it runs on as well."""
+    src = source(directory, 'start=16 size=32 touch=24 rate=500 random=1 rng=20', devices=lab.rng())
+    dst = godwit.destination(src, devices=lab.rng())
+    lab.link('rate', 200)
+    run = godwit.Run(src, dst, '--pause', *LAZY, '--device-state', mode, verify=False)
+    run.wait()
+    units, _, asked = came_after(run)
+    assert units > 24 << 8 and asked > 10
+    godwit.proof(src, dst, stopped='paused' if mode == 'save' else 'postmigrate')
+
+
+def test_an_idle_guest(directory):
+    """Little is owed, and what was never touched stays a hole."""
+    src = source(directory, 'start=16 size=64 touch=24', ram=256)
+    before = lab.allocated_bytes(src.ram[0].path)
+    dst = godwit.destination(src)
+    migrate(src, dst)
+    assert lab.allocated_bytes(dst.ram[0].path) <= before + (1 << 20)
+
+
+def test_hugetlbfs(directory):
+    """Units of 2 MiB, of which each is made at once."""
+    mount = '/dev/hugepages-2M'
+    with mounted('hugetlbfs', 'pagesize=2M', mount), godwit.guests():
+        src = source(directory, 'start=16 size=32 touch=32 rate=500 random=1 rng=20', ram=[lab.Ram(64, f'{mount}/src')], devices=lab.rng())
+        dst = godwit.destination(src, devices=lab.rng())
+        lab.link('rate', 200)
+        _, units, _ = migrate(src, dst)
+        assert units >= 16
+
+
+def test_a_killed_sender(directory):
+    """What has not come never comes, and no page is zeros for it: the guest waits, as long as its QEMU lives."""
+    src = source(directory, 'start=16 size=16 touch=16 rate=6000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 20)
+    run = godwit.Run(src, dst, *LAZY, verify=False)
+    run.receive.wait_for('are still to come')
+    run.send.kill().wait()
+    status = run.receive.wait()
+    assert status == godwit.EXIT['link-lost'], run.receive.said
+    assert 'of RAM that the source still has: end neither QEMU' in run.receive.said
+    time.sleep(3)
+    proved(not dst.errors, f'the guest has read what it never wrote: {dst.complaints}')
+    proved(src.query_status() == 'postmigrate', 'the source runs')
+    dst.kill()
+
+
+def refused(src, dst, status, *said):
+    run = godwit.Run(src, dst, *LAZY, verify=False)
+    run.wait(status)
+    for words in said:
+        assert words in run.send.said, run.send.said
+    godwit.unharmed(src)
+
+
+@pytest.mark.parametrize('kind,prealloc,status,said', [('anonymous', False, 'ram-private', 'is private to its QEMU'),
+                                                       ('shared_file', True, 'vm-state', 'is preallocated')])
+def test_refused(directory, kind, prealloc, status, said):
+    src = source(directory, 'start=16 size=16 touch=8 rate=50', ram=[KINDS['shared_file']('src')])
+    dst = godwit.destination(src, ram=[dataclasses.replace(KINDS[kind]('dst'), prealloc=prealloc)])
+    refused(src, dst, status, said, 'migrate without post-copy')
+
+
+@pytest.mark.native
+def test_without_the_module(directory):
+    """The source needs none with --pause. The destination does."""
+    if lab.IN_LAB:
+        godwit.unload()
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=8 rate=50').wait_ticks(1)
+    run = godwit.Run(src, godwit.destination(src), '--pause', *LAZY, verify=False)
+    run.wait('no-module')
+    assert 'the receiver cannot do post-copy' in run.send.said and os.path.basename('/dev/godwit') in run.send.said
+    src.wait_ticks(1).check()
+    if lab.IN_LAB:
+        godwit.load()
