@@ -370,6 +370,64 @@ static void a_stream_of_ill_will(void **state)
 	}
 }
 
+/* A frame on a stream, of one extent. */
+static void send_ram(int fd, const struct wire_extent *x)
+{
+	uint8_t frame[WIRE_HEADER + WIRE_EXTENT + PAGE_BYTES];
+	struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT };
+
+	if (x->kind == WIRE_DATA) {
+		h.length += PAGE_BYTES;
+		rig_fill(frame + WIRE_HEADER + WIRE_EXTENT, x->first, V_NEW);
+	}
+	wire_put_header(frame, &h);
+	wire_put_extent(frame + WIRE_HEADER, x);
+	assert_int_equal(send(fd, frame, WIRE_HEADER + h.length, 0), WIRE_HEADER + h.length);
+}
+
+static void wait_left(uint64_t left)
+{
+	for (uint64_t end = deadline_ms(SOON_MS); atomic_load(&rig.ram.owed.left) != left && now_ns() < end;)
+		nap_ms(1);
+	assert_int_equal(rig.ram.owed.left, left);
+	assert_false(atomic_load(receive_streams_failed(l.in)));
+}
+
+/* What is pushed before the receiver is ready waits. And a long run of one byte comes in several steps. */
+static void a_stream_that_is_early(void **state)
+{
+	const struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = 5000 };
+	const struct wire_header round = { .type = WIRE_ROUND, .flags = WIRE_ROUND_LAST, .arg = 1 };
+	uint8_t frame[WIRE_HEADER], want[PAGE_BYTES], page[PAGE_BYTES];
+	int fds[2], requests[2];
+
+	(void)state;
+	open_both(1, WIRE_FILL);
+	pair(fds);
+	pair(requests);
+	assert_return_code(receive_streams_start(&in, &fds[0], 1, &l.in, &l.e), 0);
+	receive_streams_hold(l.in);
+	wire_put_header(frame, &round);
+	assert_int_equal(send(fds[1], frame, WIRE_HEADER, 0), WIRE_HEADER);
+	send_ram(fds[1], &(struct wire_extent) { .pages = 1, .first = 6 });
+	assert_return_code(receive_streams_wait_round(l.in, 1, true, NULL, &l.e), 0);
+	nap_ms(100);
+	assert_false(atomic_load(receive_streams_failed(l.in)));
+	begin_requests(requests[0]);
+	receive_streams_release(l.in);
+	wait_left(OWED - 1);
+	send_ram(fds[1], &(struct wire_extent) { .kind = WIRE_SAME_OF(0xa5), .pages = 200, .first = 100 });
+	wait_left(OWED - 201);
+	memset(want, 0xa5, sizeof(want));
+	for (uint64_t p = 100; p < 300; p++) {
+		assert_int_equal(pread(l.there.blocks[0].fd, page, sizeof(page), (off_t)(p * PAGE_BYTES)), sizeof(page));
+		assert_memory_equal(page, want, sizeof(page));
+	}
+	close(fds[1]);
+	close(requests[1]);
+	close_both();
+}
+
 /* A receiver of ill will. */
 static void bad_question(const struct wire_extent *x, unsigned int n, uint16_t type, const char *says)
 {
@@ -434,6 +492,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(units),
 	cmocka_unit_test(a_sender_of_ill_will),
 	cmocka_unit_test(a_stream_of_ill_will),
+	cmocka_unit_test(a_stream_that_is_early),
 	cmocka_unit_test(a_receiver_of_ill_will),
 	cmocka_unit_test(the_link_is_lost),
 };
