@@ -465,6 +465,30 @@ static void a_receiver_of_ill_will(void **state)
 	bad_question(NULL, 0, WIRE_COMPLETE, "COMPLETE on the request connection");
 }
 
+/* The streams go on where the guest is. */
+static void a_fault_leads_the_push(void **state)
+{
+	const struct wire_header h = { .type = WIRE_WANT, .arg = 1, .length = WIRE_EXTENT };
+	const struct wire_extent want = { .pages = 1, .first = 1000 };
+	uint8_t frame[WIRE_HEADER + WIRE_EXTENT], answer[WIRE_HEADER + WIRE_EXTENT];
+	struct wire_extent x;
+	int fds[2];
+
+	(void)state;
+	open_both(1, 0);
+	pair(fds);
+	begin_answers(fds[1]);
+	wire_put_header(frame, &h);
+	wire_put_extent(frame + WIRE_HEADER, &want);
+	assert_int_equal(send(fds[0], frame, sizeof(frame), 0), sizeof(frame));
+	assert_int_equal(recv(fds[0], answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+	assert_memory_equal(answer + WIRE_HEADER, frame + WIRE_HEADER, WIRE_EXTENT);
+	assert_true(push_take(&l.push, 64, &x));
+	assert_int_equal(x.first, 1000 - 1000 % PUSH_STRIPE);
+	close(fds[0]);
+	close_both();
+}
+
 /* The link goes: both ends say so, and no fault sees zeros. */
 static void the_link_is_lost(void **state)
 {
@@ -494,6 +518,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_stream_of_ill_will),
 	cmocka_unit_test(a_stream_that_is_early),
 	cmocka_unit_test(a_receiver_of_ill_will),
+	cmocka_unit_test(a_fault_leads_the_push),
 	cmocka_unit_test(the_link_is_lost),
 };
 

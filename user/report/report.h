@@ -63,7 +63,7 @@ struct report_row {
 /**
  * struct report - counted by the sender
  * @started_realtime_ns: when, by CLOCK_REALTIME
- * @phase: "connect", "pre-copy", "switchover", "device state", "done"
+ * @phase: "connect", "pre-copy", "switchover", "device state", "post-copy", "done"
  * @streams: connections that carry RAM
  * @reconnects: how often the link was lost, and came back (--reconnect)
  * @round: the round under way, from 1
