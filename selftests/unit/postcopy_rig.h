@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Both ends of a post-copy but QEMU and the module: the source's file, streams, the request connection, and the guests of
+ * lazy_rig.h. Include after cmocka.h.
+ */
+#ifndef GODWIT_POSTCOPY_RIG_H
+#define GODWIT_POSTCOPY_RIG_H
+
+#include <sys/socket.h>
+
+#define PAGES	2048u
+#include "lazy_rig.h"
+#include "receive/receive_streams.h"
+#include "receive/requests.h"
+#include "send/answers.h"
+#include "send/send_streams.h"
+
+#define STREAMS	2u
+#define OWED	1536u
+
+static struct lazy_rig rig;
+
+/* @src: its RAM is as at the stop; @there: the destination's, as the writer knows it */
+static struct link {
+	struct vm src, there;
+	struct dirty_source source;
+	struct ram_writer writer;
+	struct stripes stripes;
+	struct pace pace;
+	_Atomic uint32_t compress;
+	struct owed owed;
+	struct push push;
+	struct round round;
+	struct send_streams *out;
+	struct receive_streams *in;
+	struct answers *answers;
+	struct requests *requests;
+	int peer;
+	struct err e;
+} l;
+
+static inline void no_clear_is_due(void)
+{
+	fail_msg("nothing is cleared after the stop");
+}
+
+static inline int next_data(struct dirty_source *s, unsigned int block, uint64_t first, uint64_t end, bool exact, uint64_t *run_first,
+		     uint64_t *run_count, struct err *e)
+{
+	return file_next_data(s->vm->blocks[block].fd, first, end, exact, run_first, run_count, e);
+}
+
+static const struct dirty_ops ops = { .name = "at rest", .clear = (void *)no_clear_is_due, .next_data = next_data };
+
+static inline void pair(int fds[2])
+{
+	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), errno);
+}
+
+static inline int file_of_ram(void)
+{
+	int file = memfd_create("ram", MFD_CLOEXEC);
+
+	assert_return_code(ftruncate(file, (off_t)PAGES * PAGE_BYTES), errno);
+	return file;
+}
+
+/* Pages [0, OWED) were written since they were sent; what kind they are goes round. */
+static inline void open_both(uint32_t unit, uint64_t features)
+{
+	static const enum version kinds[] = { V_NEW, V_NEW, V_ZERO, V_NEW, V_SAME };
+	const uint64_t pages = PAGES;
+	uint8_t page[PAGE_BYTES];
+	int file = file_of_ram();
+
+	memset(&l, 0, sizeof(l));
+	l.src = (struct vm) { .nblocks = 1, .blocks = { { .name = "ram0", .pages = PAGES, .page_size = PAGE_BYTES, .fd = file_of_ram() } } };
+	l.there = l.src;
+	l.there.blocks[0].fd = file;
+	assert_return_code(ram_writer_open(&l.writer, &l.there, &l.e), 0);
+	l.writer.features = features;
+	rig_open(&rig, file, unit, 2, OWED);
+	rig_owe(&rig, 0, OWED);
+	for (uint64_t p = 0; p < OWED; p++) {
+		rig.want[p] = kinds[p % 5];
+		rig_fill(page, p, kinds[p % 5]);
+		assert_int_equal(pwrite(l.src.blocks[0].fd, page, sizeof(page), (off_t)(p * PAGE_BYTES)), sizeof(page));
+	}
+	l.source = (struct dirty_source) { .ops = &ops, .vm = &l.src };
+	l.source.map[0] = calloc(PAGES / 64 + 1, 8);
+	assert_return_code(stripes_init(&l.stripes, &l.src, &l.e), 0);
+	assert_return_code(owed_init(&l.owed, &pages, &unit, 1, &l.e), 0);
+	assert_return_code(owed_add(&l.owed, 0, 0, OWED), 0);
+	push_init(&l.push, &l.owed);
+}
+
+static inline void begin_requests(int fd)
+{
+	const struct requests_options o = { .fd = fd, .engine = &engine_poll, .writer = &l.writer, .timeout_ms = 5000 };
+
+	assert_return_code(lazy_punch(&rig.ram, &rig.e), 0);
+	l.writer.lazy = &rig.ram;
+	assert_return_code(requests_start(&o, &l.requests, &l.e), 0);
+}
+
+static inline void begin_answers(int fd)
+{
+	const struct answers_options o = {
+		.vm = &l.src, .owed = &l.owed, .push = &l.push, .engine = &engine_poll, .fd = fd, .timeout_ms = 5000,
+	};
+
+	assert_return_code(answers_start(&o, &l.answers, &l.e), 0);
+}
+
+static inline void close_both(void)
+{
+	send_streams_free(l.out);
+	answers_free(l.answers);
+	requests_free(l.requests);
+	receive_streams_free(l.in);
+	l.writer.lazy = NULL;
+	ram_writer_close(&l.writer);
+	push_free(&l.push);
+	owed_free(&l.owed);
+	stripes_free(&l.stripes);
+	free(l.source.map[0]);
+	close(l.src.blocks[0].fd);
+	rig_close(&rig);
+}
+
+static inline void open_streams(uint64_t features, uint64_t bytes_per_s)
+{
+	struct send_streams_options out = {
+		.vm = &l.src, .engine = &engine_poll, .pace = &l.pace, .compress = &l.compress, .timeout_ms = 5000,
+		.features = features,
+	};
+	struct codec_wish wish;
+	const struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = 5000 };
+	int there[STREAMS], here[STREAMS], fds[2];
+
+	pace_init(&l.pace, bytes_per_s);
+	assert_return_code(codec_parse(features ? "lz4" : "off", &wish, &l.e), 0);
+	l.compress = codec_wish_word(&wish);
+	for (unsigned int i = 0; i < STREAMS; i++) {
+		pair(fds);
+		here[i] = fds[0];
+		there[i] = fds[1];
+	}
+	assert_return_code(send_streams_start(&out, here, STREAMS, &l.out, &l.e), 0);
+	assert_return_code(receive_streams_start(&in, there, STREAMS, &l.in, &l.e), 0);
+}
+
+static inline void last_round(void)
+{
+	receive_streams_hold(l.in);
+	l.stripes.round = 1;
+	round_begin(&l.round, &l.src, &l.source, ROUND_LAST, NULL, &l.stripes);
+	send_streams_begin(l.out, &l.round, 1);
+	assert_return_code(send_streams_wait(l.out, NULL, &l.e), 0);
+	round_end(&l.round);
+	assert_return_code(receive_streams_wait_round(l.in, 1, true, NULL, &l.e), 0);
+}
+
+static inline void begin_push(void)
+{
+	round_begin(&l.round, &l.src, &l.source, ROUND_PUSH, NULL, NULL);
+	l.round.push = &l.push;
+	send_streams_begin(l.out, &l.round, 2);
+}
+
+static inline bool guests_busy(void)
+{
+	for (unsigned int g = 0; g < rig.guests; g++)
+		for (unsigned int t = 0; t < THREADS; t++)
+			if (rig.guest[g]->actor[t].busy)
+				return true;
+	return false;
+}
+
+static inline void guests_look(void)
+{
+	for (unsigned int g = 0; g < rig.guests; g++)
+		for (unsigned int t = 0; t < THREADS; t++)
+			rig_act(&rig, g, t, ACT_LOOK, 0, PAGES);
+}
+
+static inline void guests_end(void)
+{
+	for (uint64_t end = deadline_ms(SOON_MS); guests_busy() && now_ns() < end;) {
+		if (l.requests)
+			assert_false(requests_failed(l.requests, &l.e));
+		nap_ms(1);
+	}
+	assert_false(guests_busy());
+	for (unsigned int g = 0; g < rig.guests; g++)
+		for (unsigned int t = 0; t < THREADS; t++)
+			assert_int_equal(rig.guest[g]->actor[t].wrong, 0);
+}
+
+#endif
