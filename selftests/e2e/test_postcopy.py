@@ -10,7 +10,6 @@ import lab
 import pytest
 from kinds import KINDS
 from ours import proved
-from test_migrate import mounted
 
 pytestmark = pytest.mark.usefixtures('module')
 LAZY = ('--postcopy', 'on')
@@ -56,7 +55,7 @@ def test_nothing_was_sent_before(directory, mode):
     lab.link('rate', 200)
     run = godwit.Run(src, dst, '--pause', *LAZY, '--device-state', mode, verify=False)
     run.wait()
-    units, _, asked = came_after(run)
+    units, _, asked, _ = came_after(run)
     assert units > 24 << 8 and asked > 10
     godwit.proof(src, dst, stopped='paused' if mode == 'save' else 'postmigrate')
 
@@ -73,7 +72,7 @@ def test_an_idle_guest(directory):
 def test_hugetlbfs(directory):
     """Units of 2 MiB, of which each is made at once."""
     mount = '/dev/hugepages-2M'
-    with mounted('hugetlbfs', 'pagesize=2M', mount), godwit.guests():
+    with lab.mounted('hugetlbfs', 'pagesize=2M', mount), godwit.guests():
         src = source(directory, 'start=16 size=32 touch=32 rate=500 random=1 rng=20', ram=[lab.Ram(64, f'{mount}/src')], devices=lab.rng())
         dst = godwit.destination(src, devices=lab.rng())
         lab.link('rate', 200)
