@@ -69,15 +69,17 @@ def test_an_idle_guest(directory):
     assert lab.allocated_bytes(dst.ram[0].path) <= before + (1 << 20)
 
 
-def test_hugetlbfs(directory):
-    """Units of 2 MiB, of which each is made at once."""
+@pytest.mark.parametrize('options', [(), ('--delta', 'on')], ids=['', 'delta'])
+def test_hugetlbfs(directory, options):
+    """Units of 2 MiB, of which each is made at once: also where the sender knows of most of it that it is as it was sent."""
     mount = '/dev/hugepages-2M'
     with lab.mounted('hugetlbfs', 'pagesize=2M', mount), godwit.guests():
         src = source(directory, 'start=16 size=32 touch=32 rate=500 random=1 rng=20', ram=[lab.Ram(64, f'{mount}/src')], devices=lab.rng())
         dst = godwit.destination(src, devices=lab.rng())
         lab.link('rate', 200)
-        _, units, _ = migrate(src, dst)
+        report, units, _ = migrate(src, dst, *options)
         assert units >= 16
+        assert not report['ram']['delta'] and not report['ram']['unchanged']
 
 
 def test_a_killed_sender(directory):

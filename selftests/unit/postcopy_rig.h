@@ -28,6 +28,7 @@ static struct link {
 	struct stripes stripes;
 	struct pace pace;
 	_Atomic uint32_t compress;
+	struct delta *delta;
 	struct owed owed;
 	struct push push;
 	struct round round;
@@ -94,6 +95,21 @@ static inline void open_both(uint32_t unit, uint64_t features)
 	push_init(&l.push, &l.owed);
 }
 
+/* The sender has sent all pages before, and just as they are now. Before open_streams(). */
+static inline void know_all(void)
+{
+	static const uint64_t pages = PAGES;
+	uint8_t page[PAGE_BYTES];
+
+	l.delta = delta_new(&pages, 1, 1u << 20);
+	assert_non_null(l.delta);
+	for (uint64_t p = 0; p < PAGES; p++) {
+		assert_int_equal(pread(l.src.blocks[0].fd, page, sizeof(page), (off_t)(p * PAGE_BYTES)), sizeof(page));
+		assert_true(delta_takes(l.delta, 0, p, true));
+		delta_changed(l.delta, 0, p, page, true);
+	}
+}
+
 static inline void begin_requests(int fd)
 {
 	const struct requests_options o = { .fd = fd, .engine = &engine_poll, .writer = &l.writer, .timeout_ms = 5000 };
@@ -124,6 +140,7 @@ static inline void close_both(void)
 	owed_free(&l.owed);
 	stripes_free(&l.stripes);
 	free(l.source.map[0]);
+	delta_free(l.delta);
 	close(l.src.blocks[0].fd);
 	rig_close(&rig);
 }
@@ -132,7 +149,7 @@ static inline void open_streams(uint64_t features, uint64_t bytes_per_s)
 {
 	struct send_streams_options out = {
 		.vm = &l.src, .engine = &engine_poll, .pace = &l.pace, .compress = &l.compress, .timeout_ms = 5000,
-		.features = features,
+		.features = features, .delta = l.delta, .delta_always = l.delta,
 	};
 	struct codec_wish wish;
 	const struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = 5000 };

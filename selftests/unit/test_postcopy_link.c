@@ -20,6 +20,8 @@ static void migrate(uint32_t unit, uint64_t features, uint64_t bytes_per_s, bool
 	int fds[2];
 
 	open_both(unit, features);
+	if (features & WIRE_DELTAS)
+		know_all();
 	open_streams(features, bytes_per_s);
 	last_round();
 	pair(fds);
@@ -47,6 +49,7 @@ static void migrate(uint32_t unit, uint64_t features, uint64_t bytes_per_s, bool
 		assert_int_equal(c.asked, OWED / unit);
 	if (!early && features)
 		assert_true(sent.same_pages > 0 && sent.packed_pages[0] > 0);
+	assert_int_equal(sent.delta_pages + sent.unchanged_pages, 0);
 	/* The link is so slow that guests ask, and not for all. */
 	if (!early && bytes_per_s)
 		assert_true(c.asked > 0 && sent.data_pages > 0);
@@ -79,6 +82,14 @@ static void packed(void **state)
 	migrate(1, WIRE_FILL | WIRE_LZ4, 0, false);
 }
 
+/* What was sent once, and is as it was, the receiver has taken away. */
+static void pushed_whole(void **state)
+{
+	(void)state;
+	migrate(1, WIRE_FILL | WIRE_LZ4 | WIRE_DELTAS, 0, false);
+	migrate(64, WIRE_FILL | WIRE_LZ4 | WIRE_DELTAS, 20u << 20, false);
+}
+
 static void units(void **state)
 {
 	(void)state;
@@ -91,6 +102,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(all_on_request),
 	cmocka_unit_test(pushed_and_on_request),
 	cmocka_unit_test(packed),
+	cmocka_unit_test(pushed_whole),
 	cmocka_unit_test(units),
 };
 

@@ -59,18 +59,21 @@ static void a_sender_of_ill_will(void **state)
 	bad_answer(&never, 1, WIRE_RAM, 1, "was not asked for it");
 	bad_answer(&outside, 1, WIRE_RAM, 1, "outside of the guest's RAM");
 	bad_answer(&block, 1, WIRE_RAM, 1, "outside of the guest's RAM");
+	bad_answer(&ten, 1, WIRE_DELTA, 1, "DELTA on the request connection");
 	bad_answer(NULL, 0, WIRE_COMMIT, 1, "COMMIT on the request connection");
 }
 
-/* On a stream: pages that are not owed, and RAM behind its end. */
+/* On a stream: pages that are not owed, RAM behind its end, and a part of a page that was taken away. */
 static void a_stream_of_ill_will(void **state)
 {
-	static const struct { uint64_t first; bool ended; const char *says; } bad[] = {
-		{ OWED, false, "did not owe" }, { PAGES, false, "outside of" }, { 3, true, "after the last round" },
+	static const struct { uint64_t first; bool ended, part; const char *says; } bad[] = {
+		{ OWED, false, false, "did not owe" }, { PAGES, false, false, "outside of" },
+		{ 3, true, false, "sent RAM after the last round" }, { 3, false, true, "parts of pages after the last round" },
+		{ OWED, false, true, "parts of pages after the last round" },
 	};
 
 	(void)state;
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < 5; i++) {
 		struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = 5000 };
 		struct wire_header round = { .type = WIRE_ROUND, .flags = WIRE_ROUND_LAST, .arg = 1 };
 		struct wire_header ram = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT + PAGE_BYTES };
@@ -78,7 +81,7 @@ static void a_stream_of_ill_will(void **state)
 		struct wire_extent x = { .pages = 1, .first = bad[i].first };
 		int fds[2], requests[2];
 
-		open_both(1, 0);
+		open_both(1, WIRE_DELTAS);
 		pair(fds);
 		pair(requests);
 		assert_return_code(receive_streams_start(&in, &fds[0], 1, &l.in, &l.e), 0);
@@ -92,9 +95,15 @@ static void a_stream_of_ill_will(void **state)
 		wire_put_header(frame, &round);
 		if (bad[i].ended)
 			assert_int_equal(send(fds[1], frame, WIRE_HEADER, 0), WIRE_HEADER);
+		if (bad[i].part) {
+			ram.type = WIRE_DELTA;
+			ram.length = WIRE_EXTENT + WIRE_PACKED_HEAD + 1 + WIRE_PART;
+			x.kind = WIRE_PARTS;
+			frame[WIRE_HEADER + WIRE_EXTENT + WIRE_PACKED_HEAD] = 1;
+		}
 		wire_put_header(frame, &ram);
 		wire_put_extent(frame + WIRE_HEADER, &x);
-		assert_int_equal(send(fds[1], frame, sizeof(frame), 0), sizeof(frame));
+		assert_int_equal(send(fds[1], frame, WIRE_HEADER + ram.length, 0), WIRE_HEADER + ram.length);
 		for (uint64_t end = deadline_ms(SOON_MS); !atomic_load(receive_streams_failed(l.in)) && now_ns() < end;)
 			nap_ms(1);
 		receive_streams_error(l.in, &l.e);

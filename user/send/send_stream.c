@@ -110,7 +110,8 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	struct ram_framer framer = {
 		.vm = st->o.vm, .base = st->base, .ch = ch,
 		.pace = last ? NULL : st->o.pace, .packing = &s->packing,
-		.delta = st->o.delta,
+		/* The receiver has emptied what is pushed: over that no part of a page is right. */
+		.delta = st->round->kind == ROUND_PUSH ? NULL : st->o.delta,
 		.delta_always = st->delta_always, .last = last,
 	};
 	const struct round_count before = send_stream_counts(s);

@@ -12,14 +12,15 @@
 #define UNACKED_MAX	4u
 
 /*
- * With --pause each page goes once: auto sees no use in it. Without a codec no page gets hashes,
- * but that may change.
+ * With --pause each page goes once, and with --postcopy only once before the receiver empties it:
+ * there auto sees no use in it. Without a codec no page gets hashes, but that may change.
  */
 static bool sender_wants_delta(const struct sender *s)
 {
 	if (s->o->delta == DELTA_ON)
 		return true;
-	return s->o->delta == DELTA_AUTO && !s->o->pause && s->features & WIRE_DELTAS;
+	return s->o->delta == DELTA_AUTO && !s->o->pause && !s->o->postcopy &&
+	       s->features & WIRE_DELTAS;
 }
 
 int sender_open_delta(struct sender *s, struct err *e)

@@ -15,7 +15,8 @@
  * and on the streams, in the last round: OWED, each page once. What is owed are whole units; zeros
  * that RAM frames of that round bring for pages of them do not count. When each stream has ended
  * the last round the receiver takes the old bytes away. From then on each stream may bring RAM,
- * PACKED and DEVICE, in any order, of owed pages only; and the request connection:
+ * PACKED (not DELTA, as no page is there to change) and DEVICE, in any order, of owed pages only;
+ * and the request connection:
  *
  *	      <------------------- WANT     units that a fault waits for
  *	RAM ---------------------> their pages: at once, whatever is pushed
