@@ -39,6 +39,7 @@ static const char *const exit_names[] = {
 	[GW_MISFIT] = "misfit",
 	[GW_NO_ROOM] = "no-room",
 	[GW_TLS] = "tls",
+	[GW_INCOMPLETE] = "incomplete",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 

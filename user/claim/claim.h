@@ -57,7 +57,10 @@ void claim_leave(struct claim *c);
 /* The descriptors that hold the claim. Return: how many. */
 unsigned int claim_fds(const struct claim *c, const struct vm *vm, int fds[CLAIM_FDS_MAX]);
 
-/* GW_VM_STATE: QEMU has a mark: the guest has moved, or its migration is in doubt. */
+/*
+ * Has QEMU a mark? GW_VM_STATE: the guest has moved, or its migration is in doubt; GW_INCOMPLETE: it
+ * has come, and may lack RAM.
+ */
 int claim_check_mark(struct qmp *q, struct err *e);
 /*
  * Makes the mark. addr: where the guest is sent to. A record in the journal sees to it that the

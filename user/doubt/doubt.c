@@ -11,7 +11,8 @@
 #define AGAIN_MS	500u
 
 /* Asks once. Return: the receiver's verdict; COMMIT_STATES: it has none. */
-static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed_ns, struct err *e)
+static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
+					struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ASK, .length = WIRE_SECRET };
 	struct channel *ch = NULL;
@@ -35,6 +36,7 @@ static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed
 	if (r)
 		return COMMIT_STATES;
 	*resumed_ns = wire_get_u64(body);
+	*owing = h.flags & WIRE_OWING;
 	if (h.arg == WIRE_NO_VERDICT)
 		err_set(e, GW_UNKNOWN, ENOENT, "the receiver at %s has no record of this migration",
 			d->addr);
@@ -44,7 +46,8 @@ static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed
 	return h.arg < COMMIT_STATES ? (enum commit_state)h.arg : COMMIT_STATES;
 }
 
-enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, struct err *e)
+enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
+				   struct err *e)
 {
 	uint64_t deadline = deadline_ms(d->seconds * 1000ull);
 
@@ -52,7 +55,8 @@ enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, 
 		struct err why = { 0 };
 
 		*resumed_ns = 0;
-		switch (doubt_ask_once(d, resumed_ns, &why)) {
+		*owing = false;
+		switch (doubt_ask_once(d, resumed_ns, owing, &why)) {
 		case COMMIT_RUNS:
 			return SOURCE_LEARNS_RUNS;
 		case COMMIT_DEAD:

@@ -33,10 +33,12 @@ struct doubt {
 /**
  * doubt_ask() - ask until the answer is final
  * @resumed_ns: when the destination said RESUME, by its CLOCK_REALTIME; 0: not known
+ * @owing: it runs there, and may lack RAM that is only here
  * @e: why the last question had no final answer
  * Return: SOURCE_LEARNS_RUNS, SOURCE_LEARNS_DEAD or SOURCE_STOPS_ASKING
  */
-enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, struct err *e);
+enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
+				   struct err *e);
 
 /* Writes the note of this VMM's sender. undo: the journal's records. */
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo);

@@ -64,16 +64,25 @@ static int resolve_moved(struct qmp *q, const char *addr, struct err *e)
 	return r;
 }
 
+/* The note stays: the guest may have all of its RAM later. */
+static int resolve_incomplete(const char *addr, struct err *e)
+{
+	return err_set(e, GW_INCOMPLETE, EAGAIN,
+		       "the guest runs at %s, and may lack RAM that is only here: leave both QEMUs as they are, and do not continue this one",
+		       addr);
+}
+
 static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
 		       enum commit_state *verdict, struct err *e)
 {
 	uint64_t resumed_ns;
+	bool owing;
 	struct err why = { 0 };
 
-	switch (doubt_ask(d, &resumed_ns, &why)) {
+	switch (doubt_ask(d, &resumed_ns, &owing, &why)) {
 	case SOURCE_LEARNS_RUNS:
 		*verdict = COMMIT_RUNS;
-		return resolve_moved(q, d->addr, e);
+		return owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
 	case SOURCE_LEARNS_DEAD:
 		*verdict = COMMIT_DEAD;
 		return resolve_undo(q, note, e);

@@ -17,6 +17,7 @@
 #include "proc/proc_io.h"
 #include "receive/receiver_internal.h"
 #include "receive/requests.h"
+#include "txn/mark.h"
 
 #define ALIVE_NS	1000000000ull	/* between two PONGs */
 
@@ -127,14 +128,14 @@ int postcopy_announced(struct receiver *r, struct err *e)
 	if (!p->agreed)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender announces that it will owe pages, which was not agreed on");
 	receive_streams_hold(r->streams);
-	/* After a loss of the link the sender says it again. */
-	if (p->announced)
-		return 0;
-	p->announced = true;
 	/* Here, as it takes a look at every process of the host, and the guest still runs. */
 	ret = owners_check("/proc", &r->vm, OWNERS_ALONE, e);
-	if (ret)
+	if (!ret)
+		ret = postcopy_check_backends(r->qmp, e);
+	/* After a loss of the link the sender says it again. */
+	if (ret || p->announced)
 		return ret;
+	p->announced = true;
 	ret = lazy_open(&p->lazy, &r->vm, p->unit, e);
 	p->lazy.stop = &p->stop;
 	if (!ret)
@@ -146,8 +147,10 @@ int postcopy_announced(struct receiver *r, struct err *e)
 		return p->uffd;
 	ret = postcopy_maps(r, &maps, e);
 	if (!ret)
-		return lazy_add(&p->lazy, p->uffd, &maps, e);
+		ret = lazy_add(&p->lazy, p->uffd, &maps, e);
 	guest_maps_free(&maps);
+	if (!ret)
+		atomic_store(&p->ready, true);
 	return ret;
 }
 
@@ -157,8 +160,12 @@ int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_head
 	static _Thread_local uint8_t body[WIRE_EXTENT + WIRE_OWED_WORDS * 8];
 	const uint8_t *words;
 	struct wire_extent x;
-	int ret = channel_body(ch, body, h->length, e);
+	int ret;
 
+	/* The streams' threads see of the other members only what was there before this one. */
+	if (!atomic_load(&r->postcopy.ready))
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent OWED before it was agreed on");
+	ret = channel_body(ch, body, h->length, e);
 	if (ret)
 		return ret;
 	ret = wire_get_owed(h, body, r->writer.pages, r->vm.nblocks, &x, &words);
@@ -189,7 +196,7 @@ int postcopy_begin(struct receiver *r, struct err *e)
 	int ret = postcopy_check_maps(r, e);
 
 	if (!ret)
-		ret = lazy_punch(&p->lazy, e);
+		ret = lazy_punch(&p->lazy, receiver_alive, r, e);
 	if (ret)
 		return ret;
 	p->begun = true;
@@ -203,6 +210,56 @@ int postcopy_begin(struct receiver *r, struct err *e)
 	return ret;
 }
 
+int postcopy_check(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct pollfd control = { .fd = channel_fd(r->ch), .events = POLLRDHUP };
+
+	if (!p->begun || !atomic_load(&p->lazy.owed.left))
+		return 0;
+	if (requests_failed(p->requests, e))
+		return -EIO;
+	if (atomic_load(receive_streams_failed(r->streams))) {
+		receive_streams_error(r->streams, e);
+		return -EIO;
+	}
+	if (poll(&control, 1, 0) > 0)
+		return err_set(e, GW_LINK_LOST, ECONNRESET, "the sender has closed the connection");
+	return 0;
+}
+
+static void postcopy_token(const struct receiver *r, char token[MARK_TOKEN + 1])
+{
+	for (unsigned int i = 0; i < MARK_TOKEN / 2; i++)
+		snprintf(token + 2 * i, 3, "%02x", r->token[i]);
+}
+
+int postcopy_mark(struct receiver *r, struct err *e)
+{
+	char token[MARK_TOKEN + 1];
+
+	postcopy_token(r, token);
+	return mark_make(r->qmp, token, MARK_HERE, e);
+}
+
+/* Where QEMU does not answer it stays: "godwit resolve --forget" removes it. */
+static void postcopy_unmark(struct receiver *r)
+{
+	char token[MARK_TOKEN + 1];
+	struct err failed = { 0 };
+
+	postcopy_token(r, token);
+	if (mark_remove(r->qmp, token, &failed) && failed.exit != GW_VM_GONE)
+		fprintf(stderr, "godwit: QEMU keeps the object \"" MARK_ID "\" (%s): \"godwit resolve --forget\" removes it\n",
+			failed.text);
+}
+
+bool postcopy_lacks_ram(const struct receiver *r)
+{
+	return r->postcopy.begun && r->commit != COMMIT_PREPARED && r->commit != COMMIT_DEAD &&
+	       atomic_load(&r->postcopy.lazy.owed.left);
+}
+
 /* 1: DONE. */
 static int postcopy_frame(struct receiver *r, struct err *e)
 {
@@ -211,6 +268,11 @@ static int postcopy_frame(struct receiver *r, struct err *e)
 
 	if (ret)
 		return ret;
+	/* The first one was for RESUMED, and may be late. */
+	if (h.type == WIRE_DONE && r->verdicts && r->sender != SENDER_KNOWS) {
+		r->sender = SENDER_KNOWS;
+		return 0;
+	}
 	if (h.type == WIRE_DONE && !atomic_load(&r->postcopy.lazy.owed.left))
 		return 1;
 	if (h.type != WIRE_PING)
@@ -294,6 +356,8 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	left = atomic_load(&p->lazy.owed.left);
 	if (!ret) {
 		postcopy_print(p);
+		postcopy_unmark(r);
+		verdict_write(r);
 		/* Whether the sender hears of it changes nothing here. */
 		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
 		while (!ret)
@@ -308,17 +372,9 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	e->exit = GW_OK;
 	if (cause.exit == GW_VM_GONE)
 		return err_set(e, cause.exit, -ret, "%.500s: the guest is lost", cause.text);
-	return err_set(e, cause.exit, -ret,
+	return err_set(e, GW_INCOMPLETE, -ret,
 		       "%.500s. The guest runs here and waits when it touches one of %llu units of RAM that the source still has: end neither QEMU",
 		       cause.text, (unsigned long long)left);
-}
-
-/* The guest never runs here, or has all of its RAM: nothing need wait. */
-static bool postcopy_is_over(const struct receiver *r)
-{
-	if (r->commit == COMMIT_DEAD || r->commit == COMMIT_PREPARED)
-		return true;
-	return !r->postcopy.begun || !atomic_load(&r->postcopy.lazy.owed.left);
 }
 
 void postcopy_end(struct receiver *r)
@@ -329,13 +385,17 @@ void postcopy_end(struct receiver *r)
 	atomic_store(&p->stop, true);
 	requests_free(p->requests);
 	p->requests = NULL;
-	if (postcopy_is_over(r)) {
+	/* The guest never runs here, or has all of its RAM: nothing need wait. */
+	if (!postcopy_lacks_ram(r)) {
 		if (p->announced)
 			lazy_unregister(&p->lazy);
 		if (p->dev >= 0)
 			device_keep_end(p->dev, &ignored);
 	}
+	if (p->begun && r->commit == COMMIT_DEAD)
+		postcopy_unmark(r);
 	r->writer.lazy = NULL;
+	atomic_store(&p->ready, false);
 	if (p->announced)
 		lazy_close(&p->lazy);
 	postcopy_connection(r, -1, NULL);
@@ -349,4 +409,5 @@ void postcopy_end(struct receiver *r)
 		close(p->userfaultfd);
 	p->dev = p->userfaultfd = p->mem = p->uffd = -1;
 	p->agreed = p->announced = p->begun = false;
+	atomic_store(&p->stop, false);
 }

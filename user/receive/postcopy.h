@@ -19,6 +19,7 @@ struct receiver;
  * struct postcopy
  * @agreed: the sender may owe pages: this host can do it
  * @announced: SWITCHOVER said that it will: the RAM is registered
+ * @ready: OWED may come: what the threads of the streams need for it is there
  * @begun: the last round is in place, and what is owed is punched out
  * @dev: a session of godwit.ko, whose keep is named by the token; -1: none
  * @userfaultfd: /dev/userfaultfd
@@ -31,6 +32,7 @@ struct postcopy {
 	int dev, userfaultfd, mem, uffd;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	struct lazy_ram lazy;
+	atomic_bool ready;
 	int fd;
 	struct tls *tls;
 	struct requests *requests;
@@ -53,6 +55,15 @@ int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_head
  * page faults, and lets the streams go on.
  */
 int postcopy_begin(struct receiver *r, struct err *e);
+/*
+ * The last look before QEMU gets the device state, as long as the guest can still go back: can what
+ * is owed still come?
+ */
+int postcopy_check(struct receiver *r, struct err *e);
+/* Marks QEMU, so that nobody sends the guest on before all of its RAM has come (txn/mark.h). */
+int postcopy_mark(struct receiver *r, struct err *e);
+/* The guest runs here, or may, and something is owed. */
+bool postcopy_lacks_ram(const struct receiver *r);
 /*
  * The guest runs: waits until nothing is owed, and tells the sender. An error leaves the guest
  * waiting for the pages that it touches, and the module keeps it so.

@@ -59,8 +59,12 @@ static int receiver_finish(struct receiver *r, struct err *e)
 	struct wire_header h = { .type = WIRE_RESUMED, .length = 8 };
 	struct err lost = { 0 };
 	uint8_t body[8];
-	int ret;
+	int ret = postcopy_check(r, e);
 
+	if (!ret && r->postcopy.begun)
+		ret = postcopy_mark(r, e);
+	if (ret)
+		return ret;
 	stop_ignore();
 	commit_destination(&r->commit, DESTINATION_GETS_END);
 	/*
@@ -159,10 +163,10 @@ static void receiver_linger(struct receiver *r)
 	}
 }
 
-/* Keeps the record if the sender may ask for the verdict later. */
-static void receiver_end_record(struct receiver *r)
+/* Keeps the record if the sender may ask for the verdict later, or what it has to give is missing. */
+static void receiver_end_record(struct receiver *r, bool lacks_ram)
 {
-	if (r->state < RECEIVER_SWITCHES || r->sender == SENDER_KNOWS)
+	if (r->state < RECEIVER_SWITCHES || (r->sender == SENDER_KNOWS && !lacks_ram))
 		record_remove(&r->record);
 	else
 		record_close(&r->record);
@@ -192,18 +196,19 @@ static int receiver_prepare(struct receiver *r, struct err *e)
  */
 static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 {
+	bool lacks_ram;
+
 	/* Close QEMU's stream first, so that QEMU gives up; only then tell the sender so. */
 	migration_close_stream(&r->migration);
 	receiver_give_up(r, ret, e);
-	/* Streams that wait for memory would not end. */
-	atomic_store(&r->postcopy.stop, true);
+	lacks_ram = postcopy_lacks_ram(r);
 	receiver_disconnect(r);
 	postcopy_end(r);
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
 	if (r->verdicts && r->state >= RECEIVER_SWITCHES && r->sender == SENDER_MAY_NOT_KNOW)
 		receiver_linger(r);
-	receiver_end_record(r);
+	receiver_end_record(r, lacks_ram);
 }
 
 static void receiver_release(struct receiver *r)
@@ -238,6 +243,8 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	if (!ret)
 		ret = receiver_serve(&r, e);
 	device_state_stop(&r.devstate);
+	/* Streams that wait for memory would not end. */
+	atomic_store(&r.postcopy.stop, true);
 	if (r.streams)
 		receive_streams_stop(r.streams);
 	receiver_settle(&r, ret, e);

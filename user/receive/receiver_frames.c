@@ -191,7 +191,7 @@ int receiver_on_stream_frame(void *arg, struct channel *ch, const struct wire_he
 		return device_state_frame(&r->devstate, ch, h, r->migration.stream,
 					  r->o->timeout_ms, e);
 	case WIRE_OWED:
-		if (placed || !r->postcopy.announced)
+		if (placed)
 			break;
 		return postcopy_owed(r, ch, h, e);
 	case WIRE_PRIVATE:

@@ -44,10 +44,11 @@ void verdict_write(struct receiver *r)
 		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
 	/* A record that is out of date is worse than none. */
 	if (record_write(&r->record,
-			 json_pack("{s:s, s:I, s:s, s:s, s:b, s:O?}",
+			 json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:O?}",
 				   "state", commit_state_name(r->commit),
 				   "resumed-ns", (json_int_t)r->resumed_ns,
 				   "qmp", path, "vmm", vmm, "runs", r->runs,
+				   "owing", postcopy_lacks_ram(r),
 				   "capabilities", r->migration.old_caps)))
 		record_remove(&r->record);
 }
@@ -87,7 +88,8 @@ static bool verdict_runs_now(const json_t *record)
 	return runs;
 }
 
-static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns)
+/* owing: WIRE_OWING if it runs and may lack RAM. */
+static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns, uint16_t *owing)
 {
 	char name[RECORD_NAME];
 	json_auto_t *record = NULL;
@@ -100,6 +102,7 @@ static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns)
 		return WIRE_NO_VERDICT;
 	s = commit_state_parse(json_string_value(json_object_get(record, "state")));
 	*resumed_ns = (uint64_t)json_integer_value(json_object_get(record, "resumed-ns"));
+	*owing = json_is_true(json_object_get(record, "owing")) ? WIRE_OWING : 0;
 	if (s == COMMIT_STATES)
 		return WIRE_NO_VERDICT;
 	/* Only the killed receiver had the device state, and QEMU got none of it. */
@@ -115,6 +118,7 @@ bool verdict_reply(struct receiver *r)
 	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 };
 	uint8_t token[WIRE_SECRET], body[8];
 	uint64_t resumed_ns = 0;
+	uint16_t owing = 0;
 	struct err e = { 0 };
 	int ret = channel_body(r->ch, token, sizeof(token), &e);
 
@@ -124,7 +128,8 @@ bool verdict_reply(struct receiver *r)
 		verdict_write(r);
 	}
 	if (!ret) {
-		h.arg = verdict_look_up(token, &resumed_ns);
+		h.arg = verdict_look_up(token, &resumed_ns, &owing);
+		h.flags = h.arg == COMMIT_RUNS ? owing : 0;
 		wire_put_u64(body, resumed_ns);
 		ret = channel_send(r->ch, &h, body, &e);
 	}

@@ -217,8 +217,8 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	if (!s->owing.collected || s->owing.complete)
 		return 0;
 	e->exit = GW_OK;
-	return err_set(e, cause.exit ? cause.exit : GW_LINK_LOST, r ? -r : EIO,
-		       "the guest runs at the destination and lacks RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
+	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
+		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
 		       *cause.text ? cause.text : "the link was lost");
 }
 

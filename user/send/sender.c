@@ -165,10 +165,10 @@ static int sender_migrate(struct sender *s, struct err *e)
 static void sender_close(struct sender *s, const struct err *outcome)
 {
 	/*
-	 * The note stays for `godwit resolve` when in doubt, and for a guardian that is still at
-	 * work.
+	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, and
+	 * for a guardian that is still at work.
 	 */
-	if (s->commit == COMMIT_IN_DOUBT || s->guardian.at_work)
+	if (s->commit == COMMIT_IN_DOUBT || outcome->exit == GW_INCOMPLETE || s->guardian.at_work)
 		record_close(&s->note);
 	else
 		record_remove(&s->note);

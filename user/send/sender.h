@@ -71,9 +71,8 @@ struct sender_options {
 /**
  * sender_run() - migrate
  * Return: 0: the guest runs at the destination. Else -errno, and *e says why. Unless that is
- * GW_UNKNOWN or GW_NOT_PUT_BACK, the source VM is as it was before, but for what others did to it.
- * With @postcopy there is one more case, which only the text tells: the guest runs at the
- * destination, and waits for RAM that the source still has.
+ * GW_UNKNOWN, GW_NOT_PUT_BACK or GW_INCOMPLETE, the source VM is as it was before, but for what
+ * others did to it.
  */
 int sender_run(const struct sender_options *o, struct report *report, struct err *e);
 

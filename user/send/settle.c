@@ -77,6 +77,7 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 		.timeout_ms = s->o->timeout_ms, .seconds = s->o->resolve_s,
 	};
 	enum commit_source_event event;
+	bool owing = true;
 	struct err why = { 0 };
 
 	if (!s->verdicts)
@@ -95,7 +96,8 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 	/* The operator may end the asking earlier. */
 	stop_heed();
 	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text, d.seconds);
-	event = doubt_ask(&d, &s->resumed_realtime_ns, &why);
+	event = doubt_ask(&d, &s->resumed_realtime_ns, &owing, &why);
+	s->owing.complete |= event == SOURCE_LEARNS_RUNS && !owing;
 	if (event == SOURCE_STOPS_ASKING) {
 		struct err cause = *e;
 

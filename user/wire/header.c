@@ -101,7 +101,7 @@ static const struct frame_limits frame_limits[] = {
 			   .item_max = WIRE_EXTENT },
 	[WIRE_DONE] = { 0 },
 	[WIRE_ASK] = { .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
-	[WIRE_VERDICT] = { .arg_max = 255, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
+	[WIRE_VERDICT] = { .flags = WIRE_OWING, .arg_max = 255, .body_min = CLOCK_BYTES, .body_max = CLOCK_BYTES },
 	[WIRE_RAM_FILES] = { .arg_min = 1,
 			     .arg_max = WIRE_BLOCKS_MAX,
 			     .body_min = WIRE_BOOT_ID,

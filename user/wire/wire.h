@@ -214,7 +214,8 @@
  * @WIRE_PRIVATE: as RAM, of the blocks in PRIVATE_BLOCKS; on the control connection
  * @WIRE_DONE: no body
  * @WIRE_ASK: body: the token
- * @WIRE_VERDICT: arg enum commit_state, or WIRE_NO_VERDICT; body: as RESUMED's, 0 unless it runs
+ * @WIRE_VERDICT: arg enum commit_state, or WIRE_NO_VERDICT; WIRE_OWING: the guest runs, and may
+ *	lack RAM that only the source has (wire/owed.h); body: as RESUMED's, 0 unless it runs
  * @WIRE_RAM_FILES: arg count; body: WIRE_BOOT_ID bytes of the host's boot id, then for each file 8
  *	bytes device, 8 bytes inode
  * @WIRE_ASK_VIEW: no body; WIRE_BRIEF or WIRE_GLANCE
