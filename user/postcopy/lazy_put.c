@@ -237,7 +237,7 @@ void lazy_unit_free(struct lazy_unit *part)
 int lazy_settle(struct lazy_ram *l, struct lazy_mm *mm, uint64_t address, unsigned int block,
 		uint64_t unit, struct err *e)
 {
-	static const uint8_t zeros[LAZY_UNIT_MAX * PAGE_BYTES];
+	static uint8_t zeros[LAZY_UNIT_MAX * PAGE_BYTES];
 	const struct wire_extent x = owed_extent(&l->owed, block, unit);
 	const uint64_t bytes = (uint64_t)x.pages * PAGE_BYTES;
 	struct uffdio_range range = { address - address % bytes, bytes };

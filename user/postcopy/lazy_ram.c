@@ -8,11 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "page/page.h"
 #include "postcopy/lazy_ram.h"
 #include "ram/thp.h"
 
 #define UNIT_2M		(2u << 20)
+#define ALIVE_NS	1000000000ull	/* between two signs of life */
 
 static int lazy_refuse(const struct ram_block *b, const char *why, struct err *e)
 {
@@ -138,7 +140,23 @@ int lazy_add(struct lazy_ram *l, int uffd, struct guest_maps *maps, struct err *
 	return 0;
 }
 
-static int lazy_punch_block(const struct lazy_ram *l, unsigned int block, struct err *e)
+struct punch {
+	int (*alive)(void *arg, struct err *e);
+	void *arg;
+	uint64_t next_ns;
+};
+
+/* Each run is a call of the kernel, and there may be millions, for which the sender waits. */
+static int punch_alive(struct punch *p, struct err *e)
+{
+	if (!p->alive || now_ns() < p->next_ns)
+		return 0;
+	p->next_ns = now_ns() + ALIVE_NS;
+	return p->alive(p->arg, e);
+}
+
+static int lazy_punch_block(const struct lazy_ram *l, unsigned int block, struct punch *p,
+			    struct err *e)
 {
 	const struct owed_block *o = &l->owed.block[block];
 	const struct ram_block *b = &l->vm->blocks[block];
@@ -146,8 +164,10 @@ static int lazy_punch_block(const struct lazy_ram *l, unsigned int block, struct
 
 	while ((from = owed_next(&l->owed, block, from, o->units)) < o->units) {
 		uint64_t first = from * o->unit, last;
-		int r;
+		int r = punch_alive(p, e);
 
+		if (r)
+			return r;
 		end = owed_end(&l->owed, block, from);
 		last = end * o->unit < o->pages ? end * o->unit : o->pages;
 		r = ram_ops(b)->clear(b, first, last - first);
@@ -160,12 +180,14 @@ static int lazy_punch_block(const struct lazy_ram *l, unsigned int block, struct
 	return 0;
 }
 
-int lazy_punch(struct lazy_ram *l, struct err *e)
+int lazy_punch(struct lazy_ram *l, int (*alive)(void *arg, struct err *e), void *arg,
+	       struct err *e)
 {
+	struct punch p = { .alive = alive, .arg = arg, .next_ns = now_ns() + ALIVE_NS };
 	int r = 0;
 
 	for (unsigned int i = 0; i < l->vm->nblocks && !r; i++)
-		r = lazy_punch_block(l, i, e);
+		r = lazy_punch_block(l, i, &p, e);
 	return r;
 }
 

@@ -86,9 +86,11 @@ int lazy_open(struct lazy_ram *l, const struct vm *vm, const uint32_t *unit, str
 int lazy_add(struct lazy_ram *l, int uffd, struct guest_maps *maps, struct err *e);
 /*
  * All that is owed becomes holes. Afterwards faults wait, and pages may be put in place. RAM is at
- * rest, and all mappings are registered. GW_INTERNAL.
+ * rest, and all mappings are registered. alive: called once a second with arg; may be NULL.
+ * Errors: GW_INTERNAL; alive()'s.
  */
-int lazy_punch(struct lazy_ram *l, struct err *e);
+int lazy_punch(struct lazy_ram *l, int (*alive)(void *arg, struct err *e), void *arg,
+	       struct err *e);
 /*
  * Nothing waits any more; processes that map the RAM go on as without. With units owed they would
  * find zeros, so only if there are none, or the guest never runs.

@@ -69,9 +69,14 @@ static int switchover_send(struct sender *s, struct err *e)
 	struct report *rep = s->report;
 	int r = s->devstate->rest ? s->devstate->rest(s, e) : 0;
 
-	/* Before the round begins: what is posted by then goes before its end. */
+	/*
+	 * Before the round begins, as it must come before the round's end: a stream that has no
+	 * room takes no posted frame in a round, and ends it all the same.
+	 */
 	if (!r && s->owing.agreed)
 		r = owing_collect(s, e);
+	if (!r && s->owing.agreed)
+		r = sender_flush(s, e);
 	if (r)
 		return r;
 	sender_round_begin(s, ROUND_LAST);
