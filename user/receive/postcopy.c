@@ -14,6 +14,7 @@
 #include "base/stop.h"
 #include "claim/owners.h"
 #include "kernel/device.h"
+#include "peer/owed_frames.h"
 #include "proc/proc_io.h"
 #include "receive/receiver_internal.h"
 #include "receive/requests.h"
@@ -157,21 +158,10 @@ int postcopy_announced(struct receiver *r, struct err *e)
 int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_header *h,
 		  struct err *e)
 {
-	static _Thread_local uint8_t body[WIRE_EXTENT + WIRE_OWED_WORDS * 8];
-	const uint8_t *words;
-	struct wire_extent x;
-	int ret;
-
 	/* The streams' threads see of the other members only what was there before this one. */
 	if (!atomic_load(&r->postcopy.ready))
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent OWED before it was agreed on");
-	ret = channel_body(ch, body, h->length, e);
-	if (ret)
-		return ret;
-	ret = wire_get_owed(h, body, r->writer.pages, r->vm.nblocks, &x, &words);
-	if (!ret)
-		ret = owed_add_words(&r->postcopy.lazy.owed, &x, words);
-	return ret ? err_set(e, GW_BAD_PEER, -ret, "the sender sent a malformed OWED frame") : 0;
+	return owed_frame_receive(&r->postcopy.lazy.owed, ch, h, e);
 }
 
 /* All that QEMU maps of the RAM is registered still. */

@@ -6,12 +6,10 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "peer/owed_frames.h"
 #include "send/answers.h"
 #include "send/sender_internal.h"
 #include "wire/owed.h"
-
-#define CHUNK_WORDS	512u	/* of one OWED frame: 32768 pages */
-#define CHUNK_PAGES	(CHUNK_WORDS * 64)
 
 static int owing_refused(struct sender *s, const struct wire_header *h, struct err *e)
 {
@@ -92,58 +90,9 @@ static int owing_collect_block(struct sender *s, unsigned int block, struct err 
 	return r;
 }
 
-/* The bits of pages [first, first + count), a bit a page. How many are set? */
-static uint32_t owing_words(const struct sender *s, unsigned int block, uint64_t first,
-			    uint32_t count, uint8_t *words)
-{
-	const struct owed_block *b = &s->owing.owed.block[block];
-	uint32_t set = 0;
-
-	memset(words, 0, (count / 64 + !!(count % 64)) * 8u);
-	for (uint32_t i = 0; i < count;) {
-		uint64_t unit = (first + i) / b->unit;
-		uint32_t end = (uint32_t)((unit + 1) * b->unit - first);
-		bool owed = atomic_load(&b->owed[unit / 64]) >> unit % 64 & 1;
-
-		if (end > count)
-			end = count;
-		for (; i < end; i++) {
-			words[i / 8] |= (uint8_t)(owed << i % 8);
-			set += owed;
-		}
-	}
-	return set;
-}
-
-static int owing_name_block(struct sender *s, unsigned int block, uint64_t *sum, struct err *e)
-{
-	static uint8_t body[WIRE_EXTENT + CHUNK_WORDS * 8];
-	const uint64_t pages = s->vm.blocks[block].pages;
-	const struct frame_out to = sender_any_stream(s);
-	int r = 0;
-
-	for (uint64_t first = 0; first < pages && !r; first += CHUNK_PAGES) {
-		uint32_t n = pages - first < CHUNK_PAGES ? (uint32_t)(pages - first) : CHUNK_PAGES;
-		uint32_t set = owing_words(s, block, first, n, body + WIRE_EXTENT);
-		struct wire_extent x = {
-			.block = (uint16_t)block, .kind = set == n ? WIRE_ZERO : WIRE_DATA,
-			.pages = n, .first = first,
-		};
-		struct wire_header h = { .type = WIRE_OWED };
-
-		*sum += set;
-		if (!set)
-			continue;
-		h.arg = set == n ? 0 : n / 64 + !!(n % 64);
-		h.length = WIRE_EXTENT + h.arg * 8;
-		wire_put_extent(body, &x);
-		r = to.send(to.arg, &h, body, e);
-	}
-	return r;
-}
-
 int owing_collect(struct sender *s, struct err *e)
 {
+	const struct frame_out to = sender_any_stream(s);
 	uint64_t pages[WIRE_BLOCKS_MAX], sum = 0;
 	int r;
 
@@ -154,8 +103,8 @@ int owing_collect(struct sender *s, struct err *e)
 	s->owing.collected = true;
 	for (unsigned int i = 0; i < s->vm.nblocks && !r; i++)
 		r = owing_collect_block(s, i, e);
-	for (unsigned int i = 0; i < s->vm.nblocks && !r; i++)
-		r = owing_name_block(s, i, &sum, e);
+	if (!r)
+		r = owed_frames_send(&s->owing.owed, &to, &sum, e);
 	s->report->pending_pages = sum;
 	return r;
 }
