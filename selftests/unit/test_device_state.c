@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "channel_rig.h"
+#include "devstate/device_state.h"
 #include "net/sock.h"
-#include "receive/device_state.h"
 
 #define FRAMES	41u	/* of 128 KiB: as of some 650 vCPUs, in more than what a socket holds */
 

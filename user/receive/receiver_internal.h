@@ -4,12 +4,12 @@
 #define GODWIT_RECEIVER_INTERNAL_H
 
 #include "claim/claim.h"
+#include "devstate/device_state.h"
 #include "devstate/migration.h"
 #include "net/channel.h"
 #include "net/join.h"
 #include "peer/private_ram_frames.h"
 #include "peer/verify.h"
-#include "receive/device_state.h"
 #include "receive/postcopy.h"
 #include "receive/ram_write.h"
 #include "receive/receive_streams.h"

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "devstate/device_state.h"
 #include "net/sock.h"
-#include "receive/device_state.h"
 
 void device_state_init(struct device_state *d)
 {
