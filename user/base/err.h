@@ -41,7 +41,7 @@ enum gw_exit {
 	GW_MISFIT = 29,		/* the destination is another machine than the guest started on */
 	GW_NO_ROOM = 30,	/* the destination has no memory for the guest */
 	GW_TLS = 31,		/* wrong, missing or expired credentials, or a changed record */
-	GW_INCOMPLETE = 32,	/* post-copy broke: the guest runs there, and may lack RAM of ours */
+	GW_INCOMPLETE = 32,	/* post-copy broke: the guest runs, and may lack RAM */
 	GW_EXITS
 };
 

@@ -58,8 +58,8 @@ void claim_leave(struct claim *c);
 unsigned int claim_fds(const struct claim *c, const struct vm *vm, int fds[CLAIM_FDS_MAX]);
 
 /*
- * Has QEMU a mark? GW_VM_STATE: the guest has moved, or its migration is in doubt; GW_INCOMPLETE: it
- * has come, and may lack RAM.
+ * Has QEMU a mark? GW_VM_STATE: the guest has moved, or its migration is in doubt; GW_INCOMPLETE:
+ * it has come, and may lack RAM.
  */
 int claim_check_mark(struct qmp *q, struct err *e);
 /*

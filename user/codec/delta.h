@@ -15,7 +15,7 @@
  *
  *	All that is sent of a page passes here, in the order in which the receiver places it: pages
  *	of one byte make the hashes void (delta_forget()). Rounds may be under way at once on
- *	several streams, but send/stripes.h has it that nothing of a stripe leaves on a stream while
+ *	several streams, but dirty/stripes.h has it that nothing of a stripe leaves on a stream while
  *	an older byte of it is under way on another one. So each page's versions arrive in the order
  *	in which they were sent: on one connection, or the older ones were acknowledged as placed
  *	before the newer one left. Nothing else writes these pages: the receiver's QEMU waits.
@@ -42,7 +42,7 @@
 #include "base/err.h"
 #include "wire/wire.h"
 
-#define DELTA_STRIPE_PAGES	64u	/* as send/stripes.h has them */
+#define DELTA_STRIPE_PAGES	64u	/* as dirty/stripes.h has them */
 #define DELTA_STRIPE_BYTES	(DELTA_STRIPE_PAGES * WIRE_PAGE_PARTS * 8u)
 #define DELTA_ALL		((1u << WIRE_PAGE_PARTS) - 1)
 

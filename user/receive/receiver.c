@@ -163,7 +163,7 @@ static void receiver_linger(struct receiver *r)
 	}
 }
 
-/* Keeps the record if the sender may ask for the verdict later, or what it has to give is missing. */
+/* Keeps the record if the sender may ask for the verdict later, or has RAM that is missing. */
 static void receiver_end_record(struct receiver *r, bool lacks_ram)
 {
 	if (r->state < RECEIVER_SWITCHES || (r->sender == SENDER_KNOWS && !lacks_ram))

@@ -11,9 +11,9 @@
 #include "base/err.h"
 #include "dirty/hot_pages.h"
 #include "dirty/source.h"
+#include "dirty/stripes.h"
 #include "page/page.h"
 #include "postcopy/push.h"
-#include "send/stripes.h"
 
 #define ROUND_PIECE_RUNS	64u
 #define ROUND_WAITS		2

@@ -132,7 +132,7 @@
  * The receiver acknowledges a round when its ROUND has come on the control connection and on every
  * stream. The streams are not ordered against each other: if a page went out on one stream in this
  * round and on another in the next, the receiver could place the older bytes last. So until a round
- * is acknowledged, what it had of a piece of RAM (send/stripes.h) may only be followed by newer
+ * is acknowledged, what it had of a piece of RAM (dirty/stripes.h) may only be followed by newer
  * bytes on the same stream. Within a round no page is sent twice, but that a hole may come twice.
  *
  * Either peer may send ABORT at any time on the control connection; the text says why. The other

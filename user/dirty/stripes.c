@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "send/stripes.h"
+#include "dirty/stripes.h"
 
 static_assert(STRIPE_PAGES == DELTA_STRIPE_PAGES, "a stripe's hashes have one writer");
 
