@@ -51,6 +51,13 @@ static const struct cmd_option receive_decompress_threads = {
 		"that this process may use",
 };
 
+static const struct cmd_option receive_recover_timeout = {
+	"recover-timeout", .value = "S", .max = 86400, .initial = "300", .set = cmd_set_number,
+	.offset = offsetof(struct receive_args, o.recover_s),
+	.help = "when the link is lost in post-copy, wait S seconds for the sender to connect "
+		"again",
+};
+
 static const struct cmd_option receive_resolve_timeout = {
 	"resolve-timeout", .value = "S", .max = 86400, .initial = "60", .set = cmd_set_number,
 	.offset = offsetof(struct receive_args, o.resolve_s),
@@ -67,6 +74,7 @@ static const struct cmd_group receive_groups[] = {
 	{ .options = &receive_decompress_threads, .n = 1 },
 	CMD_ONE(cmd_io, struct receive_args, io),
 	CMD_ONE(cmd_peer_timeout, struct receive_args, o.timeout_ms),
+	{ .options = &receive_recover_timeout, .n = 1 },
 	{ .options = &receive_resolve_timeout, .n = 1 },
 	CMD_HELP,
 	{ NULL }

@@ -120,6 +120,12 @@ static const struct cmd_option send_reconnect = {
 		"of both ends.",
 };
 
+static const struct cmd_option send_recover_timeout = {
+	"recover-timeout", .value = "S", .max = 86400, .initial = "300", .set = cmd_set_number,
+	.offset = offsetof(struct send_args, o.recover_s),
+	.help = "when the link is lost in post-copy, try to connect again for S seconds",
+};
+
 static const struct cmd_option send_resolve_timeout = {
 	"resolve-timeout", .value = "S", .max = 86400, .initial = "60", .set = cmd_set_number,
 	.offset = offsetof(struct send_args, o.resolve_s),
@@ -206,6 +212,7 @@ static const struct cmd_group send_groups[] = {
 	{ CMD_ROWS(send_delta) },
 	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
 	{ .options = &send_reconnect, .n = 1 },
+	{ .options = &send_recover_timeout, .n = 1 },
 	{ .options = &send_resolve_timeout, .n = 1 },
 	{ "Migration", .options = &cmd_device_state, .n = 1,
 	  .base = offsetof(struct send_args, o.wish) },

@@ -15,7 +15,7 @@
  *
  *	All that is sent of a page passes here, in the order in which the receiver places it: pages
  *	of one byte make the hashes void (delta_forget()). Rounds may be under way at once on
- *	several streams, but dirty/stripes.h has it that nothing of a stripe leaves on a stream while
+ *	several streams, but dirty/stripes.h has it that nothing of a stripe leaves on one while
  *	an older byte of it is under way on another one. So each page's versions arrive in the order
  *	in which they were sent: on one connection, or the older ones were acknowledged as placed
  *	before the newer one left. Nothing else writes these pages: the receiver's QEMU waits.

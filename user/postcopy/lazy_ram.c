@@ -191,10 +191,11 @@ int lazy_punch(struct lazy_ram *l, int (*alive)(void *arg, struct err *e), void 
 	return r;
 }
 
-void lazy_unregister(struct lazy_ram *l)
+/* For each mapping. Of a process that has ended there is none, so no error counts. */
+static void lazy_for_all(const struct lazy_ram *l, unsigned long request)
 {
 	for (unsigned int i = 0; i < l->mms; i++) {
-		struct lazy_mm *mm = &l->mm[i];
+		const struct lazy_mm *mm = &l->mm[i];
 
 		for (size_t k = 0; k < mm->maps.n; k++) {
 			struct uffdio_range range = {
@@ -202,10 +203,19 @@ void lazy_unregister(struct lazy_ram *l)
 				mm->maps.map[k].end - mm->maps.map[k].start,
 			};
 
-			/* Of a process that has ended there is nothing to unregister. */
-			ioctl(mm->uffd, UFFDIO_UNREGISTER, &range);
+			ioctl(mm->uffd, request, &range);
 		}
 	}
+}
+
+void lazy_wake_all(const struct lazy_ram *l)
+{
+	lazy_for_all(l, UFFDIO_WAKE);
+}
+
+void lazy_unregister(struct lazy_ram *l)
+{
+	lazy_for_all(l, UFFDIO_UNREGISTER);
 }
 
 void lazy_close(struct lazy_ram *l)

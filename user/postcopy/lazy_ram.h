@@ -92,6 +92,10 @@ int lazy_add(struct lazy_ram *l, int uffd, struct guest_maps *maps, struct err *
 int lazy_punch(struct lazy_ram *l, int (*alive)(void *arg, struct err *e), void *arg,
 	       struct err *e);
 /*
+ * All faults that wait come again: those that were read, and whose pages did not come.
+ */
+void lazy_wake_all(const struct lazy_ram *l);
+/*
  * Nothing waits any more; processes that map the RAM go on as without. With units owed they would
  * find zeros, so only if there are none, or the guest never runs.
  */

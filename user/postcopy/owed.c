@@ -108,6 +108,20 @@ int owed_add_words(struct owed *o, const struct wire_extent *x, const uint8_t *w
 	return r;
 }
 
+void owed_again(struct owed *o)
+{
+	for (unsigned int i = 0; i < o->blocks; i++) {
+		struct owed_block *b = &o->block[i];
+
+		for (uint64_t word = 0; word <= b->units / WORD_BITS; word++) {
+			const uint64_t owed = atomic_load(&b->owed[word]);
+
+			atomic_fetch_and(&b->taken[word], ~owed);
+			atomic_fetch_and(&b->asked[word], ~owed);
+		}
+	}
+}
+
 enum owed_take owed_take(struct owed *o, unsigned int block, uint64_t unit)
 {
 	struct owed_block *b = &o->block[block];

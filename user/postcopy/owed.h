@@ -6,8 +6,8 @@
  *	owed	the destination lacks it. Set before the guest runs there, cleared when the bytes
  *		are in place. At the source it stays
  *	taken	one thread has it: at the destination its bytes, to put them in place; at the
- *		source, to push it. Never cleared
- *	asked	a fault waits for it. Never cleared
+ *		source, to push it. Only owed_again() clears it
+ *	asked	a fault waits for it. The same
  *
  * The one race that matters is between a thread that puts a unit in place and the fault server
  * (docs/architecture.md, "One writer for a page"):
@@ -64,6 +64,12 @@ void owed_free(struct owed *o);
 int owed_add(struct owed *o, unsigned int block, uint64_t first, uint64_t count);
 /* Of an OWED frame that wire_get_owed() has let through, with its words. Errors as owed_add(). */
 int owed_add_words(struct owed *o, const struct wire_extent *x, const uint8_t *words);
+
+/*
+ * What is owed may be taken and asked for again. No other thread is at work: whatever one had taken
+ * is either in place, and not owed any more, or was dropped.
+ */
+void owed_again(struct owed *o);
 
 /**
  * enum owed_take - may the caller have this unit?

@@ -199,9 +199,9 @@ int join_streams(struct receiver *r, struct err *e)
 /*
  * The secret is new: a connection that an earlier try has left at the listener joins nothing.
  */
-int join_streams_again(struct receiver *r, struct err *e)
+int join_streams_again(struct receiver *r, enum wire_type type, struct err *e)
 {
-	const struct wire_header answer = { .type = WIRE_RECONNECT, .arg = r->stands };
+	const struct wire_header answer = { .type = type, .arg = r->stands };
 	struct join join;
 	int ret = join_streams_begin(&join, r, e);
 

@@ -176,13 +176,52 @@ static int postcopy_check_maps(struct receiver *r, struct err *e)
 	return ret;
 }
 
-int postcopy_begin(struct receiver *r, struct err *e)
+/* The thread that serves page faults, with the connection that has joined for it. */
+static int postcopy_serve(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
 	struct requests_options o = {
 		.engine = r->o->engine, .writer = &r->writer,
 		.timeout_ms = receiver_patience_ms(r), .fd = p->fd, .tls = p->tls,
 	};
+
+	p->fd = -1;
+	p->tls = NULL;
+	return requests_start(&o, &p->requests, e);
+}
+
+void postcopy_interrupt(struct receiver *r)
+{
+	struct postcopy *p = &r->postcopy;
+	struct requests_count c;
+
+	atomic_store(&p->stop, true);
+	if (p->requests) {
+		c = requests_count(p->requests);
+		p->before.seen += c.seen;
+		p->before.asked += c.asked;
+		p->before.zeros += c.zeros;
+	}
+	requests_free(p->requests);
+	p->requests = NULL;
+	if (r->streams)
+		receive_streams_stop(r->streams);
+	postcopy_connection(r, -1, NULL);
+	atomic_store(&p->stop, false);
+}
+
+int postcopy_resume(struct receiver *r, struct err *e)
+{
+	int ret = postcopy_serve(r, e);
+
+	if (!ret)
+		lazy_wake_all(&r->postcopy.lazy);
+	return ret;
+}
+
+int postcopy_begin(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
 	int ret = postcopy_check_maps(r, e);
 
 	if (!ret)
@@ -192,9 +231,7 @@ int postcopy_begin(struct receiver *r, struct err *e)
 	p->begun = true;
 	/* The streams' threads see it: they are released under their lock. */
 	r->writer.lazy = &p->lazy;
-	p->fd = -1;
-	p->tls = NULL;
-	ret = requests_start(&o, &p->requests, e);
+	ret = postcopy_serve(r, e);
 	if (!ret)
 		receive_streams_release(r->streams);
 	return ret;
@@ -272,14 +309,17 @@ static int postcopy_frame(struct receiver *r, struct err *e)
 }
 
 /* A process that is killed may wait for a fault: the module says that it is about to go. */
-static bool postcopy_vm_gone(const struct receiver *r)
+bool postcopy_vm_gone(const struct receiver *r, struct err *e)
 {
 	struct pollfd p[] = {
 		{ .fd = r->postcopy.dev, .events = POLLIN },
 		{ .fd = r->vm.pidfd, .events = POLLIN },
 	};
 
-	return poll(p, 2, 0) > 0 && ((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents);
+	if (poll(p, 2, 0) <= 0 || !((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents))
+		return false;
+	err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited before all of its RAM was there");
+	return true;
 }
 
 /* 1: nothing is owed any more. */
@@ -290,8 +330,8 @@ static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
 
 	if (!atomic_load(&p->lazy.owed.left))
 		return 1;
-	if (postcopy_vm_gone(r))
-		return err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited before all of its RAM was there");
+	if (postcopy_vm_gone(r, e))
+		return -ESRCH;
 	if (requests_failed(p->requests, e))
 		return -EIO;
 	if (atomic_load(receive_streams_failed(r->streams))) {
@@ -327,8 +367,10 @@ static void postcopy_print(const struct postcopy *p)
 	const struct requests_count c = requests_count(p->requests);
 
 	printf("godwit: all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero\n",
-	       (unsigned long long)atomic_load(&p->lazy.units), (unsigned long long)c.seen,
-	       (unsigned long long)c.asked, (unsigned long long)c.zeros);
+	       (unsigned long long)atomic_load(&p->lazy.units),
+	       (unsigned long long)(p->before.seen + c.seen),
+	       (unsigned long long)(p->before.asked + c.asked),
+	       (unsigned long long)(p->before.zeros + c.zeros));
 	fflush(stdout);
 }
 
@@ -342,7 +384,9 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	printf("godwit: the guest runs here, and %llu units of its RAM are still to come\n",
 	       (unsigned long long)left);
 	fflush(stdout);
-	ret = postcopy_wait(r, e);
+	do
+		ret = postcopy_wait(r, e);
+	while (ret && !recover(r, ret, e));
 	left = atomic_load(&p->lazy.owed.left);
 	if (!ret) {
 		postcopy_print(p);
@@ -352,6 +396,8 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
 		while (!ret)
 			ret = postcopy_frame(r, &lost);
+		/* Else it may have missed that. */
+		r->sender = ret == 1 ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW;
 		/* Those that put pages in place wake faults, too: they end first. */
 		receive_streams_finish(r->streams);
 		postcopy_end(r);

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "net/channel.h"
 #include "postcopy/lazy_ram.h"
+#include "receive/requests.h"
 
 struct receiver;
 
@@ -26,6 +27,7 @@ struct receiver;
  * @mem, @uffd: of QEMU
  * @stop: no thread waits for memory any more
  * @fd, @tls: the request connection, until the thread has it
+ * @before: what it counted before the link was lost
  */
 struct postcopy {
 	bool agreed, announced, begun;
@@ -36,6 +38,7 @@ struct postcopy {
 	int fd;
 	struct tls *tls;
 	struct requests *requests;
+	struct requests_count before;
 	atomic_bool stop;
 };
 
@@ -69,6 +72,12 @@ bool postcopy_lacks_ram(const struct receiver *r);
  * waiting for the pages that it touches, and the module keeps it so.
  */
 int postcopy_finish(struct receiver *r, struct err *e);
+/* QEMU has exited, or is about to: a process that is killed may wait for a fault. */
+bool postcopy_vm_gone(const struct receiver *r, struct err *e);
+/* Ends the threads that put pages in place, and their connections. */
+void postcopy_interrupt(struct receiver *r);
+/* The sender is back: serves page faults again. */
+int postcopy_resume(struct receiver *r, struct err *e);
 /*
  * Ends what is still there. If the guest never runs here, or nothing is owed, nothing remains; else
  * faults go on waiting.

@@ -41,6 +41,8 @@ int receive_streams_start(const struct receive_streams_options *o, const int *fd
 		if (!r) {
 			all->streams[i].all = all;
 			all->streams[i].round = o->base;
+			/* After a loss of the link in post-copy. */
+			all->streams[i].last = o->writer->lazy;
 			all->streams[i].fd = fds[i];
 			all->streams[i].tls = o->tls ? o->tls[i] : NULL;
 			r = thread_start(&all->streams[i].thread, receive_stream_main,

@@ -156,6 +156,10 @@ static void receiver_linger(struct receiver *r)
 				r->sender = SENDER_KNOWS;
 			continue;
 		}
+		if (h.type == WIRE_RECOVER && r->commit == COMMIT_RUNS && !postcopy_lacks_ram(r)) {
+			recover_tell(r, &h);
+			continue;
+		}
 		err_set(&busy, GW_BUSY, EBUSY, "this receiver has served its migration: start another receiver");
 		channel_abort(r->ch, &busy);
 		channel_free(r->ch);

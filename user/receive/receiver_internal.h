@@ -138,8 +138,8 @@ int agree_ram(struct receiver *r, const struct wire_header *h, struct err *e);
 void check_reply(struct receiver *r, const struct wire_header *check);
 /* Lets the sender's streams join. */
 int join_streams(struct receiver *r, struct err *e);
-/* The same after RECONNECT, which this answers. */
-int join_streams_again(struct receiver *r, struct err *e);
+/* The same after RECONNECT or RECOVER, which this answers. */
+int join_streams_again(struct receiver *r, enum wire_type type, struct err *e);
 /* How long the sender may be silent. */
 unsigned int receiver_patience_ms(const struct receiver *r);
 /* The listener accepts connections again. false: it does not. */
@@ -151,6 +151,13 @@ void receiver_disconnect(struct receiver *r);
  * the sender. Return: 0: the sender is back, and its streams have joined. Else ret, or -errno.
  */
 int reconnect(struct receiver *r, int ret, struct err *e);
+/*
+ * ret, *e: the link was lost while the guest runs here and lacks RAM. Waits for the sender for
+ * --recover-timeout. Return: 0: the sender is back, and goes on. Else -errno.
+ */
+int recover(struct receiver *r, int ret, struct err *e);
+/* The guest has all of its RAM, and a sender that does not know has sent RECOVER: tells it so. */
+void recover_tell(struct receiver *r, const struct wire_header *h);
 
 /*
  * Makes the record of the verdict on this migration. It stays readable after this receiver is

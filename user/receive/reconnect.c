@@ -74,7 +74,7 @@ static int reconnect_join(struct receiver *r, const struct wire_header *h, struc
 		return ret;
 	channel_set_timeout(r->ch, receiver_patience_ms(r));
 	r->base = h->arg;
-	return join_streams_again(r, e);
+	return join_streams_again(r, WIRE_RECONNECT, e);
 }
 
 /* Serves a peer that has said HELLO. 1: the sender is back; 0: it waits on; -errno: it is over. */

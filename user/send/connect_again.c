@@ -108,8 +108,7 @@ static void connect_resume(struct sender *s, uint32_t stands)
 	fprintf(stderr, "godwit: connected again\n");
 }
 
-/* Before the next try. false: there is to be none. */
-static bool connect_nap(struct sender *s, uint64_t deadline)
+bool connect_nap(struct sender *s, uint64_t deadline)
 {
 	uint64_t end = deadline_ms(AGAIN_MS);
 

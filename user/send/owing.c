@@ -161,10 +161,14 @@ int owing_finish(struct sender *s, struct err *e)
 
 int owing_settle(struct sender *s, int r, struct err *e)
 {
-	struct err cause = *e;
+	const bool owed = s->owing.collected && !s->owing.complete;
+	struct err cause;
 
-	if (!s->owing.collected || s->owing.complete)
+	while (owed && !s->owing.complete && !owing_recover(s, r ? r : -EIO, e))
+		r = s->owing.complete ? 0 : owing_finish(s, e);
+	if (!owed || s->owing.complete)
 		return 0;
+	cause = *e;
 	e->exit = GW_OK;
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
 		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
@@ -178,11 +182,17 @@ void owing_disconnect(struct sender *s)
 	owing_connection(s, -1, NULL);
 }
 
+void owing_reset(struct owing *o)
+{
+	if (!o->collected)
+		return;
+	push_free(&o->push);
+	owed_free(&o->owed);
+	o->collected = false;
+}
+
 void owing_free(struct sender *s)
 {
 	owing_disconnect(s);
-	if (!s->owing.collected)
-		return;
-	push_free(&s->owing.push);
-	owed_free(&s->owing.owed);
+	owing_reset(&s->owing);
 }

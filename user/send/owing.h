@@ -52,6 +52,8 @@ int owing_finish(struct sender *s, struct err *e);
  * nowhere else.
  */
 int owing_settle(struct sender *s, int r, struct err *e);
+/* What is owed, and the order of pushing, are forgotten. */
+void owing_reset(struct owing *o);
 /* Ends the connection and its thread. */
 void owing_disconnect(struct sender *s);
 void owing_free(struct sender *s);

@@ -25,6 +25,7 @@
  * @control: the control socket's path; NULL: CONTROL_DIR/PID.sock
  * @timeout_ms: longest silence of the peer or of QEMU
  * @reconnect_s: how long to try again when the link is lost in pre-copy; 0: not at all
+ * @recover_s: how long to try again when the link is lost in post-copy
  * @resolve_s: how long to ask the receiver when the connection broke after the commit point
  * @wish: how the device state travels
  * @accepted: differences between both ends that the operator accepts, see findings.h
@@ -50,6 +51,7 @@ struct sender_options {
 	const char *control;
 	unsigned int timeout_ms;
 	unsigned int reconnect_s;
+	unsigned int recover_s;
 	unsigned int resolve_s;
 	unsigned int streams;
 	unsigned int cpus;

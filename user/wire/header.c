@@ -144,6 +144,9 @@ static const struct frame_limits frame_limits[] = {
 			.item_min = WIRE_EXTENT,
 			.item_max = WIRE_EXTENT },
 	[WIRE_COMPLETE] = { 0 },
+	[WIRE_RECOVER] = { .arg_max = UINT32_MAX,
+			   .body_min = WIRE_SECRET,
+			   .body_max = WIRE_SECRET },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -188,6 +191,7 @@ static const char *const type_names[] = {
 	[WIRE_OWED] = "OWED",
 	[WIRE_WANT] = "WANT",
 	[WIRE_COMPLETE] = "COMPLETE",
+	[WIRE_RECOVER] = "RECOVER",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

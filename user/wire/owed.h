@@ -31,6 +31,14 @@
  *	DONE --------------------> the sender knows that; it goes on answering PINGs
  *	      <------------------- COMPLETE nothing is owed any more
  *	DONE -------------------->
+ *
+ * If the link is lost after DEVICE_END, and the guest runs, the sender connects again, as long as
+ * it takes. The RAM of the source is at rest, so any page of it may be sent any number of times:
+ *
+ *	HELLO, RECOVER, BLOCKS --> the same RAM
+ *	      <------------------- POSTCOPY, OWED, OWED, ...: all that is missing
+ *	      <------------------- RECOVER; or COMPLETE: nothing is
+ *	STREAMS -----------------> as before, and on with what is owed
  */
 #ifndef GODWIT_WIRE_OWED_H
 #define GODWIT_WIRE_OWED_H
@@ -53,6 +61,8 @@
  * @WIRE_WANT: arg units; body: an extent of WIRE_DATA for each, one unit long (less at the end of
  *	a block)
  * @WIRE_COMPLETE: no body
+ * @WIRE_RECOVER: arg the number of the latest round that the sender has begun, body: the token; of
+ *	the receiver body: the secret for JOIN, as READY's
  */
 
 /* The decoders: as in wire.h. body is all of the frame's. */

@@ -272,6 +272,7 @@ enum wire_type {
 	WIRE_OWED,
 	WIRE_WANT,
 	WIRE_COMPLETE,
+	WIRE_RECOVER,
 	WIRE_TYPES
 };
 

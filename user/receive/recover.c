@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The link is lost in post-copy: the guest runs here, and lacks RAM that the source has. Its faults
+ * wait, and the receiver waits for RECOVER.
+ *
+ * No page is lost, as what is missing is known here, and only here: the receiver names it once all
+ * threads of the old connections have ended, so no page is on its way into place then; whatever one
+ * had taken is in place and not owed, or owed still (owed_again()). No page is old, as the source's
+ * RAM is at rest. A fault that was asked for is asked for again: all that wait are woken, and come
+ * again if their pages are missing.
+ *
+ * Who may connect is who knows the token; and the pages that it sends are checked as ever.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "peer/frame_out.h"
+#include "peer/owed_frames.h"
+#include "receive/receiver_internal.h"
+#include "wire/owed.h"
+
+#define LOOK_MS		1000u	/* between two looks at QEMU */
+#define AGAIN_MS	100u
+
+/* Under the same numbers as before? */
+static int recover_same_ram(struct receiver *r, struct err *e)
+{
+	struct ram_block before[WIRE_BLOCKS_MAX];
+	struct wire_header h;
+	int ret = channel_recv(r->ch, &h, false, e);
+
+	if (!ret && h.type != WIRE_BLOCKS)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s where BLOCKS was due",
+			      wire_type_name(h.type));
+	if (ret)
+		return ret;
+	memcpy(before, r->vm.blocks, sizeof(before));
+	ret = agree_ram(r, &h, e);
+	if (!ret && memcmp(before, r->vm.blocks, sizeof(before)))
+		ret = err_set(e, GW_RAM_DIFFERS, EINVAL, "the sender numbers its RAM in another way than before");
+	memcpy(r->vm.blocks, before, sizeof(before));
+	return ret;
+}
+
+/* What is missing, in front of the answer. */
+static int recover_name(struct receiver *r, struct err *e)
+{
+	const struct frame_out to = { .send = frame_out_to_channel, .arg = r->ch };
+	struct wire_header h = {
+		.type = WIRE_POSTCOPY_ASK, .arg = r->vm.nblocks,
+		.length = r->vm.nblocks * WIRE_UNIT,
+	};
+	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
+	uint64_t pages;
+	int ret;
+
+	wire_put_units(body, r->postcopy.unit, r->vm.nblocks);
+	ret = channel_send(r->ch, &h, body, e);
+	return ret ? ret : owed_frames_send(&r->postcopy.lazy.owed, &to, &pages, e);
+}
+
+static int recover_token(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	uint8_t token[WIRE_SECRET];
+	int ret;
+
+	if (h->type != WIRE_RECOVER)
+		return err_set(e, GW_BUSY, EBUSY, "this receiver waits for the sender of a guest that lacks RAM: start another receiver");
+	ret = channel_body(r->ch, token, sizeof(token), e);
+	if (!ret && !join_secret_ok(token, r->token))
+		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
+	if (!ret && !(r->features & WIRE_POSTCOPY))
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RECOVER, which it does not offer");
+	return ret;
+}
+
+/* A peer has said HELLO. 0: it is the sender, and its streams have joined. */
+static int recover_join(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	int ret = recover_token(r, h, e);
+
+	if (ret)
+		return ret;
+	channel_set_timeout(r->ch, receiver_patience_ms(r));
+	/* Of an earlier answer some faults may have been woken: they are asked for anew. */
+	r->base = h->arg;
+	ret = recover_same_ram(r, e);
+	if (!ret)
+		ret = recover_name(r, e);
+	return ret ? ret : join_streams_again(r, WIRE_RECOVER, e);
+}
+
+/* No thread of the old connections is left, and none has a page. */
+static void recover_disconnect(struct receiver *r)
+{
+	postcopy_interrupt(r);
+	receiver_disconnect(r);
+	owed_again(&r->postcopy.lazy.owed);
+}
+
+static void recover_reject(struct receiver *r, const struct err *why)
+{
+	if (r->ch && !err_is_link(why))
+		channel_abort(r->ch, why);
+	recover_disconnect(r);
+	printf("godwit: still waiting for the sender; rejected a connection: %s\n", why->text);
+	fflush(stdout);
+}
+
+/* Serves a peer that has said HELLO. true: the sender is back. */
+static bool recover_serve(struct receiver *r, const struct wire_header *h)
+{
+	struct err why = { 0 };
+
+	if (h->type == WIRE_ASK) {
+		verdict_reply(r);
+		return false;
+	}
+	if (!recover_join(r, h, &why) && !postcopy_resume(r, &why))
+		return true;
+	recover_reject(r, &why);
+	return false;
+}
+
+/* 1: the sender is back; 0: it did not come in time; -errno. */
+static int recover_wait(struct receiver *r, struct err *e)
+{
+	uint64_t until = deadline_ms(r->o->recover_s * 1000ull);
+	struct wire_header h;
+
+	while (now_ns() < until) {
+		uint64_t look = deadline_ms(LOOK_MS);
+		struct err why = { 0 };
+
+		if (postcopy_vm_gone(r, e))
+			return -ESRCH;
+		if (!receiver_listen_again(r))
+			return 0;
+		if (!receiver_greet(r, &h, look < until ? look : until, &why)) {
+			if (recover_serve(r, &h))
+				return 1;
+			continue;
+		}
+		if (stop_requested())
+			return 0;
+		/* No descriptor or memory was free just then. */
+		if (why.exit)
+			nap_ms(AGAIN_MS);
+	}
+	return 0;
+}
+
+int recover(struct receiver *r, int ret, struct err *e)
+{
+	struct err lost = *e;
+	int back;
+
+	if (!err_is_link(e) || !r->o->recover_s || (r->ch && channel_aborted(r->ch)))
+		return ret;
+	printf("godwit: %s: the guest runs here and lacks RAM: waiting %u s for the sender to connect again\n",
+	       lost.text, r->o->recover_s);
+	fflush(stdout);
+	recover_disconnect(r);
+	*e = (struct err) { 0 };
+	/* A signal may end the wait: the module keeps the guest's faults waiting. */
+	stop_heed();
+	r->waits = true;
+	back = recover_wait(r, e);
+	r->waits = false;
+	if (back < 0) {
+		recover_disconnect(r);
+		return back;
+	}
+	if (back > 0) {
+		stop_ignore();
+		printf("godwit: the sender has connected again\n");
+		fflush(stdout);
+		return 0;
+	}
+	recover_disconnect(r);
+	return err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again", lost.text);
+}
+
+void recover_tell(struct receiver *r, const struct wire_header *h)
+{
+	struct wire_header done = { .type = WIRE_COMPLETE };
+	struct err why = { 0 };
+
+	if (!recover_token(r, h, &why) && !channel_send(r->ch, &done, NULL, &why))
+		r->sender = SENDER_KNOWS;
+	else if (!err_is_link(&why))
+		channel_abort(r->ch, &why);
+	/* The sender closes the connection when it has read that. */
+	if (r->sender == SENDER_KNOWS)
+		channel_recv(r->ch, &done, false, &why);
+	channel_free(r->ch);
+	r->ch = NULL;
+}

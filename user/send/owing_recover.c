@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The link is lost in post-copy: the guest runs at the destination, and lacks RAM that is here. The
+ * sender connects again, for --recover-timeout, as receive/recover.c expects it. What the receiver
+ * names then is all that is owed from there on, whatever this end believes: RAM is at rest here.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "net/sock.h"
+#include "peer/hello.h"
+#include "peer/owed_frames.h"
+#include "send/sender_internal.h"
+#include "wire/owed.h"
+
+#define LEAST_MS	1000u	/* for the last try */
+
+/* The units that the receiver makes at once, and nothing is owed yet. */
+static int recover_units(struct sender *s, const struct wire_header *h, struct err *e)
+{
+	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
+	uint64_t pages[WIRE_BLOCKS_MAX];
+	int r = h->arg == s->vm.nblocks ? channel_body(s->ch, body, h->length, e) :
+		err_set(e, GW_BAD_PEER, EPROTO, "the receiver has %u RAM blocks", h->arg);
+
+	if (!r && wire_get_units(h, body, s->owing.unit, s->vm.nblocks))
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent a malformed POSTCOPY frame");
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		pages[i] = s->vm.blocks[i].pages;
+	owing_reset(&s->owing);
+	r = owed_init(&s->owing.owed, pages, s->owing.unit, s->vm.nblocks, e);
+	push_init(&s->owing.push, &s->owing.owed);
+	s->owing.collected = true;
+	return r;
+}
+
+/* What is owed; *secret: for the streams. s->owing.complete: nothing. */
+static int recover_listen(struct sender *s, uint8_t *secret, struct err *e)
+{
+	struct wire_header h;
+	int r = channel_recv_asked(s->ch, &h, e);
+
+	if (!r && h.type == WIRE_COMPLETE) {
+		s->owing.complete = true;
+		return 0;
+	}
+	if (!r && h.type != WIRE_POSTCOPY_ASK)
+		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s after RECOVER",
+			    wire_type_name(h.type));
+	if (!r)
+		r = recover_units(s, &h, e);
+	while (!r) {
+		r = channel_recv_asked(s->ch, &h, e);
+		if (r)
+			break;
+		if (h.type == WIRE_RECOVER)
+			return channel_body(s->ch, secret, WIRE_SECRET, e);
+		r = h.type == WIRE_OWED ? owed_frame_receive(&s->owing.owed, s->ch, &h, e) :
+		    err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where OWED was due",
+			    wire_type_name(h.type));
+	}
+	return r;
+}
+
+/* Connects, and lets the streams join. s->owing.complete: nothing is missing. */
+static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
+{
+	const struct hello_peer peer = {
+		.addr = s->o->addr, .tls = s->o->tls, .engine = s->o->engine, .timeout_ms = ms,
+	};
+	struct wire_header h = { .type = WIRE_RECOVER, .arg = s->number, .length = WIRE_SECRET };
+	const struct private_ram none = { .n = 0 };
+	uint8_t secret[WIRE_SECRET];
+	uint64_t features = 0;
+	int r = hello(&peer, &s->ch, &features, e);
+
+	if (!r && !(features & WIRE_POSTCOPY))
+		r = err_set(e, GW_VERSION, EPROTO, "another receiver listens there now, of an older version");
+	if (!r)
+		r = codec_check(&s->limits.compress, features, e);
+	if (r)
+		return r;
+	s->features = features;
+	r = channel_send(s->ch, &h, s->token, e);
+	if (!r)
+		r = hello_blocks(s->ch, WIRE_BLOCKS, 0, &s->vm, &none, e);
+	if (!r)
+		r = recover_listen(s, secret, e);
+	if (r || s->owing.complete)
+		return r;
+	channel_set_timeout(s->ch, connect_patience_ms(s));
+	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
+	return connect_open_streams(s, secret, s->report->streams, e);
+}
+
+static int recover_once(struct sender *s, unsigned int ms, struct err *e)
+{
+	int r = recover_ask(s, ms, e);
+
+	if (r || s->owing.complete)
+		return r;
+	channel_unasked(s->ch, sender_take, s);
+	s->report->reconnects++;
+	return owing_begin(s, e);
+}
+
+/* Tries until it is connected again: 0. */
+static int recover_try(struct sender *s, struct err *e)
+{
+	uint64_t deadline = deadline_ms(s->o->recover_s * 1000ull);
+	int r;
+
+	do {
+		uint64_t now = now_ns();
+		unsigned int ms = s->o->timeout_ms;
+
+		sender_disconnect(s);
+		if (now + ms * 1000000ull > deadline)
+			ms = now < deadline ? (unsigned int)((deadline - now) / 1000000) : 0;
+		*e = (struct err) { 0 };
+		r = recover_once(s, ms > LEAST_MS ? ms : LEAST_MS, e);
+		if (!r)
+			return 0;
+	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) && connect_nap(s, deadline));
+	sender_disconnect(s);
+	return r;
+}
+
+int owing_recover(struct sender *s, int r, struct err *e)
+{
+	struct err lost = *e, why = { 0 };
+
+	if (!s->o->recover_s || !err_is_link(e))
+		return r;
+	fprintf(stderr, "godwit: %s: the guest runs at the destination and may lack RAM that is only here: trying to connect again for %u s\n",
+		lost.text, s->o->recover_s);
+	*e = (struct err) { 0 };
+	/* A signal may end the wait: nothing changes by that. */
+	stop_heed();
+	r = recover_try(s, &why);
+	if (r)
+		return err_set(e, lost.exit, ENOTCONN, "%.400s; %.500s", lost.text, why.text);
+	if (!stop_commit())
+		return stop_err(e);
+	fprintf(stderr, "godwit: connected again\n");
+	return 0;
+}
