@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The link is lost while the guest runs at the destination and its RAM is not there: its faults wait, and both ends find each other."""
+import socket
+import threading
+import time
+
+import godwit
+import lab
+import pytest
+import relay
+import wire
+from ours import proved
+from test_postcopy import LAZY, came_after
+
+pytestmark = pytest.mark.usefixtures('module')
+TO = godwit.TO
+
+
+@pytest.fixture
+def pair(directory):
+    # 16 MiB that it writes all the time, with a check of each page; 2 MiB/s by the relay: some seconds of pushing.
+    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=3000 random=1').wait_ticks(2)
+    return src, godwit.destination(src)
+
+
+def begin(pair, between, *options, receive_options=('--peer-timeout', '3')):
+    run = godwit.Run(*pair, *LAZY, '--peer-timeout', '3', *options, verify=False, to=between.address, receive_options=receive_options)
+    run.receive.wait_for('are still to come')
+    return run
+
+
+def arrived(pair, run, between, times):
+    report = run.wait()
+    units, faults, asked, _ = came_after(run)
+    assert report['reconnects'] == times and asked <= faults and units
+    godwit.proof(*pair)
+    return report
+
+
+@pytest.mark.parametrize('which', [slice(None), slice(1), slice(1, 2), slice(-1, None)], ids=['all', 'control', 'stream', 'requests'])
+def test_reset(pair, which):
+    """Of one connection, or of all of them."""
+    with relay.Losing(TO) as between:
+        run = begin(pair, between, '--streams', '2')
+        time.sleep(1)
+        between.lose(which)
+        run.send.wait_for('connected again')
+        arrived(pair, run, between, 1)
+
+
+def test_again_and_again(pair):
+    """Also while the sender connects again: its RECOVER, what is missing, the streams, a question, an answer."""
+    with relay.Losing(TO, drop=[]) as between:
+        run = begin(pair, between)
+        for kind in (wire.RECOVER, wire.OWED, wire.STREAMS, wire.JOIN, wire.WANT):
+            between.drop.add(kind)
+            between.lose()
+            between.wait(lambda kind=kind: kind not in between.drop)
+        assert run.wait()['reconnects'] >= 1
+        godwit.proof(*pair)
+
+
+def test_silent(pair):
+    """Longer than both ends wait for a sign of life, and the guest waits: it reads no zeros."""
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        between.fall(silently=True)
+        time.sleep(10)
+        proved(not pair[1].errors, pair[1].complaints)
+        assert run.send.poll() is None and run.receive.poll() is None
+        between.rise()
+        arrived(pair, run, between, 1)
+
+
+def test_it_does_not_come_back(pair):
+    """Both ends say that the guest is incomplete, and the source stays as it is."""
+    with relay.Losing(TO) as between:
+        run = begin(pair, between, '--recover-timeout', '5', receive_options=('--peer-timeout', '3', '--recover-timeout', '5'))
+        between.fall()
+        assert run.send.wait() == godwit.EXIT['incomplete'] and 'do not continue it' in run.send.said, run.send.said
+        assert run.receive.wait() == godwit.EXIT['incomplete'] and 'end neither QEMU' in run.receive.said, run.receive.said
+        proved(not pair[1].errors, pair[1].complaints)
+        proved(pair[0].query_status() == 'postmigrate', 'the source runs')
+    pair[1].kill()
+
+
+def says(*frames):
+    """A stranger, on the link's sender side."""
+    def run():
+        lab.enter('src')()
+        with socket.create_connection(TO) as peer:
+            peer.sendall(b''.join(frames))
+            while peer.recv(4096):
+                pass
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize('frame', [wire.frame(wire.RECOVER, 0, bytes(16)), wire.frame(wire.BLOCKS, 0)], ids=['token', 'blocks'])
+def test_strangers(pair, frame):
+    """While the receiver waits: who does not know the token gets nothing, and does not end the wait."""
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        between.fall()
+        run.receive.wait_for('waiting')
+        says(wire.hello(offers=wire.VERDICTS | wire.ONE_WAY | wire.POSTCOPY), frame)
+        run.receive.wait_for('rejected a connection')
+        between.rise()
+        arrived(pair, run, between, 1)
