@@ -84,6 +84,44 @@ def test_it_does_not_come_back(pair):
     pair[1].kill()
 
 
+@pytest.mark.parametrize('who', ['sender', 'receiver', 'both', 'both, again'])
+def test_killed(pair, who):
+    """Others take over, with nothing but the two QEMUs and the sender's note; what has come since is not asked for again."""
+    src, dst = pair
+    lab.link('rate', 20)
+    run = godwit.Run(src, dst, *LAZY, '--peer-timeout', '3', verify=False, receive_options=['--peer-timeout', '3'])
+    run.receive.wait_for('are still to come')
+    send, receive = run.send, run.receive
+    for _ in range(2 if 'again' in who else 1):
+        time.sleep(1)
+        if who != 'receiver':
+            send.kill().wait()
+        if who != 'sender':
+            receive.kill().wait()
+            proved(not dst.errors, dst.complaints)
+            receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+        if who != 'receiver':
+            send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', godwit.AT)
+            receive.wait_for('has connected again' if who == 'sender' else 'are still to come')
+    assert send.wait() == 0, send.said
+    assert receive.wait() == 0 and 'all RAM is here' in receive.said, receive.said
+    lab.link('clear')
+    godwit.proof(src, dst)
+    # And nothing is left of it: neither a mark nor a note.
+    asked = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
+    assert asked.wait() == godwit.EXIT['no-migration'], asked.said
+
+
+def test_nothing_to_recover(pair):
+    """A guest that has all of its RAM, or never lacked any."""
+    src, dst = pair
+    p = godwit.receive(dst, '--recover')
+    assert p.wait() == godwit.EXIT['no-migration'] and 'lacks no RAM' in p.said, p.said
+    p = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, godwit.AT)
+    assert p.wait() == godwit.EXIT['vm-state'], p.said
+    godwit.unharmed(src)
+
+
 def says(*frames):
     """A stranger, on the link's sender side."""
     def run():

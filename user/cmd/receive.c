@@ -51,6 +51,12 @@ static const struct cmd_option receive_decompress_threads = {
 		"that this process may use",
 };
 
+static const struct cmd_option receive_recover = {
+	"recover", .set = cmd_set_flag, .offset = offsetof(struct receive_args, o.recover),
+	.help = "take over a guest that runs here and lacks RAM, from a receiver that has ended "
+		"(status 32)",
+};
+
 static const struct cmd_option receive_recover_timeout = {
 	"recover-timeout", .value = "S", .max = 86400, .initial = "300", .set = cmd_set_number,
 	.offset = offsetof(struct receive_args, o.recover_s),
@@ -74,6 +80,7 @@ static const struct cmd_group receive_groups[] = {
 	{ .options = &receive_decompress_threads, .n = 1 },
 	CMD_ONE(cmd_io, struct receive_args, io),
 	CMD_ONE(cmd_peer_timeout, struct receive_args, o.timeout_ms),
+	{ .options = &receive_recover, .n = 1 },
 	{ .options = &receive_recover_timeout, .n = 1 },
 	{ .options = &receive_resolve_timeout, .n = 1 },
 	CMD_HELP,

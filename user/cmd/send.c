@@ -120,6 +120,12 @@ static const struct cmd_option send_reconnect = {
 		"of both ends.",
 };
 
+static const struct cmd_option send_recover = {
+	"recover", .set = cmd_set_flag, .offset = offsetof(struct send_args, o.recover),
+	.help = "send the RAM that a guest still lacks which has moved by post-copy, where another "
+		"sender has ended (status 32)",
+};
+
 static const struct cmd_option send_recover_timeout = {
 	"recover-timeout", .value = "S", .max = 86400, .initial = "300", .set = cmd_set_number,
 	.offset = offsetof(struct send_args, o.recover_s),
@@ -212,6 +218,7 @@ static const struct cmd_group send_groups[] = {
 	{ CMD_ROWS(send_delta) },
 	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
 	{ .options = &send_reconnect, .n = 1 },
+	{ .options = &send_recover, .n = 1 },
 	{ .options = &send_recover_timeout, .n = 1 },
 	{ .options = &send_resolve_timeout, .n = 1 },
 	{ "Migration", .options = &cmd_device_state, .n = 1,

@@ -23,13 +23,18 @@ static int lazy_refuse(const struct ram_block *b, const char *why, struct err *e
 		       b->name, why);
 }
 
+uint32_t lazy_unit(const struct ram_block *b)
+{
+	return b->hugetlb ? (uint32_t)(b->page_size / PAGE_BYTES) : 1;
+}
+
 static int lazy_unit_of(const struct ram_block *b, uint32_t *unit, struct err *e)
 {
 	void *huge;
 
 	if (b->hva)
 		return lazy_refuse(b, "is private to its QEMU", e);
-	*unit = b->hugetlb ? b->page_size / PAGE_BYTES : 1;
+	*unit = lazy_unit(b);
 	if (b->page_size > UNIT_2M)
 		return lazy_refuse(b, "is in pages of more than 2 MiB", e);
 	if (b->pages % *unit)

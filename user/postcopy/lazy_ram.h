@@ -76,6 +76,8 @@ struct lazy_unit {
  * owed, and why. Asks nothing, changes nothing.
  */
 int lazy_units(const struct vm *vm, uint32_t *unit, struct err *e);
+/* The same of a block that is known to be fit for it. */
+uint32_t lazy_unit(const struct ram_block *b);
 
 /* Maps and registers the RAM files; unit: of lazy_units(). lazy_close() also after an error. */
 int lazy_open(struct lazy_ram *l, const struct vm *vm, const uint32_t *unit, struct err *e);

@@ -25,7 +25,7 @@
 #define GREETING_MS	5000u
 #define VIEWS_MAX	3u	/* WIRE_GLANCE, WIRE_BRIEF, and all features if that differs */
 
-static int accept_listen(struct receiver *r, struct err *e)
+int receiver_listen(struct receiver *r, struct err *e)
 {
 	int loopback = sock_is_loopback(r->o->listen);
 
@@ -307,7 +307,7 @@ static int accept_migration(struct receiver *r, struct wire_header *h, struct er
 int accept_sender(struct receiver *r, struct err *e)
 {
 	struct wire_header h;
-	int ret = accept_listen(r, e);
+	int ret = receiver_listen(r, e);
 
 	if (!ret)
 		ret = accept_migration(r, &h, e);

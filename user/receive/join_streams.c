@@ -201,7 +201,9 @@ int join_streams(struct receiver *r, struct err *e)
  */
 int join_streams_again(struct receiver *r, enum wire_type type, struct err *e)
 {
-	const struct wire_header answer = { .type = type, .arg = r->stands };
+	const struct wire_header answer = {
+		.type = type, .arg = type == WIRE_RECONNECT ? r->stands : r->o->streams,
+	};
 	struct join join;
 	int ret = join_streams_begin(&join, r, e);
 

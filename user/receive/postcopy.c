@@ -22,6 +22,13 @@
 
 #define ALIVE_NS	1000000000ull	/* between two PONGs */
 
+static void close_file(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
 /* A vhost-user backend maps the RAM when the guest begins to run: after our last look. */
 static int postcopy_check_backends(struct qmp *q, struct err *e)
 {
@@ -43,22 +50,28 @@ static int postcopy_check_backends(struct qmp *q, struct err *e)
 	return r;
 }
 
-static int postcopy_prepare(struct receiver *r, struct err *e)
+static int postcopy_keep(struct receiver *r, const uint8_t token[WIRE_SECRET], bool take,
+			 struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
-	int ret = lazy_units(&r->vm, p->unit, e);
+	int ret;
 
-	if (!ret)
-		ret = postcopy_check_backends(r->qmp, e);
-	if (ret)
-		return ret;
 	p->userfaultfd = device_open_userfaultfd(e);
 	p->dev = p->userfaultfd < 0 ? p->userfaultfd : device_open(e);
 	if (p->dev < 0)
 		return p->dev;
 	static_assert(WIRE_SECRET == GODWIT_TOKEN_BYTES, "a migration's token names its keep");
-	ret = device_keep(p->dev, r->token, false, e);
+	ret = device_keep(p->dev, token, take, e);
 	return ret < 0 ? ret : 0;
+}
+
+static int postcopy_prepare(struct receiver *r, struct err *e)
+{
+	int ret = lazy_units(&r->vm, r->postcopy.unit, e);
+
+	if (!ret)
+		ret = postcopy_check_backends(r->qmp, e);
+	return ret ? ret : postcopy_keep(r, r->token, false, e);
 }
 
 int postcopy_reply(struct receiver *r, const struct wire_header *h, struct err *e)
@@ -119,11 +132,35 @@ static int postcopy_open_mem(struct receiver *r, struct err *e)
 	return 0;
 }
 
-int postcopy_announced(struct receiver *r, struct err *e)
+/* All mappings of the RAM, QEMU's and our own. */
+static int postcopy_register(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
 	struct guest_maps maps = { 0 };
 	bool kept = false;
+	int ret = lazy_open(&p->lazy, &r->vm, p->unit, e);
+
+	p->lazy.stop = &p->stop;
+	p->lazy.taken_over = p->taken;
+	if (!ret)
+		ret = postcopy_open_mem(r, e);
+	if (ret)
+		return ret;
+	p->uffd = device_uffd(p->dev, p->mem, p->userfaultfd, &kept, e);
+	if (p->uffd < 0)
+		return p->uffd;
+	if (p->taken && !kept)
+		return err_set(e, GW_INTERNAL, ENOENT, "godwit.ko keeps page faults, but not those of this QEMU");
+	ret = postcopy_maps(r, &maps, e);
+	if (!ret)
+		ret = lazy_add(&p->lazy, p->uffd, &maps, e);
+	guest_maps_free(&maps);
+	return ret;
+}
+
+int postcopy_announced(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
 	int ret;
 
 	if (!p->agreed)
@@ -137,22 +174,83 @@ int postcopy_announced(struct receiver *r, struct err *e)
 	if (ret || p->announced)
 		return ret;
 	p->announced = true;
-	ret = lazy_open(&p->lazy, &r->vm, p->unit, e);
-	p->lazy.stop = &p->stop;
-	if (!ret)
-		ret = postcopy_open_mem(r, e);
-	if (ret)
-		return ret;
-	p->uffd = device_uffd(p->dev, p->mem, p->userfaultfd, &kept, e);
-	if (p->uffd < 0)
-		return p->uffd;
-	ret = postcopy_maps(r, &maps, e);
-	if (!ret)
-		ret = lazy_add(&p->lazy, p->uffd, &maps, e);
-	guest_maps_free(&maps);
+	ret = postcopy_register(r, e);
 	if (!ret)
 		atomic_store(&p->ready, true);
 	return ret;
+}
+
+int postcopy_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret = postcopy_keep(r, token, true, e);
+
+	if (ret) {
+		close_file(&p->dev);
+		close_file(&p->userfaultfd);
+		return ret;
+	}
+	p->taken = p->agreed = p->announced = p->begun = true;
+	memcpy(r->token, token, sizeof(r->token));
+	return 0;
+}
+
+/*
+ * A hole is missing, or zero at the source, or was given back by the guest: the sender knows only
+ * that its page is here, or is zero. On hugetlbfs no file shows its holes: all may be missing, and
+ * what is there stays (lazy_ram.taken_over).
+ */
+static int postcopy_find_holes(struct receiver *r, unsigned int block, struct err *e)
+{
+	const struct ram_block *b = &r->vm.blocks[block];
+	struct owed *owed = &r->postcopy.lazy.owed;
+	uint64_t hole = 0, first = 0, count = 0;
+	int ret;
+
+	if (b->hugetlb)
+		return owed_add(owed, block, 0, b->pages);
+	while ((ret = ram_ops(b)->next_data(b, hole, b->pages, true, &first, &count, e)) > 0) {
+		if (first > hole)
+			owed_add(owed, block, hole, first - hole);
+		hole = first + count;
+	}
+	if (!ret && hole < b->pages)
+		owed_add(owed, block, hole, b->pages - hole);
+	return ret;
+}
+
+static int postcopy_look(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret;
+
+	for (unsigned int i = 0; i < r->vm.nblocks; i++)
+		p->unit[i] = lazy_unit(&r->vm.blocks[i]);
+	ret = ram_writer_take_over(&r->writer, &r->vm, e);
+	if (!ret)
+		ret = postcopy_register(r, e);
+	for (unsigned int i = 0; i < r->vm.nblocks && !ret; i++)
+		ret = postcopy_find_holes(r, i, e);
+	return ret;
+}
+
+int postcopy_taken(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret = atomic_load(&p->ready) ? 0 : postcopy_look(r, e);
+
+	if (ret) {
+		/* The next RECOVER begins here again. What is registered stays so. */
+		ram_writer_close(&r->writer);
+		r->writer = (struct ram_writer) { .vm = NULL };
+		lazy_close(&p->lazy);
+		close_file(&p->uffd);
+		close_file(&p->mem);
+		return ret;
+	}
+	r->writer.lazy = &p->lazy;
+	atomic_store(&p->ready, true);
+	return 0;
 }
 
 int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_header *h,
@@ -283,8 +381,11 @@ static void postcopy_unmark(struct receiver *r)
 
 bool postcopy_lacks_ram(const struct receiver *r)
 {
-	return r->postcopy.begun && r->commit != COMMIT_PREPARED && r->commit != COMMIT_DEAD &&
-	       atomic_load(&r->postcopy.lazy.owed.left);
+	const struct postcopy *p = &r->postcopy;
+
+	if (!p->begun || r->commit == COMMIT_PREPARED || r->commit == COMMIT_DEAD)
+		return false;
+	return (p->taken && !atomic_load(&p->ready)) || atomic_load(&p->lazy.owed.left);
 }
 
 /* 1: DONE. */
@@ -435,15 +536,10 @@ void postcopy_end(struct receiver *r)
 	if (p->announced)
 		lazy_close(&p->lazy);
 	postcopy_connection(r, -1, NULL);
-	if (p->uffd >= 0)
-		close(p->uffd);
-	if (p->mem >= 0)
-		close(p->mem);
-	if (p->dev >= 0)
-		close(p->dev);
-	if (p->userfaultfd >= 0)
-		close(p->userfaultfd);
-	p->dev = p->userfaultfd = p->mem = p->uffd = -1;
-	p->agreed = p->announced = p->begun = false;
+	close_file(&p->uffd);
+	close_file(&p->mem);
+	close_file(&p->dev);
+	close_file(&p->userfaultfd);
+	p->agreed = p->announced = p->begun = p->taken = false;
 	atomic_store(&p->stop, false);
 }

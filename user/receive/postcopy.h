@@ -21,6 +21,7 @@ struct receiver;
  * @agreed: the sender may owe pages: this host can do it
  * @announced: SWITCHOVER said that it will: the RAM is registered
  * @ready: OWED may come: what the threads of the streams need for it is there
+ * @taken: the keep is of a receiver that has ended. Until @ready nothing is known of what it lacks
  * @begun: the last round is in place, and what is owed is punched out
  * @dev: a session of godwit.ko, whose keep is named by the token; -1: none
  * @userfaultfd: /dev/userfaultfd
@@ -30,7 +31,7 @@ struct receiver;
  * @before: what it counted before the link was lost
  */
 struct postcopy {
-	bool agreed, announced, begun;
+	bool agreed, announced, begun, taken;
 	int dev, userfaultfd, mem, uffd;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	struct lazy_ram lazy;
@@ -74,6 +75,13 @@ bool postcopy_lacks_ram(const struct receiver *r);
 int postcopy_finish(struct receiver *r, struct err *e);
 /* QEMU has exited, or is about to: a process that is killed may wait for a fault. */
 bool postcopy_vm_gone(const struct receiver *r, struct err *e);
+/*
+ * Takes over what the module has kept of this token, before BLOCKS has come.
+ * Errors: GW_NO_MIGRATION: it keeps nothing of it; those of device_keep() and of its files.
+ */
+int postcopy_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e);
+/* The rest of that: finds out what is missing. The blocks are numbered as the sender does. */
+int postcopy_taken(struct receiver *r, struct err *e);
 /* Ends the threads that put pages in place, and their connections. */
 void postcopy_interrupt(struct receiver *r);
 /* The sender is back: serves page faults again. */

@@ -104,7 +104,6 @@ static int ram_open_block(struct ram_writer *p, unsigned int i, struct err *e)
 	const struct ram_block *b = &p->vm->blocks[i];
 	int r;
 
-	p->pages[i] = b->pages;
 	p->placed[i] = calloc(b->pages / 64 + 1, sizeof(*p->placed[i]));
 	if (!p->placed[i])
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
@@ -126,19 +125,24 @@ static int ram_open_block(struct ram_writer *p, unsigned int i, struct err *e)
 	return errno == ENOMEM ? ram_no_room(b, ENOMEM, e) : ram_failed(b, "map", errno, e);
 }
 
-int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e)
+int ram_writer_take_over(struct ram_writer *p, const struct vm *vm, struct err *e)
 {
-	int r;
-
 	memset(p, 0, sizeof(*p));
 	p->vm = vm;
 	p->zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	r = p->zeros >= 0 ? 0 : err_set(e, GW_INTERNAL, errno, "cannot open /dev/zero: %s",
-					strerror(errno));
 	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		p->pages[i] = vm->blocks[i].pages;
 		p->uffd[i].fd = -1;
 		pthread_mutex_init(&p->file_lock[i], NULL);
 	}
+	return p->zeros >= 0 ? 0 : err_set(e, GW_INTERNAL, errno, "cannot open /dev/zero: %s",
+					   strerror(errno));
+}
+
+int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e)
+{
+	int r = ram_writer_take_over(p, vm, e);
+
 	for (unsigned int i = 0; i < vm->nblocks && !r; i++)
 		r = ram_open_block(p, i, e);
 	return r;

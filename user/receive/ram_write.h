@@ -86,6 +86,8 @@ struct ram_writer_count {
  * wants no holes. ram_writer_close() also after an error.
  */
 int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e);
+/* For what post-copy brings (@lazy), into RAM that a guest runs in: changes nothing there. */
+int ram_writer_take_over(struct ram_writer *p, const struct vm *vm, struct err *e);
 void ram_writer_close(struct ram_writer *p);
 /* GW_INTERNAL: no memory. ram_scratch_close() also then. */
 int ram_scratch_open(struct ram_scratch *s, struct err *e);

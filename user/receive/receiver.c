@@ -241,11 +241,15 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	thread_slots_init(&r.unpacking,
 			  o->unpack_threads ? o->unpack_threads : thread_cpus_usable());
 	pthread_mutex_init(&r.verify.lock, NULL);
-	ret = receiver_prepare(&r, e);
-	if (!ret)
-		ret = accept_sender(&r, e);
-	if (!ret)
-		ret = receiver_serve(&r, e);
+	if (o->recover) {
+		ret = recover_take_over(&r, e);
+	} else {
+		ret = receiver_prepare(&r, e);
+		if (!ret)
+			ret = accept_sender(&r, e);
+		if (!ret)
+			ret = receiver_serve(&r, e);
+	}
 	device_state_stop(&r.devstate);
 	/* Streams that wait for memory would not end. */
 	atomic_store(&r.postcopy.stop, true);

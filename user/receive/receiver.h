@@ -23,6 +23,7 @@
  * @timeout_ms: longest silence of the sender or of QEMU, once a sender has come
  * @resolve_s: how long to wait for a sender that may not know how the migration ended
  * @recover_s: how long to wait for the sender of a guest that runs here and lacks RAM
+ * @recover: take such a guest over from a receiver that has ended
  * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
  * @unpack_threads: how many of them may unpack at once; 0: one for each CPU
  */
@@ -36,6 +37,7 @@ struct receiver_options {
 	unsigned int timeout_ms;
 	unsigned int resolve_s;
 	unsigned int recover_s;
+	bool recover;
 	unsigned int streams;
 	unsigned int unpack_threads;
 	const struct engine_ops *engine;

@@ -130,6 +130,8 @@ int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns,
  * questions for a verdict meanwhile.
  */
 int accept_sender(struct receiver *r, struct err *e);
+/* Opens the listener, or takes over the one that was passed. */
+int receiver_listen(struct receiver *r, struct err *e);
 /*
  * Compares the sender's RAM blocks, the body of BLOCKS or CHECK, with ours, and numbers ours alike.
  */
@@ -156,6 +158,8 @@ int reconnect(struct receiver *r, int ret, struct err *e);
  * --recover-timeout. Return: 0: the sender is back, and goes on. Else -errno.
  */
 int recover(struct receiver *r, int ret, struct err *e);
+/* Takes the guest over from a receiver that has ended, and serves it to the end. */
+int recover_take_over(struct receiver *r, struct err *e);
 /* The guest has all of its RAM, and a sender that does not know has sent RECOVER: tells it so. */
 void recover_tell(struct receiver *r, const struct wire_header *h);
 

@@ -20,6 +20,7 @@
 #include "peer/frame_out.h"
 #include "peer/owed_frames.h"
 #include "receive/receiver_internal.h"
+#include "txn/mark.h"
 #include "wire/owed.h"
 
 #define LOOK_MS		1000u	/* between two looks at QEMU */
@@ -39,6 +40,9 @@ static int recover_same_ram(struct receiver *r, struct err *e)
 		return ret;
 	memcpy(before, r->vm.blocks, sizeof(before));
 	ret = agree_ram(r, &h, e);
+	/* A receiver that takes over numbers them now. */
+	if (!ret && r->postcopy.taken && !atomic_load(&r->postcopy.ready))
+		return 0;
 	if (!ret && memcmp(before, r->vm.blocks, sizeof(before)))
 		ret = err_set(e, GW_RAM_DIFFERS, EINVAL, "the sender numbers its RAM in another way than before");
 	memcpy(r->vm.blocks, before, sizeof(before));
@@ -70,6 +74,9 @@ static int recover_token(struct receiver *r, const struct wire_header *h, struct
 	if (h->type != WIRE_RECOVER)
 		return err_set(e, GW_BUSY, EBUSY, "this receiver waits for the sender of a guest that lacks RAM: start another receiver");
 	ret = channel_body(r->ch, token, sizeof(token), e);
+	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
+	if (!ret && r->o->recover && r->postcopy.dev < 0)
+		return postcopy_take(r, token, e);
 	if (!ret && !join_secret_ok(token, r->token))
 		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
 	if (!ret && !(r->features & WIRE_POSTCOPY))
@@ -88,6 +95,8 @@ static int recover_join(struct receiver *r, const struct wire_header *h, struct 
 	/* Of an earlier answer some faults may have been woken: they are asked for anew. */
 	r->base = h->arg;
 	ret = recover_same_ram(r, e);
+	if (!ret && r->postcopy.taken)
+		ret = postcopy_taken(r, e);
 	if (!ret)
 		ret = recover_name(r, e);
 	return ret ? ret : join_streams_again(r, WIRE_RECOVER, e);
@@ -182,6 +191,47 @@ int recover(struct receiver *r, int ret, struct err *e)
 	}
 	recover_disconnect(r);
 	return err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again", lost.text);
+}
+
+/* As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. */
+static int recover_claim(struct receiver *r, struct err *e)
+{
+	char target[MARK_MAX] = "";
+	int ret = qmp_open(r->o->qmp_path, r->o->timeout_ms, &r->qmp, e);
+
+	if (!ret)
+		ret = vm_find(r->qmp, r->o->pid, VM_WRITE, &r->vm, e);
+	if (!ret)
+		ret = claim_take(&r->claim, &r->vm, e);
+	if (!ret)
+		ret = mark_read(r->qmp, target, e);
+	if (ret >= 0 && strcmp(target, MARK_HERE))
+		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
+	return ret < 0 ? ret : 0;
+}
+
+int recover_take_over(struct receiver *r, struct err *e)
+{
+	int ret = recover_claim(r, e);
+
+	if (!ret)
+		ret = receiver_listen(r, e);
+	if (ret)
+		return ret;
+	/* It runs, or is about to: nothing that happens here says otherwise. */
+	r->commit = COMMIT_RUNS;
+	r->state = RECEIVER_COMMITTED;
+	ret = recover_wait(r, e);
+	if (!ret && stop_requested())
+		ret = stop_err(e);
+	else if (!ret)
+		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);
+	if (ret < 0)
+		return ret;
+	stop_ignore();
+	r->verdicts = true;
+	verdict_open(r);
+	return postcopy_finish(r, e);
 }
 
 void recover_tell(struct receiver *r, const struct wire_header *h)

@@ -13,6 +13,7 @@
 #include "net/sock.h"
 #include "peer/hello.h"
 #include "peer/owed_frames.h"
+#include "plan/link.h"
 #include "send/sender_internal.h"
 #include "wire/owed.h"
 
@@ -40,31 +41,45 @@ static int recover_units(struct sender *s, const struct wire_header *h, struct e
 }
 
 /* What is owed; *secret: for the streams. s->owing.complete: nothing. */
-static int recover_listen(struct sender *s, uint8_t *secret, struct err *e)
+static int recover_listen(struct sender *s, struct wire_header *h, uint8_t *secret, struct err *e)
 {
-	struct wire_header h;
-	int r = channel_recv_asked(s->ch, &h, e);
+	int r = channel_recv_asked(s->ch, h, e);
 
-	if (!r && h.type == WIRE_COMPLETE) {
+	if (!r && h->type == WIRE_COMPLETE) {
 		s->owing.complete = true;
 		return 0;
 	}
-	if (!r && h.type != WIRE_POSTCOPY_ASK)
+	if (!r && h->type != WIRE_POSTCOPY_ASK)
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s after RECOVER",
-			    wire_type_name(h.type));
+			    wire_type_name(h->type));
 	if (!r)
-		r = recover_units(s, &h, e);
+		r = recover_units(s, h, e);
 	while (!r) {
-		r = channel_recv_asked(s->ch, &h, e);
+		r = channel_recv_asked(s->ch, h, e);
 		if (r)
 			break;
-		if (h.type == WIRE_RECOVER)
+		if (h->type == WIRE_RECOVER)
 			return channel_body(s->ch, secret, WIRE_SECRET, e);
-		r = h.type == WIRE_OWED ? owed_frame_receive(&s->owing.owed, s->ch, &h, e) :
+		r = h->type == WIRE_OWED ? owed_frame_receive(&s->owing.owed, s->ch, h, e) :
 		    err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where OWED was due",
-			    wire_type_name(h.type));
+			    wire_type_name(h->type));
 	}
 	return r;
+}
+
+/* The receiver allows so many, and the request connection is one of WIRE_STREAMS_MAX. */
+static unsigned int recover_streams(const struct sender *s, uint32_t most)
+{
+	unsigned int n = s->o->streams;
+
+	if (!n)
+		n = link_streams(s->o->cpus, sock_least_rtt_ns(channel_fd(s->ch)),
+				 WIRE_STREAMS_MAX);
+	if (n > most)
+		n = most;
+	if (n > WIRE_STREAMS_MAX - 1)
+		n = WIRE_STREAMS_MAX - 1;
+	return n ? n : 1;
 }
 
 /* Connects, and lets the streams join. s->owing.complete: nothing is missing. */
@@ -90,11 +105,13 @@ static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
 	if (!r)
 		r = hello_blocks(s->ch, WIRE_BLOCKS, 0, &s->vm, &none, e);
 	if (!r)
-		r = recover_listen(s, secret, e);
+		r = recover_listen(s, &h, secret, e);
 	if (r || s->owing.complete)
 		return r;
 	channel_set_timeout(s->ch, connect_patience_ms(s));
 	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
+	if (!s->report->streams)
+		s->report->streams = recover_streams(s, h.arg);
 	return connect_open_streams(s, secret, s->report->streams, e);
 }
 
@@ -149,4 +166,51 @@ int owing_recover(struct sender *s, int r, struct err *e)
 		return stop_err(e);
 	fprintf(stderr, "godwit: connected again\n");
 	return 0;
+}
+
+/* The source VM, and the note of the sender that sent it. Changes nothing. */
+static int recover_find(struct sender *s, json_t **note, struct err *e)
+{
+	struct doubt d = { .addr = NULL };
+	bool running = false;
+	int r = qmp_open(s->o->qmp_path, s->o->timeout_ms, &s->qmp, e);
+
+	if (!r)
+		r = vm_find(s->qmp, s->o->pid, 0, &s->vm, e);
+	if (!r)
+		r = claim_take(&s->claim, &s->vm, e);
+	if (!r)
+		r = migration_running(s->qmp, &running, e);
+	if (!r && running)
+		r = err_set(e, GW_VM_STATE, EEXIST, "the guest runs here: if it runs at the destination as well, another client has continued it here (cont)");
+	if (!r)
+		r = doubt_read(s->vm.pid, &d, note, e);
+	memcpy(s->token, d.token, sizeof(s->token));
+	return r;
+}
+
+int owing_take_over(struct sender *s, struct err *e)
+{
+	json_auto_t *note = NULL;
+	int r = recover_find(s, &note, e);
+
+	if (!r)
+		r = source_none(&s->vm, &s->source, e);
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		s->report->total_pages += s->vm.blocks[i].pages;
+	/* What the note is of has been decided: all that is left is RAM to send. */
+	s->commit = COMMIT_RUNS;
+	s->owing.agreed = s->owing.collected = true;
+	push_init(&s->owing.push, &s->owing.owed);
+	s->report->phase = "post-copy";
+	report_round_begin(s->report, false, now_ns() - s->started_ns);
+	err_set(e, GW_LINK_LOST, ENOTCONN, "another sender has ended");
+	r = owing_settle(s, -ENOTCONN, e);
+	if (!r) {
+		*e = (struct err) { 0 };
+		doubt_forget(s->vm.pid);
+	}
+	return r;
 }

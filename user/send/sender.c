@@ -216,9 +216,13 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 	report->phase = "connect";
 	report->started_realtime_ns = realtime_ns();
 	report->limit_ns = o->limits.downtime_limit_ms * 1000000ull;
-	r = sender_preflight(&s, e);
-	if (!r)
-		r = sender_migrate(&s, e);
+	if (o->recover) {
+		r = owing_take_over(&s, e);
+	} else {
+		r = sender_preflight(&s, e);
+		if (!r)
+			r = sender_migrate(&s, e);
+	}
 	report->total_ns = now_ns() - s.started_ns;
 	if (s.ch)
 		report->bytes = sender_bytes(&s);
@@ -228,7 +232,8 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		report->phase = "done";
 		/* Not source_allocated(): its walk over 4 GiB took 16 ms of the operator's time. */
 		report->untouched_pages = report->total_pages - vm_allocated_pages(&s.vm);
-		switchover_times(&s);
+		if (!o->recover)
+			switchover_times(&s);
 	}
 	sender_close(&s, e);
 	return r;

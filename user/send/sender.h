@@ -26,6 +26,7 @@
  * @timeout_ms: longest silence of the peer or of QEMU
  * @reconnect_s: how long to try again when the link is lost in pre-copy; 0: not at all
  * @recover_s: how long to try again when the link is lost in post-copy
+ * @recover: the guest has moved, and lacks RAM: goes on where another sender has ended
  * @resolve_s: how long to ask the receiver when the connection broke after the commit point
  * @wish: how the device state travels
  * @accepted: differences between both ends that the operator accepts, see findings.h
@@ -52,6 +53,7 @@ struct sender_options {
 	unsigned int timeout_ms;
 	unsigned int reconnect_s;
 	unsigned int recover_s;
+	bool recover;
 	unsigned int resolve_s;
 	unsigned int streams;
 	unsigned int cpus;

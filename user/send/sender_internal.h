@@ -154,6 +154,8 @@ bool connect_nap(struct sender *s, uint64_t deadline);
  * says that it lacks nothing. Else -errno, and *e is as before, or says what was tried.
  */
 int owing_recover(struct sender *s, int r, struct err *e);
+/* Instead of a migration: goes on where another sender of this VM has ended. */
+int owing_take_over(struct sender *s, struct err *e);
 /* Whether pages that are sent again go as their changes: what for is known once HELLO is there. */
 int sender_open_delta(struct sender *s, struct err *e);
 /* Closes all connections, if there are any. */

@@ -62,7 +62,7 @@
  *	a block)
  * @WIRE_COMPLETE: no body
  * @WIRE_RECOVER: arg the number of the latest round that the sender has begun, body: the token; of
- *	the receiver body: the secret for JOIN, as READY's
+ *	the receiver arg how many streams may join, body: the secret for JOIN, as READY's
  */
 
 /* The decoders: as in wire.h. body is all of the frame's. */
