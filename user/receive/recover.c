@@ -196,7 +196,7 @@ int recover(struct receiver *r, int ret, struct err *e)
 /* As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. */
 static int recover_claim(struct receiver *r, struct err *e)
 {
-	char target[MARK_MAX] = "";
+	char target[MARK_MAX] = "", status[64] = "";
 	int ret = qmp_open(r->o->qmp_path, r->o->timeout_ms, &r->qmp, e);
 
 	if (!ret)
@@ -207,6 +207,11 @@ static int recover_claim(struct receiver *r, struct err *e)
 		ret = mark_read(r->qmp, target, e);
 	if (ret >= 0 && strcmp(target, MARK_HERE))
 		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
+	if (ret > 0)
+		ret = migration_vm_status(r->qmp, status, sizeof(status), e);
+	/* Its receiver was killed before QEMU had all of the device state. */
+	if (!ret && !strcmp(status, "inmigrate"))
+		ret = err_set(e, GW_UNKNOWN, EAGAIN, "this QEMU still waits for the device state, so the guest does not run here: end this QEMU, and then \"godwit resolve\" at the source");
 	return ret < 0 ? ret : 0;
 }
 
