@@ -363,6 +363,7 @@ int godwit_keep_end(struct godwit_session *s);
 void godwit_keep_leave(struct godwit_session *s);
 __poll_t godwit_keep_poll(struct file *file, struct poll_table_struct *wait);
 unsigned int godwit_keep_count(void);
+bool godwit_keep_has(const struct mm_struct *mm);
 void godwit_keeps_exit(void);
 
 /* retire.c */

@@ -133,6 +133,8 @@ static void forget_gone_of(struct keep *k)
 	struct kept *one, *next;
 
 	list_for_each_entry_safe(one, next, &k->uffds, node) {
+		/* Each look is a walk over all processes. */
+		cond_resched();
 		if (godwit_uffd_mm_lives(one->mm))
 			continue;
 		drop_kept(k, one);
@@ -215,6 +217,20 @@ int godwit_keep_begin(struct godwit_session *s, struct godwit_keep *a)
 	r = keep_for(s, a);
 	mutex_unlock(&keeps_lock);
 	return r;
+}
+
+/*
+ * Is some of this process's memory still to come? Context: may sleep, outside of all other locks.
+ */
+bool godwit_keep_has(const struct mm_struct *mm)
+{
+	struct kept *found;
+	bool has;
+
+	mutex_lock(&keeps_lock);
+	has = find_mm(mm, &found);
+	mutex_unlock(&keeps_lock);
+	return has;
 }
 
 /* GODWIT_KEEP_END */

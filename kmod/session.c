@@ -321,6 +321,12 @@ int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, s
 	kvm = vm_file->private_data;
 	if (kvm->dirty_ring_size || kvm_arch_has_private_mem(kvm))
 		return -EOPNOTSUPP;
+	/*
+	 * What switches a log on waits for each vCPU in KVM, and one of them may wait for a page.
+	 * A keep that comes later than this is of a helper that has the VM to itself (user/claim/).
+	 */
+	if (godwit_keep_has(kvm->mm))
+		return -EINPROGRESS;
 
 	/* Before the claim, which only a job that runs can undo. */
 	job = job_new(s, job_attach, arg, sizeof(*arg));

@@ -21,6 +21,7 @@
 #include <linux/magic.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/security.h>
 #include <linux/userfaultfd.h>
 
 #include "compat.h"
@@ -134,8 +135,14 @@ struct making {
 static struct file *make_in(struct making *m)
 {
 	const struct cred *own = override_creds(m->cred);
-	long fd = m->dev->f_op->unlocked_ioctl(m->dev, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+	const unsigned long flags = O_CLOEXEC | O_NONBLOCK;
 	struct file *uffd;
+	long fd;
+
+	/* As ioctl(2) asks: a security module may have a rule for this device. */
+	fd = security_file_ioctl(m->dev, USERFAULTFD_IOC_NEW, flags);
+	if (!fd)
+		fd = m->dev->f_op->unlocked_ioctl(m->dev, USERFAULTFD_IOC_NEW, flags);
 
 	revert_creds(own);
 	if (fd < 0)

@@ -7,6 +7,8 @@
 
 #include "kst.h"
 #include "postcopy.h"
+#include "session.h"
+#include "vm.h"
 
 #define PAGES	8
 #define LOOK_MS	1000	/* the module's */
@@ -348,6 +350,31 @@ TEST_F(kept, names)
 	EXPECT_EQ(-ENOENT, keep_begin(dev[1], 1, GODWIT_KEEP_TAKE, NULL));
 	close(dev[1]);
 	close(dev[2]);
+}
+
+/* What switches a log on would wait for a vCPU that waits for a page. */
+TEST_F(kept, no_session_of_its_vm)
+{
+	struct session s;
+	struct vm vm;
+	int dev = open_godwit(), uffd;
+
+	vm_create(&vm, 1, 3);
+	session_open(&s);
+	ASSERT_EQ(0, keep_begin(dev, 1, 0, NULL));
+	uffd = keep_uffd(dev, getpid(), NULL);
+	ASSERT_LE(0, uffd);
+	PROOF(EXPECT_EQ(-EINPROGRESS, session_attach(&s, vm.fd)));
+	close(uffd);
+	close(dev);
+	PROOF(EXPECT_EQ(-EINPROGRESS, session_attach(&s, vm.fd)));
+	dev = open_godwit();
+	ASSERT_EQ(0, keep_begin(dev, 1, GODWIT_KEEP_TAKE, NULL));
+	EXPECT_EQ(0, keep_end(dev));
+	EXPECT_EQ(0, session_attach(&s, vm.fd));
+	session_close(&s);
+	vm_destroy(&vm);
+	close(dev);
 }
 
 KST_MAIN

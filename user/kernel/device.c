@@ -58,6 +58,9 @@ int device_attach(int dev, int vm_fd, struct err *e)
 		if (errno == EBUSY)
 			return err_set(e, GW_BUSY, EBUSY,
 				       "another godwit session watches this VM: wait until that session ends, or end it");
+		if (errno == EINPROGRESS)
+			return err_set(e, GW_INCOMPLETE, EINPROGRESS,
+				       "this guest came by post-copy, and lacks RAM that only its source has: wait until \"godwit receive\" says that all RAM is here");
 		if (errno == EOPNOTSUPP)
 			return err_set(e, GW_DIRTY_RING, EOPNOTSUPP,
 				       "the VM uses KVM's dirty ring, or is confidential: start QEMU without \"-accel kvm,dirty-ring-size=...\" and without confidential-guest-support");

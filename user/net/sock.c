@@ -174,3 +174,10 @@ void sock_close_read(int fd)
 		;
 	close(fd);
 }
+
+bool sock_is_open(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) == 0;
+}

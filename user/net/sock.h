@@ -9,6 +9,7 @@
 #define GODWIT_SOCK_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -93,5 +94,8 @@ int sock_send(int fd, const void *buf, size_t len, uint64_t deadline);
 int sock_send_fd(int fd, const void *buf, size_t len, int passed_fd, uint64_t deadline);
 /* Receives what has arrived, without a wait. Return: bytes, 0 at the end, -EAGAIN: nothing yet. */
 ssize_t sock_recv_some(int fd, void *buf, size_t len);
+
+/* Has neither end closed it, and TCP not given it up? Asks the kernel only. */
+bool sock_is_open(int fd);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/stop.h"
 #include "claim/owners.h"
 #include "kernel/device.h"
+#include "net/sock.h"
 #include "peer/owed_frames.h"
 #include "proc/proc_io.h"
 #include "receive/receiver_internal.h"
@@ -166,6 +167,9 @@ int postcopy_announced(struct receiver *r, struct err *e)
 	if (!p->agreed)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender announces that it will owe pages, which was not agreed on");
 	receive_streams_hold(r->streams);
+	/* Nothing has gone over it yet, and the guest would wait for what does. */
+	if (!sock_is_open(p->fd))
+		return err_set(e, GW_LINK_LOST, ECONNRESET, "the connection for page faults was closed");
 	/* Here, as it takes a look at every process of the host, and the guest still runs. */
 	ret = owners_check("/proc", &r->vm, OWNERS_ALONE, e);
 	if (!ret)
@@ -338,7 +342,6 @@ int postcopy_begin(struct receiver *r, struct err *e)
 int postcopy_check(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
-	struct pollfd control = { .fd = channel_fd(r->ch), .events = POLLRDHUP };
 
 	if (!p->begun || !atomic_load(&p->lazy.owed.left))
 		return 0;
@@ -348,7 +351,7 @@ int postcopy_check(struct receiver *r, struct err *e)
 		receive_streams_error(r->streams, e);
 		return -EIO;
 	}
-	if (poll(&control, 1, 0) > 0)
+	if (!sock_is_open(channel_fd(r->ch)))
 		return err_set(e, GW_LINK_LOST, ECONNRESET, "the sender has closed the connection");
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "net/sock.h"
 #include "peer/owed_frames.h"
 #include "send/answers.h"
 #include "send/sender_internal.h"
@@ -59,6 +60,13 @@ void owing_connection(struct sender *s, int fd, struct tls *tls)
 		close(s->owing.fd);
 	s->owing.fd = fd;
 	s->owing.tls = tls;
+}
+
+int owing_check(const struct sender *s, struct err *e)
+{
+	if (!s->owing.agreed || sock_is_open(s->owing.fd))
+		return 0;
+	return err_set(e, GW_LINK_LOST, ECONNRESET, "the connection for page faults was closed");
 }
 
 /*

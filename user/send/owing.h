@@ -38,6 +38,8 @@ struct owing {
 int owing_ask(struct sender *s, struct err *e);
 /* The connection that has joined for requests, taken over; -1: none any more. */
 void owing_connection(struct sender *s, int fd, struct tls *tls);
+/* Before the guest is stopped: is the request connection there? */
+int owing_check(const struct sender *s, struct err *e);
 /*
  * The guest stands still, and the last harvest is in the maps: takes what is dirty out of them, and
  * names it to the receiver. What stays in the maps are holes, for the last round.

@@ -311,6 +311,8 @@ int switchover(struct sender *s, struct err *e)
 	if (!r)
 		r = sender_await_switchover(s, e);
 	if (!r)
+		r = owing_check(s, e);
+	if (!r)
 		r = s->devstate->stand_still(s, e);
 	if (!r && !s->o->pause)
 		r = sender_check_writers(s, e);

@@ -103,7 +103,9 @@ enum godwit_phase {
  * for: once ATTACH returns, the VM's memslots are as that one found them.
  *
  * Errors: EBUSY (this session has a VM, or another session has this VM), EMEDIUMTYPE
- * (@vm_fd is no KVM VM), EOPNOTSUPP (the VM uses the dirty ring, or its memory is
+ * (@vm_fd is no KVM VM), EINPROGRESS (some of its memory is still to come: a session has the
+ * userfaultfd of its VMM, or has left it; a vCPU that waits for a page keeps KVM's memslots from
+ * changing for as long), EOPNOTSUPP (the VM uses the dirty ring, or its memory is
  * encrypted or private to the guest).
  */
 struct godwit_attach {
