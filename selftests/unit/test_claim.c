@@ -252,6 +252,14 @@ static void test_mark(void **state)
 	assert_int_equal(claim_mark(q, &j, "host:4433", &e), 0);
 	assert_int_equal(journal_undo(&j, q, UNDO_ALL, &e), 0);
 	assert_int_equal(claim_check_mark(q, &e), 0);
+
+	/* A guest that has come, and not all of its RAM. */
+	assert_int_equal(mark_make(q, "0123456789abcdef", MARK_HERE, &e), 0);
+	assert_true(claim_check_mark(q, &e) < 0);
+	assert_int_equal(e.exit, GW_INCOMPLETE);
+	e = (struct err) { 0 };
+	assert_int_equal(mark_remove(q, "0123456789abcdef", &e), 0);
+	assert_int_equal(claim_check_mark(q, &e), 0);
 	journal_close(&j);
 	journal_close(&other);
 	qmp_close(q);

@@ -60,6 +60,27 @@ static void a_unit_goes_its_way(void **state)
 	assert_int_equal(o.left, 1);
 }
 
+/* After a loss of the link: what was taken and did not come may be taken again, and asked for; what came may not. */
+static void again(void **state)
+{
+	(void)state;
+	begin(80, 1);
+	assert_int_equal(owed_add(&o, 1, 60, 10), 0);
+	assert_int_equal(owed_take(&o, 1, 63), OWED_MINE);
+	owed_arrived(&o, 1, 63);
+	assert_int_equal(owed_take(&o, 1, 64), OWED_MINE);
+	assert_int_equal(owed_fault(&o, 1, 64), OWED_ASK);
+	assert_int_equal(owed_fault(&o, 1, 69), OWED_ASK);
+	owed_again(&o);
+	assert_int_equal(o.left, 9);
+	assert_int_equal(owed_take(&o, 1, 63), OWED_GONE);
+	assert_int_equal(owed_fault(&o, 1, 63), OWED_HERE);
+	assert_int_equal(owed_take(&o, 1, 64), OWED_MINE);
+	assert_int_equal(owed_fault(&o, 1, 64), OWED_ASK);
+	assert_int_equal(owed_fault(&o, 1, 69), OWED_ASK);
+	assert_int_equal(owed_take(&o, 1, 70), OWED_NEVER);
+}
+
 static void whole_units_only(void **state)
 {
 	(void)state;
@@ -267,6 +288,7 @@ static void a_unit_has_one_taker(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(a_unit_goes_its_way, end),
+	cmocka_unit_test_teardown(again, end),
 	cmocka_unit_test_teardown(whole_units_only, end),
 	cmocka_unit_test_teardown(words, end),
 	cmocka_unit_test_teardown(the_next_run, end),
