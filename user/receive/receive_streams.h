@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "net/engine.h"
-#include "receive/ram_write.h"
+#include "place/ram_write.h"
 #include "tls/tls.h"
 
 struct receive_streams;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "receive/ram_write.h"
+#include "place/ram_write.h"
 #include "tls/tls.h"
 
 struct requests;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "page/page.h"
+#include "place/ram_write_internal.h"
 #include "ram/thp.h"
-#include "receive/ram_write_internal.h"
 
 int ram_no_room(const struct ram_block *b, int code, struct err *e)
 {

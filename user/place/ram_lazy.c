@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "receive/ram_write_internal.h"
+#include "place/ram_write_internal.h"
 
 #define BUFFER_PAGES	(RAM_WRITER_BUFFER / PAGE_BYTES)
 

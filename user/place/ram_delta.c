@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "receive/ram_write_internal.h"
+#include "place/ram_write_internal.h"
 
 static int ram_check_placed(const struct ram_writer *p, const struct wire_extent *x, struct err *e)
 {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "page/page.h"
-#include "receive/ram_write_internal.h"
+#include "place/ram_write_internal.h"
 
 /**
  * struct ram_cursor - which page bytes of a frame come next

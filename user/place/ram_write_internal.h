@@ -6,7 +6,7 @@
 #ifndef GODWIT_RAM_WRITE_INTERNAL_H
 #define GODWIT_RAM_WRITE_INTERNAL_H
 
-#include "receive/ram_write.h"
+#include "place/ram_write.h"
 
 /**
  * struct ram_part - pages of one extent

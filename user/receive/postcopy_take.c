@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The guest lacks RAM, and the link or the receiver is gone: what is kept is taken over. */
+#include <string.h>
+
+#include "kernel/device.h"
+#include "receive/postcopy_internal.h"
+#include "receive/receiver_internal.h"
+
+int postcopy_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret = postcopy_keep(r, token, true, e);
+
+	if (ret) {
+		postcopy_close(&p->dev);
+		postcopy_close(&p->userfaultfd);
+		return ret;
+	}
+	p->taken = p->agreed = p->announced = p->begun = true;
+	memcpy(r->token, token, sizeof(r->token));
+	return 0;
+}
+
+/*
+ * A hole is missing, or zero at the source, or was given back by the guest: the sender knows only
+ * that its page is here, or is zero. On hugetlbfs no file shows its holes: all may be missing, and
+ * what is there stays (lazy_ram.taken_over).
+ */
+static int postcopy_find_holes(struct receiver *r, unsigned int block, struct err *e)
+{
+	const struct ram_block *b = &r->vm.blocks[block];
+	struct owed *owed = &r->postcopy.lazy.owed;
+	uint64_t hole = 0, first = 0, count = 0;
+	int ret;
+
+	if (b->hugetlb)
+		return owed_add(owed, block, 0, b->pages);
+	while ((ret = ram_ops(b)->next_data(b, hole, b->pages, true, &first, &count, e)) > 0) {
+		if (first > hole)
+			owed_add(owed, block, hole, first - hole);
+		hole = first + count;
+	}
+	if (!ret && hole < b->pages)
+		owed_add(owed, block, hole, b->pages - hole);
+	return ret;
+}
+
+static int postcopy_look(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret;
+
+	for (unsigned int i = 0; i < r->vm.nblocks; i++)
+		p->unit[i] = lazy_unit(&r->vm.blocks[i]);
+	ret = ram_writer_take_over(&r->writer, &r->vm, e);
+	if (!ret)
+		ret = postcopy_register(r, e);
+	for (unsigned int i = 0; i < r->vm.nblocks && !ret; i++)
+		ret = postcopy_find_holes(r, i, e);
+	return ret;
+}
+
+int postcopy_taken(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret = atomic_load(&p->ready) ? 0 : postcopy_look(r, e);
+
+	if (ret) {
+		/* The next RECOVER begins here again. What is registered stays so. */
+		ram_writer_close(&r->writer);
+		r->writer = (struct ram_writer) { .vm = NULL };
+		lazy_close(&p->lazy);
+		postcopy_close(&p->uffd);
+		postcopy_close(&p->mem);
+		return ret;
+	}
+	r->writer.lazy = &p->lazy;
+	atomic_store(&p->ready, true);
+	return 0;
+}
+
+void postcopy_interrupt(struct receiver *r)
+{
+	struct postcopy *p = &r->postcopy;
+	struct requests_count c;
+
+	atomic_store(&p->stop, true);
+	if (p->requests) {
+		c = requests_count(p->requests);
+		p->before.seen += c.seen;
+		p->before.asked += c.asked;
+		p->before.zeros += c.zeros;
+	}
+	requests_free(p->requests);
+	p->requests = NULL;
+	if (r->streams)
+		receive_streams_stop(r->streams);
+	postcopy_connection(r, -1, NULL);
+	atomic_store(&p->stop, false);
+}
+
+int postcopy_resume(struct receiver *r, struct err *e)
+{
+	int ret = postcopy_serve(r, e);
+
+	if (!ret)
+		lazy_wake_all(&r->postcopy.lazy);
+	return ret;
+}

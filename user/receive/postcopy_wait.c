@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The guest runs, and its RAM comes. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "receive/postcopy_internal.h"
+#include "receive/receiver_internal.h"
+
+#define ALIVE_NS	1000000000ull	/* between two PONGs */
+
+/* 1: DONE. */
+static int postcopy_frame(struct receiver *r, struct err *e)
+{
+	struct wire_header h;
+	int ret = channel_recv(r->ch, &h, false, e);
+
+	if (ret)
+		return ret;
+	/* The first one was for RESUMED, and may be late. */
+	if (h.type == WIRE_DONE && r->verdicts && r->sender != SENDER_KNOWS) {
+		r->sender = SENDER_KNOWS;
+		return 0;
+	}
+	if (h.type == WIRE_DONE && !atomic_load(&r->postcopy.lazy.owed.left))
+		return 1;
+	if (h.type != WIRE_PING)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s while it owes pages",
+			       wire_type_name(h.type));
+	return receiver_pong(r, &h, e);
+}
+
+/* A process that is killed may wait for a fault: the module says that it is about to go. */
+bool postcopy_vm_gone(const struct receiver *r, struct err *e)
+{
+	struct pollfd p[] = {
+		{ .fd = r->postcopy.dev, .events = POLLIN },
+		{ .fd = r->vm.pidfd, .events = POLLIN },
+	};
+
+	if (poll(p, 2, 0) <= 0 || !((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents))
+		return false;
+	err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited before all of its RAM was there");
+	return true;
+}
+
+/* 1: nothing is owed any more. */
+static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct pollfd wait = { .fd = channel_fd(r->ch), .events = POLLIN };
+
+	if (!atomic_load(&p->lazy.owed.left))
+		return 1;
+	if (postcopy_vm_gone(r, e))
+		return -ESRCH;
+	if (requests_failed(p->requests, e))
+		return -EIO;
+	if (atomic_load(receive_streams_failed(r->streams))) {
+		receive_streams_error(r->streams, e);
+		return -EIO;
+	}
+	if (now_ns() - *heard_ns > receiver_patience_ms(r) * 1000000ull)
+		return err_set_silent(e, "the sender says nothing any more");
+	poll(&wait, 1, channel_readable(r->ch) ? 0 : STOP_SLICE_NS / 10000000);
+	if (!channel_readable(r->ch))
+		return 0;
+	*heard_ns = now_ns();
+	return postcopy_frame(r, e);
+}
+
+static int postcopy_wait(struct receiver *r, struct err *e)
+{
+	uint64_t heard_ns = now_ns(), next_alive_ns = 0;
+	int ret = 0;
+
+	while (!ret) {
+		ret = postcopy_step(r, &heard_ns, e);
+		if (ret || now_ns() < next_alive_ns)
+			continue;
+		next_alive_ns = now_ns() + ALIVE_NS;
+		ret = receiver_alive(r, e);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+static void postcopy_print(const struct postcopy *p)
+{
+	const struct requests_count c = requests_count(p->requests);
+
+	printf("godwit: all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero\n",
+	       (unsigned long long)atomic_load(&p->lazy.units),
+	       (unsigned long long)(p->before.seen + c.seen),
+	       (unsigned long long)(p->before.asked + c.asked),
+	       (unsigned long long)(p->before.zeros + c.zeros));
+	fflush(stdout);
+}
+
+int postcopy_finish(struct receiver *r, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	struct err lost = { 0 }, cause;
+	uint64_t left = atomic_load(&p->lazy.owed.left);
+	int ret;
+
+	printf("godwit: the guest runs here, and %llu units of its RAM are still to come\n",
+	       (unsigned long long)left);
+	fflush(stdout);
+	do
+		ret = postcopy_wait(r, e);
+	while (ret && !recover(r, ret, e));
+	left = atomic_load(&p->lazy.owed.left);
+	if (!ret) {
+		postcopy_print(p);
+		postcopy_unmark(r);
+		verdict_write(r);
+		/* Whether the sender hears of it changes nothing here. */
+		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
+		while (!ret)
+			ret = postcopy_frame(r, &lost);
+		/* Else it may have missed that. */
+		r->sender = ret == 1 ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW;
+		/* Those that put pages in place wake faults, too: they end first. */
+		receive_streams_finish(r->streams);
+		postcopy_end(r);
+		claim_drop(&r->claim, &r->vm);
+		return 0;
+	}
+	cause = *e;
+	e->exit = GW_OK;
+	if (cause.exit == GW_VM_GONE)
+		return err_set(e, cause.exit, -ret, "%.500s: the guest is lost", cause.text);
+	return err_set(e, GW_INCOMPLETE, -ret,
+		       "%.500s. The guest runs here and waits when it touches one of %llu units of RAM that the source still has: end neither QEMU",
+		       cause.text, (unsigned long long)left);
+}
