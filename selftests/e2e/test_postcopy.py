@@ -21,7 +21,8 @@ def source(directory, append, **more):
 
 def came_after(run):
     """(units that came after the guest, faults, of them asked for, zero), as the receiver counts."""
-    m = re.search(r'all RAM is here: (\d+) units came after the guest, (\d+) faults, (\d+) of them asked for, (\d+) zero', run.receive.said)
+    m = re.search(r'all RAM is here: (\d+) units came after the guest, (\d+) faults, (\d+) of them asked for, (\d+) zero',
+                  run.receive.said)
     assert m, run.receive.said
     return tuple(map(int, m.groups()))
 
@@ -45,6 +46,57 @@ def test_faster_than_the_link(directory):
     # 16 MiB take 3.4 s.
     assert report['downtime'] < 1500
     assert len(report['rounds']) == 2
+
+
+def test_auto(directory):
+    """Rounds do not help, so it is chosen, before they are used up."""
+    src = source(directory, 'start=16 size=16 touch=16 rate=6000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 40)
+    report, units, _ = migrate(src, dst, '--postcopy', 'auto', '--downtime-limit', '1000')
+    assert units > 1000
+    assert 3 <= len(report['rounds']) < 30
+
+
+def test_auto_where_rounds_help(directory):
+    src = source(directory, 'start=16 size=16 touch=16 rate=50')
+    dst = godwit.destination(src)
+    run = godwit.Run(src, dst, '--postcopy', 'auto', verify=False)
+    run.wait()
+    godwit.proof(src, dst)
+    assert 'are still to come' not in run.receive.said
+
+
+def test_now(directory):
+    """In the first round, which would take a minute: it is cut."""
+    src = source(directory, 'start=16 size=40 touch=40 rate=2000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 5)
+    run = godwit.Run(src, dst, '--postcopy', 'auto', verify=False)
+    run.send.wait_round(1)
+    lab.call(godwit.GODWIT, 'set', '--qmp', src.main_qmp, '--postcopy', 'now')
+    run.receive.wait_for('are still to come')
+    lab.link('rate', 200)
+    report = run.wait()
+    assert len(report['rounds']) == 2
+    units, _, _, _ = came_after(run)
+    assert units > 2000
+    godwit.proof(src, dst)
+
+
+@pytest.mark.parametrize('began,status,said', [('auto', 'ram-private', 'is private to its QEMU'), ('off', 'vm-state', 'began with')])
+def test_now_is_refused(directory, began, status, said):
+    """In words, and the migration goes on as it was."""
+    src = source(directory, 'start=16 size=16 touch=16 rate=50', ram=[KINDS['shared_file']('src')])
+    dst = godwit.destination(src, ram=[KINDS['anonymous']('dst')])
+    lab.link('rate', 20)
+    run = godwit.Run(src, dst, '--postcopy', began, verify=False)
+    run.send.wait_round(1)
+    asked = godwit.Process('src', 'set', '--qmp', src.main_qmp, '--postcopy', 'now')
+    assert asked.wait() == godwit.EXIT[status] and said in asked.said, asked.said
+    lab.link('clear')
+    run.wait()
+    godwit.proof(src, dst)
 
 
 @pytest.mark.parametrize('mode', ['migrate', 'save'])

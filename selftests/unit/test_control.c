@@ -21,6 +21,7 @@ struct rig {
 	struct pace pace;
 	_Atomic uint32_t compress;
 	uint64_t features;
+	struct err no_postcopy;
 	char answer[LINE_SOCKET_LINE];
 };
 
@@ -33,7 +34,7 @@ static int setup(void **state)
 	pace_init(&rig->pace, 0);
 	rig->c = (struct control) { .vm_pid = 4711, .qmp_path = "/run/guest.qmp", .addr = "there:4433", .report = &rig->report,
 				    .limits = &rig->limits, .pace = &rig->pace, .compress = &rig->compress,
-				    .features = &rig->features, .socket = { .lfd = -1 } };
+				    .features = &rig->features, .no_postcopy = &rig->no_postcopy, .socket = { .lfd = -1 } };
 	*state = rig;
 	return 0;
 }
@@ -124,6 +125,7 @@ static void set_is_all_or_nothing(void **state)
 		{ "{\"max-rounds\": 5, \"speed\": 1}", "speed" },
 		{ "{\"max-rounds\": 5, \"compress\": \"zstd:20\"}", "--compress" },
 		{ "{\"max-rounds\": 5, \"compress\": 1}", "string" },
+		{ "{\"max-rounds\": 5, \"postcopy\": \"soon\"}", "\"auto\", \"on\" or \"now\"" },
 		{ "[5]", "object" }, { "5", "object" }, { "null", "object" },
 	};
 	struct rig *rig = *state;
@@ -156,6 +158,25 @@ static void set_asks_what_both_ends_have(void **state)
 	assert_ptr_equal(codec_word_wish(rig->compress).choice.codec, &codec_lz4);
 	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"compress\": \"auto\"}}", "return"));
 	assert_int_equal(codec_word_wish(rig->compress).kind, CODEC_AUTO);
+}
+
+/* Whoever began without it is told why; what is no change is none. */
+static void set_chooses_postcopy_where_it_can(void **state)
+{
+	static const char now[] = "{\"execute\": \"set\", \"arguments\": {\"postcopy\": \"now\"}}";
+	struct rig *rig = *state;
+	json_auto_t *error = NULL;
+
+	json_decref(ask(rig, now, "return"));
+	assert_int_equal(rig->limits.postcopy, POSTCOPY_NOW);
+	rig->limits.postcopy = POSTCOPY_OFF;
+	err_set(&rig->no_postcopy, GW_NO_MODULE, ENOENT, "there is no module");
+	error = ask(rig, now, "error");
+	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_NO_MODULE);
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "there is no module"));
+	assert_int_equal(rig->limits.postcopy, POSTCOPY_OFF);
+	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"postcopy\": \"off\", \"max-rounds\": 9}}", "return"));
+	assert_int_equal(rig->limits.max_rounds, 9);
 }
 
 static void what_makes_no_sense_is_refused(void **state)
@@ -223,6 +244,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(set_changes_what_it_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_is_all_or_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_asks_what_both_ends_have, setup, teardown),
+		cmocka_unit_test_setup_teardown(set_chooses_postcopy_where_it_can, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_long_is_an_error, setup, teardown),
 		cmocka_unit_test_setup_teardown(command_line_limits, setup, teardown),

@@ -164,6 +164,34 @@ static void the_ramp_ends_at_its_cap(void **state)
 	assert_int_equal(c.allowed_ns, 300 * MS);
 }
 
+/* One round may be chance; and what the user allows is tried first. */
+static void what_rounds_do_not_help_with_is_owed(void **state)
+{
+	struct converge c = at(100, 1000);
+
+	(void)state;
+	c.may_owe = true;
+	assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_equal(converge(&c), CONVERGE_OWE);
+	c = at(100, 101);
+	c.may_owe = true;
+	c.ramp_ns = 800 * MS;
+	for (unsigned int i = 0; i < 9; i++)
+		assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_equal(converge(&c), CONVERGE_OWE);
+	/* Nothing is owed where rounds do. */
+	c = at(100, 101);
+	c.may_owe = true;
+	for (unsigned int i = 0; c.pending >= 29 << 8; i++, c.pending = c.pending / 10 * 8)
+		assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_not_equal(converge(&c), CONVERGE_OWE);
+	c = at(1000, 10000);
+	c.may_owe = true;
+	c.round = c.max_rounds;
+	assert_int_equal(converge(&c), CONVERGE_OWE);
+}
+
 static void the_cap_counts_before_it_is_given_up(void **state)
 {
 	struct converge c = at(100, 1000);
@@ -256,6 +284,7 @@ int main(void)
 		cmocka_unit_test(nothing_overflows),
 		cmocka_unit_test(only_rounds_that_do_not_help_raise_the_limit),
 		cmocka_unit_test(the_ramp_ends_at_its_cap),
+		cmocka_unit_test(what_rounds_do_not_help_with_is_owed),
 		cmocka_unit_test(the_cap_counts_before_it_is_given_up),
 		cmocka_unit_test(slow_progress_is_no_stall),
 		cmocka_unit_test(a_limit_that_is_changed_counts_at_once),

@@ -30,6 +30,7 @@ static struct world {
 	unsigned int round;
 	const char *to;
 	struct sender *s;
+	bool owes;
 } world;
 
 /* Only its address counts. */
@@ -157,6 +158,19 @@ int sender_ask_switchover(struct sender *s, struct err *e)
 	return 0;
 }
 
+bool owing_wanted(const struct sender *s)
+{
+	return s->owing.agreed && s->limits.postcopy >= POSTCOPY_ON;
+}
+
+int owing_choose(struct sender *s, struct err *e)
+{
+	(void)s;
+	(void)e;
+	world.owes = true;
+	return 0;
+}
+
 int connect_again(struct sender *s, int r, struct err *e)
 {
 	(void)s;
@@ -203,6 +217,9 @@ uint64_t qmp_latency_median(const struct qmp_latency *t)
 	return 0;
 }
 
+static enum postcopy_wish wish_now;
+static bool can_owe;
+
 /* Pre-copy until the switchover. */
 static struct report migrate(unsigned int limit_ms, unsigned int rounds, const char *from, enum when when, unsigned int round,
 			     const char *to)
@@ -220,6 +237,8 @@ static struct report migrate(unsigned int limit_ms, unsigned int rounds, const c
 	s.source = &source;
 	s.limits.downtime_limit_ms = limit_ms;
 	s.limits.max_rounds = rounds;
+	s.limits.postcopy = wish_now;
+	s.owing.agreed = can_owe;
 	assert_int_equal(codec_parse(from, &wish, &e), 0);
 	atomic_store(&s.compress, codec_wish_word(&wish));
 	world = (struct world) { .now = S, .when = when, .round = round, .to = to, .s = &s };
@@ -280,6 +299,24 @@ static void no_end_before_it_has_told(void **state)
 	assert_int_equal(r.round, 3);
 }
 
+static void postcopy_begins_as_it_was_asked_for(void **state)
+{
+	static const struct { enum postcopy_wish wish; unsigned int limit, rounds; bool owes; } cases[] = {
+		{ POSTCOPY_ON, 1, 1, true }, { POSTCOPY_ON, 2000, 1, true }, { POSTCOPY_AUTO, 1, 3, true },
+		{ POSTCOPY_AUTO, 2000, 2, false },
+	};
+
+	(void)state;
+	can_owe = true;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		wish_now = cases[i].wish;
+		assert_int_equal(migrate(cases[i].limit, 30, "off", NEVER, 0, NULL).round, cases[i].rounds);
+		assert_int_equal(world.owes, cases[i].owes);
+	}
+	wish_now = POSTCOPY_OFF;
+	can_owe = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +324,7 @@ int main(void)
 		cmocka_unit_test(a_codec_that_changes),
 		cmocka_unit_test(less_than_a_byte),
 		cmocka_unit_test(no_end_before_it_has_told),
+		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

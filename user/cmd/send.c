@@ -88,27 +88,6 @@ static const struct cmd_option send_delta[] = {
 	},
 };
 
-static int send_set_postcopy(const struct cmd_option *o, const char *text, void *to, struct err *e)
-{
-	(void)o;
-	(void)e;
-	*(bool *)to = !strcmp(text, "on");
-	return 0;
-}
-
-static const struct cmd_option send_postcopy = {
-	"postcopy", .words = "on|off", .initial = "off", .set = send_set_postcopy,
-	.offset = offsetof(struct send_args, o.postcopy),
-	.help = "on: after the first round the guest runs at the destination, and the pages that "
-		"it has written since follow: at once when it touches them",
-	.more = "The downtime does not depend on what the guest writes.\n"
-		"Until the last page has come neither host has all of the guest: if one of both, "
-		"one of both QEMUs, or the link is lost in that time, the guest is lost with it.\n"
-		"The destination needs godwit.ko and\n"
-		".Pa /dev/userfaultfd ,\n"
-		"and RAM in files of tmpfs or hugetlbfs.",
-};
-
 static const struct cmd_option send_reconnect = {
 	"reconnect", .value = "S", .max = WIRE_KEEP_MAX, .initial = "0", .set = cmd_set_number,
 	.offset = offsetof(struct send_args, o.reconnect_s),
@@ -225,7 +204,6 @@ static const struct cmd_group send_groups[] = {
 	  .base = offsetof(struct send_args, o.wish) },
 	CMD_ONE(cmd_accept, struct send_args, o.accepted),
 	{ .options = &send_no_compare, .n = 1 },
-	{ .options = &send_postcopy, .n = 1 },
 	{ CMD_ROWS(send_proof) },
 	{ "Output and control", CMD_ROWS(send_output) },
 	CMD_HELP,
@@ -244,9 +222,9 @@ static int send_parse(struct send_args *a, int argc, char **argv, struct err *e)
 	a->o.qmp_path = a->vm.qmp;
 	a->o.pid = a->vm.pid;
 	a->o.cpus = thread_cpus();
-	if (a->o.verify && a->o.postcopy)
+	if (a->o.verify && a->o.limits.postcopy >= POSTCOPY_ON)
 		return err_set(e, GW_USAGE, EINVAL,
-			       "--verify compares all RAM before the guest runs at the destination, and --postcopy on lets it run before: leave out one");
+			       "--verify compares all RAM before the guest runs at the destination, and --postcopy lets it run before: leave out one");
 	r = progress_init(&a->progress, a->how, e);
 	if (!r)
 		r = engine_choose(a->io, &a->o.engine, e);

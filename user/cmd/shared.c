@@ -109,6 +109,26 @@ const struct cmd_option cmd_limits[CMD_LIMITS] = {
 			".Cm auto ,\n"
 			"and is refused with a codec that it does not know.",
 	},
+	[CMD_POSTCOPY] = {
+		"postcopy", .words = "off|auto|on|now", .initial = "off", .set = shared_set_limit,
+		.help = "when the guest runs at the destination before all of its RAM is there, "
+			"whose pages follow, at once when it touches them; auto: when rounds do "
+			"not help; on: after the first round; now: without another round",
+		.more = "The downtime then does not depend on what the guest writes.\n"
+			"Until the last page has come neither host has all of the guest: if one of "
+			"both, or one of both QEMUs, is lost in that time, the guest is lost with "
+			"it.\n"
+			"The destination needs godwit.ko and\n"
+			".Pa /dev/userfaultfd ,\n"
+			"and RAM in files of tmpfs or hugetlbfs; where it has not,\n"
+			".Cm auto\n"
+			"is\n"
+			".Cm off ,\n"
+			"and the others are refused.\n"
+			"A migration that began with\n"
+			".Cm off\n"
+			"cannot change to another.",
+	},
 };
 
 const struct cmd_option cmd_compress_threads = {

@@ -37,6 +37,7 @@ enum {
 	CMD_ON_TIMEOUT,
 	CMD_BANDWIDTH,
 	CMD_COMPRESS,
+	CMD_POSTCOPY,
 	CMD_LIMITS
 };
 extern const struct cmd_option cmd_limits[CMD_LIMITS];

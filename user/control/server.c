@@ -56,6 +56,15 @@ static bool server_query(struct control *c, char *answer)
 	return true;
 }
 
+static int server_check_postcopy(const struct control *c, const struct limits *new, struct err *e)
+{
+	const struct err *why = c->no_postcopy;
+
+	if (new->postcopy == POSTCOPY_OFF || new->postcopy == c->limits->postcopy || !why->exit)
+		return 0;
+	return err_set(e, why->exit, EOPNOTSUPP, "no post-copy in this migration: %.900s", why->text);
+}
+
 static bool server_set(struct control *c, const json_t *args, char *answer)
 {
 	struct limits new = *c->limits;
@@ -65,6 +74,8 @@ static bool server_set(struct control *c, const json_t *args, char *answer)
 	/* Before it is known what the receiver offers, the sender itself will refuse. */
 	if (!r && *c->features)
 		r = codec_check(&new.compress, *c->features, &e);
+	if (!r)
+		r = server_check_postcopy(c, &new, &e);
 	if (r) {
 		server_answer_error(answer, &e);
 		return true;

@@ -33,6 +33,7 @@
  * @qmp_path: absolute
  * @limits, @pace, @compress: what "set" changes; the last is as codec_wish_word()
  * @features: those that both ends offer; 0: the receiver has not been asked yet
+ * @no_postcopy: why "set" cannot choose post-copy; no error: it can, or it is not known yet
  * @socket: lfd -1: there is none
  */
 struct control {
@@ -44,6 +45,7 @@ struct control {
 	struct pace *pace;
 	_Atomic uint32_t *compress;
 	const uint64_t *features;
+	const struct err *no_postcopy;
 	struct line_socket socket;
 };
 

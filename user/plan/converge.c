@@ -12,6 +12,7 @@
 
 #define POLISH_MAX	3
 #define RAMP_STEPS	10
+#define OWE_STALLED	2u	/* rounds without progress: one may be chance */
 
 /* Measured with a QEMU of few devices on an idle host: 6 + 4 ms. */
 #define DEVICE_NS	10000000ull
@@ -84,6 +85,19 @@ static void converge_allow(struct converge *c)
 		c->allowed_ns = c->limit_ns + room;
 }
 
+/*
+ * The limit is not met. Rounds that make no progress only cost the guest's network and time, once
+ * the limit cannot be raised any more.
+ */
+static enum verdict converge_not(const struct converge *c)
+{
+	const bool raised = c->raised == RAMP_STEPS || c->ramp_ns <= c->limit_ns;
+
+	if (c->may_owe && (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised)))
+		return CONVERGE_OWE;
+	return c->round >= c->max_rounds ? CONVERGE_GIVE_UP : CONVERGE_AGAIN;
+}
+
 enum verdict converge(struct converge *c)
 {
 	uint64_t ram_ns;
@@ -99,7 +113,7 @@ enum verdict converge(struct converge *c)
 		converge_allow(c);
 	}
 	if (c->predicted_ns > c->allowed_ns)
-		return c->round >= c->max_rounds ? CONVERGE_GIVE_UP : CONVERGE_AGAIN;
+		return converge_not(c);
 	if (c->round >= c->max_rounds || c->polished >= POLISH_MAX)
 		return CONVERGE_SWITCH;
 	/* RAM takes far less than the fixed part, or the guest's working set is reached. */

@@ -3,11 +3,13 @@
 #ifndef GODWIT_CONVERGE_H
 #define GODWIT_CONVERGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "plan/speed.h"
 
-enum verdict { CONVERGE_AGAIN, CONVERGE_SWITCH, CONVERGE_GIVE_UP };
+/* CONVERGE_OWE: switch over with what is dirty still to come (post-copy) */
+enum verdict { CONVERGE_AGAIN, CONVERGE_SWITCH, CONVERGE_OWE, CONVERGE_GIVE_UP };
 
 /**
  * struct blackout - what is known of the part of the downtime that does not depend on dirty pages
@@ -40,6 +42,7 @@ uint64_t converge_lead(const struct blackout *b);
  * @fixed_ns: converge_fixed(): stop, device state, resume, round trips
  * @lead_ns: converge_lead(): how long the guest still runs in the switchover
  * @max_rounds: give up after so many rounds
+ * @may_owe: what rounds do not help with may follow the guest
  * @round: rounds sent so far
  * @round_ns: what the last round took; 0: not known
  * @speed: of the last round, as the rounds have shown it
@@ -59,6 +62,7 @@ struct converge {
 	uint64_t fixed_ns;
 	uint64_t lead_ns;
 	unsigned int max_rounds;
+	bool may_owe;
 	unsigned int round;
 	uint64_t round_ns;
 	struct speed speed;

@@ -29,6 +29,8 @@ static const struct limit {
 	  (const char *const[]) { "cancel", "pause" }, false },
 	{ "bandwidth", offsetof(struct limits, bandwidth_mib), 0, 1000000, NULL, false },
 	{ "compress", offsetof(struct limits, compress), 0, 0, NULL, true },
+	{ "postcopy", offsetof(struct limits, postcopy), 0, 3,
+	  (const char *const[]) { "off", "auto", "on", "now" }, false },
 };
 
 #define LIMITS (sizeof(limits_table) / sizeof(limits_table[0]))
@@ -64,14 +66,19 @@ static int limits_set_number(struct limits *l, const struct limit *t, long long 
 static int limits_set_choice(struct limits *l, const struct limit *t, const char *text,
 			     struct err *e)
 {
+	char all[80] = "";
+
 	for (unsigned int i = t->min; i <= t->max; i++) {
-		if (strcmp(t->choices[i], text))
-			continue;
-		*limits_value(l, t) = i;
-		return 0;
+		size_t len = strlen(all);
+
+		if (!strcmp(t->choices[i], text)) {
+			*limits_value(l, t) = i;
+			return 0;
+		}
+		snprintf(all + len, sizeof(all) - len, "%s\"%s\"", !i ? "" : i < t->max ? ", " : " or ",
+			 t->choices[i]);
 	}
-	return err_set(e, GW_USAGE, EINVAL, "--%s takes \"%s\" or \"%s\", not \"%.40s\"", t->name,
-		       t->choices[0], t->choices[1], text);
+	return err_set(e, GW_USAGE, EINVAL, "--%s takes %s, not \"%.40s\"", t->name, all, text);
 }
 
 static struct codec_wish *limits_compress(struct limits *l, const struct limit *t)

@@ -12,6 +12,8 @@
 #include "codec/codec.h"
 
 enum on_timeout { ON_TIMEOUT_CANCEL, ON_TIMEOUT_PAUSE };
+/* In this order each switches over sooner than the one before. */
+enum postcopy_wish { POSTCOPY_OFF, POSTCOPY_AUTO, POSTCOPY_ON, POSTCOPY_NOW };
 
 /**
  * struct limits
@@ -23,6 +25,8 @@ enum on_timeout { ON_TIMEOUT_CANCEL, ON_TIMEOUT_PAUSE };
  * @on_timeout: enum on_timeout: give up then, or stop the guest and finish at any downtime
  * @bandwidth_mib: MiB per second that the sender may send until the switchover; 0: no limit
  * @compress: how RAM is packed
+ * @postcopy: enum postcopy_wish: the guest runs at the destination before its RAM is there; never,
+ *	when rounds do not help, after the first round, or at once
  */
 struct limits {
 	unsigned int downtime_limit_ms;
@@ -32,6 +36,7 @@ struct limits {
 	unsigned int on_timeout;
 	unsigned int bandwidth_mib;
 	struct codec_wish compress;
+	unsigned int postcopy;
 };
 
 extern const struct limits limits_default;
@@ -44,8 +49,8 @@ extern const struct limits limits_default;
 int limits_set(struct limits *l, const char *name, const char *text, struct err *e);
 
 /*
- * All limits as a JSON object: numbers, and "on-timeout" and "compress" strings. NULL: out of
- * memory.
+ * All limits as a JSON object: numbers, and "on-timeout", "compress" and "postcopy" strings.
+ * NULL: out of memory.
  */
 json_t *limits_to_json(const struct limits *l);
 /*

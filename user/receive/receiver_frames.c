@@ -99,9 +99,11 @@ static int receiver_on_keep(struct receiver *r, const struct wire_header *h, str
 
 static int receiver_on_switchover(struct receiver *r, const struct wire_header *h, struct err *e)
 {
+	/* It may find out later that rounds do not help. */
+	const bool owes = h->flags & WIRE_OWING && !r->postcopy.announced;
 	int ret = 0;
 
-	if (r->state != RECEIVER_ROUNDS)
+	if (r->state != RECEIVER_ROUNDS && !(r->state == RECEIVER_SWITCHES && owes))
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent SWITCHOVER twice");
 	if (h->flags & WIRE_OWING)
 		ret = postcopy_announced(r, e);

@@ -12,6 +12,13 @@
 #include "send/sender_internal.h"
 #include "wire/owed.h"
 
+/* Nothing was asked, or it is no error: why there is no post-copy is told when it is asked for. */
+static int owing_cannot(struct sender *s, enum gw_exit exit, const char *why)
+{
+	err_set(&s->owing.why_not, exit, EOPNOTSUPP, "%.900s", why);
+	return 0;
+}
+
 static int owing_refused(struct sender *s, const struct wire_header *h, struct err *e)
 {
 	char text[WIRE_TEXT_MAX + 1];
@@ -24,16 +31,14 @@ static int owing_refused(struct sender *s, const struct wire_header *h, struct e
 		       "the receiver cannot do post-copy: %.900s", text);
 }
 
-int owing_ask(struct sender *s, struct err *e)
+static int owing_ask_receiver(struct sender *s, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_POSTCOPY_ASK };
 	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
 	int r;
 
-	if (!s->o->postcopy)
-		return 0;
 	if (!(s->features & WIRE_POSTCOPY))
-		return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --postcopy on: install the same version at both ends");
+		return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --postcopy: install the same version at both ends");
 	r = channel_send(s->ch, &h, NULL, e);
 	if (!r)
 		r = channel_recv_asked(s->ch, &h, e);
@@ -53,6 +58,48 @@ int owing_ask(struct sender *s, struct err *e)
 	return 0;
 }
 
+int owing_ask(struct sender *s, struct err *e)
+{
+	struct err why = { 0 };
+	int r;
+
+	if (s->limits.postcopy == POSTCOPY_OFF)
+		return owing_cannot(s, GW_VM_STATE, "this migration began with --postcopy off: begin another with auto");
+	if (s->o->verify)
+		return owing_cannot(s, GW_USAGE, "--verify compares all RAM before the guest runs at the destination");
+	r = owing_ask_receiver(s, &why);
+	if (!r)
+		return 0;
+	/* What the receiver itself says against it: the connection goes on. */
+	if (s->limits.postcopy == POSTCOPY_AUTO && r == -EOPNOTSUPP)
+		return owing_cannot(s, why.exit, why.text);
+	if (s->limits.postcopy == POSTCOPY_AUTO && r == -EPROTONOSUPPORT)
+		return owing_cannot(s, why.exit, why.text);
+	*e = why;
+	return r;
+}
+
+bool owing_wanted(const struct sender *s)
+{
+	return s->owing.agreed && (s->owing.chosen || s->limits.postcopy >= POSTCOPY_ON);
+}
+
+int owing_choose(struct sender *s, struct err *e)
+{
+	int r = 0;
+
+	if (s->owing.chosen)
+		return 0;
+	/* An answer to the SWITCHOVER before must not be taken for one to this. */
+	if (s->asked)
+		r = sender_await_switchover(s, e);
+	if (r)
+		return r;
+	s->owing.chosen = true;
+	s->asked = s->answered = false;
+	return 0;
+}
+
 void owing_connection(struct sender *s, int fd, struct tls *tls)
 {
 	tls_free(s->owing.tls);
@@ -64,7 +111,7 @@ void owing_connection(struct sender *s, int fd, struct tls *tls)
 
 int owing_check(const struct sender *s, struct err *e)
 {
-	if (!s->owing.agreed || sock_is_open(s->owing.fd))
+	if (!s->owing.chosen || sock_is_open(s->owing.fd))
 		return 0;
 	return err_set(e, GW_LINK_LOST, ECONNRESET, "the connection for page faults was closed");
 }

@@ -16,14 +16,17 @@ struct sender;
 
 /**
  * struct owing
- * @agreed: the receiver can be owed pages, so the last round leaves what is dirty to afterwards
+ * @agreed: the receiver can be owed pages
+ * @chosen: it will be: the last round leaves what is dirty to afterwards
+ * @why_not: if not @agreed, once the receiver is connected
  * @collected: @owed and @push are there
  * @complete: the receiver has all
  * @unit: of each block, the receiver's
  * @fd, @tls: the request connection, until the thread has it
  */
 struct owing {
-	bool agreed, collected, complete;
+	bool agreed, chosen, collected, complete;
+	struct err why_not;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	struct owed owed;
 	struct push push;
@@ -34,8 +37,15 @@ struct owing {
 
 #define OWING_NONE { .fd = -1 }
 
-/* Right after READY: asks the receiver whether pages may be owed there. Its refusal is an error. */
+/*
+ * Right after READY: asks the receiver whether pages may be owed there. Its refusal is an error, but
+ * with --postcopy auto.
+ */
 int owing_ask(struct sender *s, struct err *e);
+/* Will pages be owed, whatever rounds may bring? */
+bool owing_wanted(const struct sender *s);
+/* Pages will be owed: SWITCHOVER says so, also if it has left before. */
+int owing_choose(struct sender *s, struct err *e);
 /* The connection that has joined for requests, taken over; -1: none any more. */
 void owing_connection(struct sender *s, int fd, struct tls *tls);
 /* Before the guest is stopped: is the request connection there? */

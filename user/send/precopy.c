@@ -125,6 +125,7 @@ static enum verdict precopy_decide(struct sender *s, struct precopy_measured *m,
 	c->limit_ns = s->limits.downtime_limit_ms * 1000000ull;
 	c->ramp_ns = s->limits.downtime_ramp_ms * 1000000ull;
 	c->max_rounds = s->limits.max_rounds;
+	c->may_owe = s->owing.agreed && s->limits.postcopy >= POSTCOPY_AUTO;
 	verdict = converge(c);
 	/* That was of the other way. */
 	return precopy_packs_otherwise(s, m) ? CONVERGE_AGAIN : verdict;
@@ -138,8 +139,10 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 			     struct err *e)
 {
 	bool changed;
-	int r = sender_ask_switchover(s, e);
+	int r = *verdict == CONVERGE_OWE ? owing_choose(s, e) : 0;
 
+	if (!r)
+		r = sender_ask_switchover(s, e);
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
 	if (r) {
@@ -156,6 +159,7 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 
 static int precopy_not_converged(const struct sender *s, const struct converge *c, struct err *e)
 {
+	const char *why = s->limits.postcopy == POSTCOPY_AUTO ? s->owing.why_not.text : "";
 	char least[120] = "";
 
 	/* The round trip is the one part that no knob and no faster link makes less. */
@@ -163,10 +167,11 @@ static int precopy_not_converged(const struct sender *s, const struct converge *
 		snprintf(least, sizeof(least), ", of it %llu ms for half of the link's round trip, which cannot be less",
 			 (unsigned long long)(s->rtt_ns / 2000000));
 	return err_set(e, GW_NOT_CONVERGED, ETIME,
-		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load",
+		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load%s%.300s",
 		       c->round, (unsigned long long)(c->pending * PAGE_BYTES >> 20),
 		       (unsigned long long)(c->predicted_ns / 1000000), least,
-		       (unsigned long long)(c->allowed_ns / 1000000), c->stalled);
+		       (unsigned long long)(c->allowed_ns / 1000000), c->stalled,
+		       *why ? "; no post-copy: " : "", why);
 }
 
 int precopy(struct sender *s, struct err *e)
@@ -183,7 +188,7 @@ int precopy(struct sender *s, struct err *e)
 		r = s->source->ops->start(s->source, e);
 	if (!r)
 		r = source_check_mappers(s->source, "/proc", e);
-	while (!r && verdict == CONVERGE_AGAIN && !s->out_of_time) {
+	while (!r && verdict == CONVERGE_AGAIN && !s->hurries) {
 		const unsigned int reconnects = rep->reconnects;
 
 		r = precopy_round(s, &m, &c.round_ns, e);
@@ -197,13 +202,13 @@ int precopy(struct sender *s, struct err *e)
 			c.best = UINT64_MAX;
 		verdict = precopy_decide(s, &m, &c);
 		/* What is still dirty comes after the guest. */
-		if (s->owing.agreed)
-			verdict = CONVERGE_SWITCH;
+		if (owing_wanted(s))
+			verdict = CONVERGE_OWE;
 		/*
 		 * The guest writes on while both ends are compared again: that is for another
 		 * round.
 		 */
-		if (verdict == CONVERGE_SWITCH)
+		if (verdict == CONVERGE_SWITCH || verdict == CONVERGE_OWE)
 			r = precopy_check_fit(s, &m, &verdict, e);
 		rep->pending_pages = c.pending;
 		rep->dirty_rate = c.round_ns ?
@@ -213,7 +218,7 @@ int precopy(struct sender *s, struct err *e)
 		report_round_left(rep);
 		sender_progress(s);
 	}
-	if (!r && verdict == CONVERGE_GIVE_UP && !s->out_of_time)
+	if (!r && verdict == CONVERGE_GIVE_UP && !s->hurries)
 		return precopy_not_converged(s, &c, e);
 	return r;
 }

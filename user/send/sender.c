@@ -11,19 +11,18 @@
 #include "send/preflight.h"
 #include "send/sender_internal.h"
 
-/*
- * --timeout is over, and the guest is to be paused: the round that is under way is cut, and the
- * switchover follows.
- */
+/* The round that is under way is cut, and the switchover follows. */
 static void sender_hurry(struct sender *s)
 {
-	s->out_of_time = true;
-	pace_set(&s->pace, 0);
+	s->hurries = true;
 	if (s->round)
 		round_cut(s->round);
 }
 
-/* Called from all waits of this thread: serves the control socket, and enforces --timeout. */
+/*
+ * Called from all waits of this thread: serves the control socket, enforces --timeout, and obeys
+ * --postcopy now.
+ */
 static void sender_serve(void *arg)
 {
 	struct sender *s = arg;
@@ -33,12 +32,16 @@ static void sender_serve(void *arg)
 	/* Behind the commit point there is nothing to give up, and a sender in doubt asks on. */
 	if (s->commit != COMMIT_PREPARED)
 		return;
-	if (!timeout_ns || s->out_of_time || now_ns() - s->started_ns < timeout_ns)
-		return;
-	if (s->limits.on_timeout == ON_TIMEOUT_PAUSE)
+	if (s->limits.postcopy == POSTCOPY_NOW && s->owing.agreed && !s->hurries)
 		sender_hurry(s);
-	else
+	if (!timeout_ns || now_ns() - s->started_ns < timeout_ns)
+		return;
+	if (s->limits.on_timeout == ON_TIMEOUT_CANCEL) {
 		stop_request(STOP_TIME);
+	} else if (!s->hurries) {
+		pace_set(&s->pace, 0);
+		sender_hurry(s);
+	}
 }
 
 static int sender_open_control(struct sender *s, struct err *e)
@@ -207,6 +210,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		.control = {
 			.addr = o->addr, .report = report, .limits = &s.limits, .pace = &s.pace,
 			.compress = &s.compress, .features = &s.features,
+			.no_postcopy = &s.owing.why_not,
 			.socket = { .lfd = -1 },
 		},
 	};

@@ -39,7 +39,6 @@
  * @delta: whether pages that are sent again go as their changes
  * @delta_mib: memory for what it notes of pages; 0: as with DELTA_OFF
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
- * @postcopy: after the first round the guest runs at the destination, and the rest follows
  * @pause: no module: stop the guest first, send everything once
  * @progress: called about ten times a second; may be NULL
  */
@@ -66,7 +65,6 @@ struct sender_options {
 	unsigned int accepted;
 	bool no_compare;
 	bool verify;
-	bool postcopy;
 	bool pause;
 	report_fn progress;
 	void *progress_arg;

@@ -80,7 +80,7 @@ struct sender {
 	struct limits limits;		/* as they are now */
 	_Atomic uint32_t compress;	/* of these, for the streams */
 	struct control control;
-	bool out_of_time;		/* --on-timeout pause: switch over now */
+	bool hurries;			/* --on-timeout pause, --postcopy now: switch over now */
 	struct channel *ch;		/* the control connection */
 	struct send_streams *streams;
 	struct stripes stripes;

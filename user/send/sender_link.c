@@ -167,7 +167,7 @@ int sender_listen(struct sender *s, struct err *e)
 int sender_ask_switchover(struct sender *s, struct err *e)
 {
 	struct wire_header h = {
-		.type = WIRE_SWITCHOVER, .flags = s->owing.agreed ? WIRE_OWING : 0,
+		.type = WIRE_SWITCHOVER, .flags = s->owing.chosen ? WIRE_OWING : 0,
 	};
 
 	if (s->asked)

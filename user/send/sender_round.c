@@ -12,15 +12,15 @@
 #define UNACKED_MAX	4u
 
 /*
- * With --pause each page goes once, and with --postcopy only once before the receiver empties it:
- * there auto sees no use in it. Without a codec no page gets hashes, but that may change.
+ * With --pause each page goes once, and with --postcopy on only once before the receiver empties
+ * it: there auto sees no use in it. Without a codec no page gets hashes, but that may change.
  */
 static bool sender_wants_delta(const struct sender *s)
 {
 	if (s->o->delta == DELTA_ON)
 		return true;
-	return s->o->delta == DELTA_AUTO && !s->o->pause && !s->o->postcopy &&
-	       s->features & WIRE_DELTAS;
+	return s->o->delta == DELTA_AUTO && !s->o->pause &&
+	       s->limits.postcopy < POSTCOPY_ON && s->features & WIRE_DELTAS;
 }
 
 int sender_open_delta(struct sender *s, struct err *e)
@@ -83,7 +83,7 @@ static void sender_part_begin(struct sender *s, enum round_kind kind)
 	if (s->keeps && kind == ROUND_PRECOPY)
 		s->part_end_ns = now_ns() + (s->number == 1 ? FIRST_PART_NS : PART_NS);
 	s->round = rd;
-	if (s->out_of_time)
+	if (s->hurries)
 		round_cut(rd);
 	sender_ask_load(s);
 	send_streams_begin(s->streams, rd, s->number);
@@ -214,8 +214,8 @@ int sender_round(struct sender *s, struct err *e)
 		}
 		if (lost)
 			r = sender_recount(s, e);
-		/* With --on-timeout pause the last round takes what is left. */
-		if (r || (!lost && !s->part_over) || s->out_of_time)
+		/* What is left is for the last round, or follows the guest. */
+		if (r || (!lost && !s->part_over) || s->hurries)
 			break;
 		sender_part_begin(s, ROUND_PRECOPY);
 	}

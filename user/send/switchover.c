@@ -73,9 +73,9 @@ static int switchover_send(struct sender *s, struct err *e)
 	 * Before the round begins, as it must come before the round's end: a stream that has no
 	 * room takes no posted frame in a round, and ends it all the same.
 	 */
-	if (!r && s->owing.agreed)
+	if (!r && s->owing.chosen)
 		r = owing_collect(s, e);
-	if (!r && s->owing.agreed)
+	if (!r && s->owing.chosen)
 		r = sender_flush(s, e);
 	if (r)
 		return r;
@@ -301,11 +301,14 @@ int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
 	uint64_t t;
-	int r;
+	int r = 0;
 
 	rep->phase = "switchover";
 	sender_progress(s);
-	r = sender_ask_switchover(s, e);
+	if (owing_wanted(s))
+		r = owing_choose(s, e);
+	if (!r)
+		r = sender_ask_switchover(s, e);
 	if (!r)
 		r = switchover_check(s, e);
 	if (!r)
@@ -322,7 +325,7 @@ int switchover(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	t = now_ns();
-	if (s->o->pause && s->keeps && !s->owing.agreed)
+	if (s->o->pause && s->keeps && !s->owing.chosen)
 		r = switchover_send_at_rest(s, e);
 	if (!r)
 		r = switchover_send(s, e);
@@ -337,11 +340,11 @@ int switchover(struct sender *s, struct err *e)
 	if (s->commit_ns)
 		rep->blackout.save_ns = s->commit_ns - t - rep->blackout.ram_ns -
 					rep->blackout.verify_ns;
-	if (!r && s->owing.agreed)
+	if (!r && s->owing.chosen)
 		r = owing_begin(s, e);
 	if (!r)
 		r = switchover_wait_resumed(s, e);
-	if (!r && s->owing.agreed)
+	if (!r && s->owing.chosen)
 		r = owing_finish(s, e);
 	return r;
 }
