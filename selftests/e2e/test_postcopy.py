@@ -33,6 +33,9 @@ def migrate(src, dst, *options):
     units, faults, asked, zeros = came_after(run)
     godwit.proof(src, dst)
     assert asked + zeros <= faults and asked <= units
+    told = report['postcopy']
+    assert (told['faults'], told['requests'], told['zero-faults']) == (faults, asked, zeros)
+    assert 0 < told['latency-mean'] <= told['latency-worst'] >= told['latency-p99'] and told['time'] > 0
     return report, units, asked
 
 

@@ -194,11 +194,12 @@ static inline bool guests_busy(void)
 	return false;
 }
 
-static inline void guests_look(void)
+/* At the first pages of the RAM, in an order of each thread's own. */
+static inline void guests_look(uint64_t pages)
 {
 	for (unsigned int g = 0; g < rig.guests; g++)
 		for (unsigned int t = 0; t < THREADS; t++)
-			rig_act(&rig, g, t, ACT_LOOK, 0, PAGES);
+			rig_act(&rig, g, t, ACT_LOOK, 0, pages);
 }
 
 static inline void guests_end(void)

@@ -153,6 +153,21 @@ static void units_are_powers_of_two(void **state)
 	assert_int_equal(get_units(large, 3, 3), -EMSGSIZE);
 }
 
+static void faults_come_as_they_were_counted(void **state)
+{
+	const struct wire_faults f = { .seen = 1, .zeros = 1ull << 63, .asked = 3, .mean_ns = 4, .p99_ns = 5, .worst_ns = UINT64_MAX };
+	struct wire_faults got = { 0 };
+	uint8_t body[WIRE_FAULTS_BYTES];
+
+	(void)state;
+	wire_put_faults(body, &f);
+	wire_get_faults(body, &got);
+	assert_memory_equal(&got, &f, sizeof(f));
+	assert_int_equal(body[0], 1);
+	assert_int_equal(body[15], 0x80);
+	assert_int_equal(body[32], 5);
+}
+
 /* The header's table: the frames' lengths, and the one flag. */
 static int header(struct wire_header h)
 {
@@ -183,6 +198,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(owed_whole_has_no_words),
 	cmocka_unit_test(want_names_whole_units),
 	cmocka_unit_test(units_are_powers_of_two),
+	cmocka_unit_test(faults_come_as_they_were_counted),
 	cmocka_unit_test(headers),
 };
 

@@ -97,6 +97,7 @@ static const struct {
 	{ "WANT", 38, 0, 1, 64, 0, 16, 0, 0 },
 	{ "COMPLETE", 39, 0, 0, 0, 0, 0, 0, 0 },
 	{ "RECOVER", 40, 0, 0, UINT32_MAX, 16, 0, 0, 0 },
+	{ "FAULTS", 41, 0, 0, 0, 48, 0, 0, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -87,6 +87,12 @@ static void full_line(char line[LINE], const struct report *r)
 	add(line, ": sent %.0f MiB, remaining %.1f MiB, %.1f MiB/s", bytes_to_mib(r->bytes),
 	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->speed.rate));
 	progress_add_ratio(line, r);
+	if (r->postcopy.time_ns) {
+		add(line, ", faults %llu, p99 %.1f ms", (unsigned long long)r->postcopy.faults,
+		    ns_to_ms(r->postcopy.p99_ns));
+		progress_add_eta(line, r);
+		return;
+	}
 	/* Both are known after the first round. */
 	if (r->predicted_ns)
 		add(line, ", dirty %.1f MiB/s, downtime %.0f ms",

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "page/page.h"
 #include "postcopy/faults.h"
 
@@ -35,6 +36,7 @@ static int faults_serve(struct faults *f, struct lazy_mm *mm, uint64_t address,
 		break;
 	}
 	*want = owed_extent(&f->ram->owed, m->block, unit);
+	f->asked_ns[f->nr_asked] = now_ns();
 	f->asked[f->nr_asked++] = *want;
 	return 1;
 }
@@ -76,8 +78,11 @@ int faults_answered(struct faults *f, const struct wire_extent *x, struct err *e
 			continue;
 		a->first += x->pages;
 		a->pages -= x->pages;
-		if (!a->pages)
+		if (!a->pages) {
+			latency_add(&f->waited, now_ns() - f->asked_ns[i]);
 			*a = f->asked[--f->nr_asked];
+			f->asked_ns[i] = f->asked_ns[f->nr_asked];
+		}
 		return 0;
 	}
 	return err_set(e, GW_BAD_PEER, EPROTO,

@@ -3,19 +3,24 @@
 #ifndef GODWIT_FAULTS_H
 #define GODWIT_FAULTS_H
 
+#include "postcopy/latency.h"
 #include "postcopy/lazy_ram.h"
 #include "wire/owed.h"
 
 /**
  * struct faults - those of one struct lazy_ram, served by one thread
- * @asked: units that the sender has been asked for, and has not answered: @nr_asked
+ * @asked: units that the sender has been asked for, and has not answered: @nr_asked; @asked_ns:
+ *	when
+ * @waited: how long it took to answer the others
  * @seen: faults that were read; @zeros: those of them that needed nothing from the sender
  */
 struct faults {
 	struct lazy_ram *ram;
 	struct wire_extent asked[WIRE_WANTED_MAX];
+	uint64_t asked_ns[WIRE_WANTED_MAX];
 	unsigned int nr_asked;
 	uint64_t seen, zeros;
+	struct latency waited;
 };
 
 /*

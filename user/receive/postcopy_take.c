@@ -82,15 +82,10 @@ int postcopy_taken(struct receiver *r, struct err *e)
 void postcopy_interrupt(struct receiver *r)
 {
 	struct postcopy *p = &r->postcopy;
-	struct requests_count c;
 
 	atomic_store(&p->stop, true);
-	if (p->requests) {
-		c = requests_count(p->requests);
-		p->before.seen += c.seen;
-		p->before.asked += c.asked;
-		p->before.zeros += c.zeros;
-	}
+	if (p->requests)
+		requests_count(p->requests, &p->before);
 	requests_free(p->requests);
 	p->requests = NULL;
 	if (r->streams)

@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
+#include "wire/owed.h"
 
 #define ALIVE_NS	1000000000ull	/* between two PONGs */
 
@@ -71,6 +72,22 @@ static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
 	return postcopy_frame(r, e);
 }
 
+/* For the sender's report. */
+static int postcopy_tell(struct receiver *r, struct err *e)
+{
+	struct wire_header h = { .type = WIRE_FAULTS, .length = WIRE_FAULTS_BYTES };
+	struct requests_count c = r->postcopy.before;
+	uint8_t body[WIRE_FAULTS_BYTES];
+
+	requests_count(r->postcopy.requests, &c);
+	wire_put_faults(body, &(struct wire_faults) {
+		.seen = c.seen, .zeros = c.zeros, .asked = c.asked,
+		.mean_ns = latency_mean(&c.waited), .p99_ns = latency_quantile(&c.waited, 990),
+		.worst_ns = c.waited.worst_ns,
+	});
+	return channel_send(r->ch, &h, body, e);
+}
+
 static int postcopy_wait(struct receiver *r, struct err *e)
 {
 	uint64_t heard_ns = now_ns(), next_alive_ns = 0;
@@ -82,19 +99,20 @@ static int postcopy_wait(struct receiver *r, struct err *e)
 			continue;
 		next_alive_ns = now_ns() + ALIVE_NS;
 		ret = receiver_alive(r, e);
+		if (!ret)
+			ret = postcopy_tell(r, e);
 	}
 	return ret < 0 ? ret : 0;
 }
 
 static void postcopy_print(const struct postcopy *p)
 {
-	const struct requests_count c = requests_count(p->requests);
+	struct requests_count c = p->before;
 
+	requests_count(p->requests, &c);
 	printf("godwit: all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero\n",
-	       (unsigned long long)atomic_load(&p->lazy.units),
-	       (unsigned long long)(p->before.seen + c.seen),
-	       (unsigned long long)(p->before.asked + c.asked),
-	       (unsigned long long)(p->before.zeros + c.zeros));
+	       (unsigned long long)atomic_load(&p->lazy.units), (unsigned long long)c.seen,
+	       (unsigned long long)c.asked, (unsigned long long)c.zeros);
 	fflush(stdout);
 }
 
@@ -117,7 +135,9 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		postcopy_unmark(r);
 		verdict_write(r);
 		/* Whether the sender hears of it changes nothing here. */
-		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
+		ret = postcopy_tell(r, &lost);
+		if (!ret)
+			ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
 		while (!ret)
 			ret = postcopy_frame(r, &lost);
 		/* Else it may have missed that. */

@@ -60,6 +60,9 @@ static int requests_answer(struct requests *r, struct channel *ch, struct ram_sc
 	if (!ret)
 		ret = ram_writer_frame(r->o.writer, ch, &h, s, &ignored, e);
 	r->answer_ns = now_ns();
+	pthread_mutex_lock(&r->lock);
+	r->count.waited = r->faults.waited;
+	pthread_mutex_unlock(&r->lock);
 	return ret;
 }
 
@@ -171,14 +174,14 @@ bool requests_failed(struct requests *r, struct err *e)
 	return failed;
 }
 
-struct requests_count requests_count(struct requests *r)
+void requests_count(struct requests *r, struct requests_count *count)
 {
-	struct requests_count count;
-
 	pthread_mutex_lock(&r->lock);
-	count = r->count;
+	count->seen += r->count.seen;
+	count->zeros += r->count.zeros;
+	count->asked += r->count.asked;
+	latency_merge(&count->waited, &r->count.waited);
 	pthread_mutex_unlock(&r->lock);
-	return count;
 }
 
 void requests_free(struct requests *r)

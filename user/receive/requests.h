@@ -28,15 +28,17 @@ struct requests_options {
 	unsigned int timeout_ms;
 };
 
-/* @seen, @zeros: see struct faults; @asked: units */
+/* @seen, @zeros, @waited: see struct faults; @asked: units */
 struct requests_count {
 	uint64_t seen, zeros, asked;
+	struct latency waited;
 };
 
 int requests_start(const struct requests_options *o, struct requests **out, struct err *e);
 /* Has it failed, and why? */
 bool requests_failed(struct requests *r, struct err *e);
-struct requests_count requests_count(struct requests *r);
+/* Adds what it has counted. */
+void requests_count(struct requests *r, struct requests_count *count);
 /* Ends the thread, and the connection. NULL is fine. */
 void requests_free(struct requests *r);
 

@@ -83,6 +83,17 @@ static const struct field blackout_fields[] = {
 	R("load", UNIT_MS, blackout.load_ns),
 };
 
+static const struct field postcopy_fields[] = {
+	R("time", UNIT_MS, postcopy.time_ns),
+	R("owed", UNIT_PAGES, postcopy.owed_pages),
+	R("faults", UNIT_COUNT, postcopy.faults),
+	R("zero-faults", UNIT_COUNT, postcopy.zero_faults),
+	R("requests", UNIT_COUNT, postcopy.asked),
+	R("latency-mean", UNIT_MS, postcopy.mean_ns),
+	R("latency-p99", UNIT_MS, postcopy.p99_ns),
+	R("latency-worst", UNIT_MS, postcopy.worst_ns),
+};
+
 static const struct field row_fields[] = {
 	ROW("round", UNIT_UINT, first),
 	ROW("count", UNIT_UINT, count),
@@ -113,6 +124,7 @@ const struct field_table report_tables[REPORT_TABLES] = {
 	{ NULL, main_fields, N(main_fields) },
 	{ "ram", ram_fields, N(ram_fields) },
 	{ "blackout", blackout_fields, N(blackout_fields) },
+	{ "postcopy", postcopy_fields, N(postcopy_fields) },
 };
 
 const struct field_table row_table = { NULL, row_fields, N(row_fields) };
@@ -198,6 +210,7 @@ static bool fields_are_newer(const char *key)
 	static const char *const newer[] = {
 		"encrypted", "kernel-tls", "cipher",
 		"same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes", "unchanged",
+		"time", "owed", "faults", "zero-faults", "requests", "latency-mean", "latency-p99", "latency-worst",
 	};
 
 	for (size_t i = 0; i < N(newer); i++)

@@ -90,6 +90,7 @@ struct report_row {
  * @total_ns: from the first connection to the destination's RESUME
  * @setup_ns: of that, before the first round
  * @blackout: the parts of the downtime
+ * @postcopy: what came after the guest, as the receiver said last
  * @save_mode: the device state travelled in save mode
  * @encrypted: by TLS, with @cipher; @kernel_tls: this kernel makes the records
  * @nr_rows: of @rows, which are sorted by time. When all are used each two become one, so that
@@ -134,6 +135,16 @@ struct report {
 		uint64_t save_ns;	/* COMMIT until QEMU had written all of its device state */
 		uint64_t load_ns;	/* from there until the destination's RESUME */
 	} blackout;
+	struct {
+		uint64_t time_ns;	/* RESUMED until the destination had all of the guest */
+		uint64_t owed_pages;	/* when the guest was stopped */
+		uint64_t faults;	/* pages that the guest waited for */
+		uint64_t zero_faults;	/* of these, pages that were not owed: zeros */
+		uint64_t asked;		/* units that were asked for, and how long they took: */
+		uint64_t mean_ns;
+		uint64_t p99_ns;
+		uint64_t worst_ns;
+	} postcopy;
 	bool guest_was_paused;
 	bool verified;
 	bool save_mode;

@@ -40,6 +40,18 @@ static void report_print_downtime(FILE *f, const struct report *r)
 		ns_to_ms(r->blackout.load_ns));
 }
 
+static void report_print_postcopy(FILE *f, const struct report *r)
+{
+	if (!r->postcopy.owed_pages)
+		return;
+	fprintf(f, "  Post-copy         %10.1f ms   (%.1f MiB came after the guest)\n",
+		ns_to_ms(r->postcopy.time_ns), bytes_to_mib(r->postcopy.owed_pages * PAGE_BYTES));
+	fprintf(f, "    page faults %llu, asked for %llu: mean %.2f, p99 %.2f, worst %.2f ms\n",
+		(unsigned long long)r->postcopy.faults, (unsigned long long)r->postcopy.asked,
+		ns_to_ms(r->postcopy.mean_ns), ns_to_ms(r->postcopy.p99_ns),
+		ns_to_ms(r->postcopy.worst_ns));
+}
+
 static void report_print_pages(FILE *f, const char *label, uint64_t pages)
 {
 	fprintf(f, "  %-16s  %10llu pages  %10.1f MiB\n", label, (unsigned long long)pages,
@@ -111,6 +123,7 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 		ns_to_ms(r->setup_ns));
 	if (outcome->exit == GW_OK)
 		report_print_downtime(f, r);
+	report_print_postcopy(f, r);
 	if (r->predicted_ns)
 		fprintf(f, "  Expected downtime %10.1f ms   (limit %.0f ms)\n",
 			ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));

@@ -161,6 +161,7 @@ int owing_collect(struct sender *s, struct err *e)
 	if (!r)
 		r = owed_frames_send(&s->owing.owed, &to, &sum, e);
 	s->report->pending_pages = sum;
+	s->report->postcopy.owed_pages = sum;
 	return r;
 }
 
@@ -182,10 +183,31 @@ int owing_begin(struct sender *s, struct err *e)
 	return 0;
 }
 
+int owing_take_faults(struct sender *s, struct err *e)
+{
+	struct report *rep = s->report;
+	uint8_t body[WIRE_FAULTS_BYTES];
+	int r = channel_body(s->ch, body, sizeof(body), e);
+	struct wire_faults f;
+
+	if (r)
+		return r;
+	wire_get_faults(body, &f);
+	rep->postcopy.faults = f.seen;
+	rep->postcopy.zero_faults = f.zeros;
+	rep->postcopy.asked = f.asked;
+	rep->postcopy.mean_ns = f.mean_ns;
+	rep->postcopy.p99_ns = f.p99_ns;
+	rep->postcopy.worst_ns = f.worst_ns;
+	return 1;
+}
+
 /* Waits for what the receiver says, or a moment. */
 static int owing_wait(struct sender *s, struct err *e)
 {
 	struct pollfd p = { .fd = channel_fd(s->ch), .events = POLLIN };
+
+	s->report->postcopy.time_ns = now_ns() - s->owing.begun_ns;
 
 	poll(&p, 1, channel_readable(s->ch) ? 0 : STOP_SLICE_NS / 1000000);
 	return sender_idle(s, e);
@@ -200,6 +222,8 @@ int owing_finish(struct sender *s, struct err *e)
 
 	commit_source(&s->commit, SOURCE_LEARNS_RUNS);
 	s->report->phase = "post-copy";
+	if (!s->owing.begun_ns)
+		s->owing.begun_ns = now_ns();
 	r = sender_push_end(s, e);
 	while (!r && !s->owing.complete) {
 		r = owing_wait(s, e);
@@ -209,6 +233,7 @@ int owing_finish(struct sender *s, struct err *e)
 		if (!r && now_ns() > silent_ns)
 			r = err_set_silent(e, "the receiver says nothing any more");
 	}
+	s->report->postcopy.time_ns = now_ns() - s->owing.begun_ns;
 	if (!r)
 		channel_send(s->ch, &done, NULL, &ignored);
 	return r;

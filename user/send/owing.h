@@ -22,12 +22,14 @@ struct sender;
  * @collected: @owed and @push are there
  * @complete: the receiver has all
  * @unit: of each block, the receiver's
+ * @begun_ns: when the guest was known to run there
  * @fd, @tls: the request connection, until the thread has it
  */
 struct owing {
 	bool agreed, chosen, collected, complete;
 	struct err why_not;
 	uint32_t unit[WIRE_BLOCKS_MAX];
+	uint64_t begun_ns;
 	struct owed owed;
 	struct push push;
 	int fd;
@@ -38,8 +40,8 @@ struct owing {
 #define OWING_NONE { .fd = -1 }
 
 /*
- * Right after READY: asks the receiver whether pages may be owed there. Its refusal is an error, but
- * with --postcopy auto.
+ * Right after READY: asks the receiver whether pages may be owed there. With --postcopy auto its
+ * refusal is no error.
  */
 int owing_ask(struct sender *s, struct err *e);
 /* Will pages be owed, whatever rounds may bring? */
@@ -57,6 +59,8 @@ int owing_check(const struct sender *s, struct err *e);
 int owing_collect(struct sender *s, struct err *e);
 /* DEVICE_END has left: begins to push, and to answer. */
 int owing_begin(struct sender *s, struct err *e);
+/* FAULTS has come, whose body is still to be read. Return: 1, or -errno. */
+int owing_take_faults(struct sender *s, struct err *e);
 /* RESUMED has come: until the receiver has all. */
 int owing_finish(struct sender *s, struct err *e);
 /*

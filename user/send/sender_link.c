@@ -130,6 +130,8 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 			return 0;
 		s->owing.complete = true;
 		return 1;
+	case WIRE_FAULTS:
+		return s->owing.collected ? owing_take_faults(s, e) : 0;
 	case WIRE_PONG:
 		r = channel_body(s->ch, body, sizeof(body), e);
 		return r ? r : 1;

@@ -147,6 +147,7 @@ static const struct frame_limits frame_limits[] = {
 	[WIRE_RECOVER] = { .arg_max = UINT32_MAX,
 			   .body_min = WIRE_SECRET,
 			   .body_max = WIRE_SECRET },
+	[WIRE_FAULTS] = { .body_min = WIRE_FAULTS_BYTES, .body_max = WIRE_FAULTS_BYTES },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -192,6 +193,7 @@ static const char *const type_names[] = {
 	[WIRE_WANT] = "WANT",
 	[WIRE_COMPLETE] = "COMPLETE",
 	[WIRE_RECOVER] = "RECOVER",
+	[WIRE_FAULTS] = "FAULTS",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

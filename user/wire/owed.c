@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -6,6 +7,27 @@
 #include "wire/owed.h"
 
 #define WORD_BITS	64
+
+static_assert(sizeof(struct wire_faults) == WIRE_FAULTS_BYTES, "8 bytes for each member");
+
+void wire_put_faults(uint8_t body[WIRE_FAULTS_BYTES], const struct wire_faults *f)
+{
+	wire_put_u64(body, f->seen);
+	wire_put_u64(body + 8, f->zeros);
+	wire_put_u64(body + 16, f->asked);
+	wire_put_u64(body + 24, f->mean_ns);
+	wire_put_u64(body + 32, f->p99_ns);
+	wire_put_u64(body + 40, f->worst_ns);
+}
+
+void wire_get_faults(const uint8_t body[WIRE_FAULTS_BYTES], struct wire_faults *f)
+{
+	*f = (struct wire_faults) {
+		.seen = wire_get_u64(body), .zeros = wire_get_u64(body + 8),
+		.asked = wire_get_u64(body + 16), .mean_ns = wire_get_u64(body + 24),
+		.p99_ns = wire_get_u64(body + 32), .worst_ns = wire_get_u64(body + 40),
+	};
+}
 
 void wire_put_units(uint8_t *body, const uint32_t *unit, unsigned int blocks)
 {

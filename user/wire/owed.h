@@ -29,6 +29,8 @@
  *
  *	      <------------------- RESUMED
  *	DONE --------------------> the sender knows that; it goes on answering PINGs
+ *	      <------------------- FAULTS   what the guest has waited for so far: once a second, and
+ *				   before
  *	      <------------------- COMPLETE nothing is owed any more
  *	DONE -------------------->
  *
@@ -46,6 +48,7 @@
 #include "wire/wire.h"
 
 #define WIRE_UNIT	4	/* bytes of a unit's size */
+#define WIRE_FAULTS_BYTES	48
 #define WIRE_UNIT_MAX	(1u << 18)	/* pages: 1 GiB */
 #define WIRE_OWED_WORDS	8192u	/* 64-bit words of one OWED frame */
 #define WIRE_WANT_MAX	64u	/* units in one WANT frame */
@@ -61,13 +64,26 @@
  * @WIRE_WANT: arg units; body: an extent of WIRE_DATA for each, one unit long (less at the end of
  *	a block)
  * @WIRE_COMPLETE: no body
+ * @WIRE_FAULTS: arg 0, body: struct wire_faults, 8 bytes each
  * @WIRE_RECOVER: arg the number of the latest round that the sender has begun, body: the token; of
  *	the receiver arg how many streams may join, body: the secret for JOIN, as READY's
  */
 
+/**
+ * struct wire_faults - of all receivers of this migration that the last one knows of
+ * @seen: page faults; @zeros: of these, of pages that were not owed; @asked: units that the sender
+ *	was asked for
+ * @mean_ns, @p99_ns, @worst_ns: how long these took to come
+ */
+struct wire_faults {
+	uint64_t seen, zeros, asked, mean_ns, p99_ns, worst_ns;
+};
+
 /* The decoders: as in wire.h. body is all of the frame's. */
 int wire_get_units(const struct wire_header *h, const uint8_t *body, uint32_t *unit,
 		   unsigned int blocks);
+void wire_put_faults(uint8_t body[WIRE_FAULTS_BYTES], const struct wire_faults *f);
+void wire_get_faults(const uint8_t body[WIRE_FAULTS_BYTES], struct wire_faults *f);
 void wire_put_units(uint8_t *body, const uint32_t *unit, unsigned int blocks);
 /* *words: the first of them, in body; NULL: there are none. -ERANGE: wire_extent_check(). */
 int wire_get_owed(const struct wire_header *h, const uint8_t *body, const uint64_t *block_pages,

@@ -224,7 +224,8 @@
  * @WIRE_RECONNECT: arg round number; body: of the sender the token, of the receiver a new secret
  * @WIRE_PACKED: arg extents; body: the extents, 8 bytes codec's number, then one block that unpacks
  *	to the pages of the WIRE_DATA ones, and is shorter
- * @WIRE_POSTCOPY_ASK: @WIRE_CANNOT: @WIRE_OWED: @WIRE_WANT: @WIRE_COMPLETE: see wire/owed.h
+ * @WIRE_POSTCOPY_ASK: @WIRE_CANNOT: @WIRE_OWED: @WIRE_WANT: @WIRE_COMPLETE: @WIRE_FAULTS: see
+ *	wire/owed.h
  * @WIRE_LOAD: arg per mille of the frames of RAM since the last LOAD at whose beginning the stream
  *	had more to read already: at WIRE_LOAD_MAX the receiver, not the link, is what is slow; no
  *	body
@@ -273,6 +274,7 @@ enum wire_type {
 	WIRE_WANT,
 	WIRE_COMPLETE,
 	WIRE_RECOVER,
+	WIRE_FAULTS,
 	WIRE_TYPES
 };
 
