@@ -127,6 +127,25 @@ def test_compression(directory, lacks, options, expect, result, says):
     assert ('zlib' in rows['compression'][1]) == (not lacks or expect == 'version'), rows
 
 
+@pytest.mark.native
+@pytest.mark.parametrize('lacks, wish, expect, result, says', [
+    (0, 'off', 'ok', 'ok', '/dev/godwit'),
+    (0, 'auto', 'ok', 'warning', '/dev/godwit'),
+    (0, 'on', 'no-module', 'no', '/dev/godwit'),
+    (wire.POSTCOPY, 'auto', 'ok', 'warning', 'too old'),
+])
+def test_no_postcopy(directory, lacks, wish, expect, result, says):
+    """Natively there is no module. What of it is wanted decides what that means."""
+    src = lab.Qemu('src', directory=directory, append=APPEND).wait_ticks(1)
+    godwit.listen(godwit.destination(src))
+    between = relay.Losing(godwit.TO, rate=1 << 30, offers=~lacks)
+    try:
+        rows = check('--qmp', src.main_qmp, '--pause', '--to', between.address, '--probe', '0', '--postcopy', wish, expect=expect)
+    finally:
+        between.stop()
+    assert rows['post-copy'][0] == result and says in rows['post-copy'][1], rows
+
+
 @pytest.mark.parametrize('here, there', [('anonymous', 'huge'), ('huge', 'shared_file')])
 def test_page_size(directory, qemu, here, there):
     """Huge pages at one end: what that costs, in words."""

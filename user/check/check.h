@@ -13,6 +13,7 @@
 #include "codec/codec.h"
 #include "devstate/mode.h"
 #include "net/engine.h"
+#include "plan/limits.h"
 #include "tls/tls.h"
 
 /**
@@ -63,6 +64,7 @@ struct check_options {
 	const struct engine_ops *engine;
 	enum mode_wish wish;
 	unsigned int accepted;
+	enum postcopy_wish postcopy;
 	bool pause;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The rows for the receiver's answers and the link to it. */
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/thread.h"
@@ -9,10 +10,11 @@
 #include "fit/host.h"
 #include "page/page.h"
 #include "peer/hello.h"
+#include "peer/postcopy_ask.h"
 
 #define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: slow for a migration */
 
-#define ROWS_BEHIND	9u	/* the most rows that come after those of the comparison */
+#define ROWS_BEHIND	10u	/* the most rows that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
 
@@ -90,6 +92,24 @@ static void check_codecs(const struct check_options *o, const struct probe_answe
 		check_add(c, name, lacks ? CHECK_WARNING : CHECK_OK, "both ends have %s; --compress %s%s",
 			  list, codec_wish_text(&o->compress, wish),
 			  lacks ? ": the receiver's godwit is older, and lacks a part of it" : "");
+}
+
+/* The guest may have to move while it writes faster than the link carries. */
+static void check_postcopy(const struct check_options *o, const struct vm *vm,
+			   const struct probe_answer *there, struct channel *ch, struct check *c)
+{
+	static const char name[] = "post-copy";
+	uint32_t unit[WIRE_BLOCKS_MAX];
+	struct err e = { 0 };
+	int r = postcopy_ask(ch, there->features, unit, vm->nblocks, &e);
+
+	if (!r)
+		check_add(c, name, CHECK_OK, "the receiver can do it: see --postcopy");
+	else if (o->postcopy >= POSTCOPY_ON || (r != -EOPNOTSUPP && r != -EPROTONOSUPPORT))
+		check_refuse(c, name, &e);
+	else
+		check_add(c, name, o->postcopy == POSTCOPY_AUTO ? CHECK_WARNING : CHECK_OK,
+			  "not for this guest: %s", e.text);
 }
 
 static void check_save_mode(const struct preflight *l, const struct probe_answer *there,
@@ -234,6 +254,7 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 		check_version(qmp_version(*l->qmp), &there, c);
 		check_codecs(o, &there, c);
 		check_save_mode(l, &there, c);
+		check_postcopy(o, l->vm, &there, ch, c);
 		check_delay(o, there.streams, ch, c);
 		if (o->probe_ms)
 			check_speed(o, l->vm, ch, c);

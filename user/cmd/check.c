@@ -52,6 +52,8 @@ static const struct cmd_group check_groups[] = {
 	  .base = offsetof(struct check_args, limits) },
 	{ .options = &cmd_limits[CMD_COMPRESS], .n = 1,
 	  .base = offsetof(struct check_args, limits) },
+	{ .options = &cmd_limits[CMD_POSTCOPY], .n = 1,
+	  .base = offsetof(struct check_args, limits) },
 	CMD_ONE(cmd_device_state, struct check_args, o.wish),
 	CMD_ONE(cmd_accept, struct check_args, o.accepted),
 	CMD_ONE(cmd_peer_timeout, struct check_args, o.timeout_ms),
@@ -73,6 +75,7 @@ static int check_parse(struct check_args *a, int argc, char **argv, struct err *
 	a->o.pid = a->vm.pid;
 	a->o.downtime_limit_ms = a->limits.downtime_limit_ms;
 	a->o.compress = a->limits.compress;
+	a->o.postcopy = a->limits.postcopy;
 	if (!r)
 		r = engine_choose(a->io, &a->o.engine, e);
 	return r ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->o.tls, e);

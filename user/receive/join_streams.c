@@ -82,7 +82,7 @@ static int join_streams_wanted(struct receiver *r, struct wire_header *h, struct
 	int ret = channel_recv_asked(r->ch, h, e);
 
 	if (!ret && h->type == WIRE_POSTCOPY_ASK) {
-		ret = postcopy_reply(r, h, e);
+		ret = postcopy_reply(r, h, false, e);
 		if (!ret)
 			ret = channel_recv_asked(r->ch, h, e);
 	}

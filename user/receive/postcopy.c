@@ -13,6 +13,7 @@
 #include "kernel/device.h"
 #include "net/sock.h"
 #include "peer/owed_frames.h"
+#include "peer/postcopy_ask.h"
 #include "proc/proc_io.h"
 #include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
@@ -47,52 +48,47 @@ static int postcopy_check_backends(struct qmp *q, struct err *e)
 	return r;
 }
 
-int postcopy_keep(struct receiver *r, const uint8_t token[WIRE_SECRET], bool take, struct err *e)
+static int postcopy_open(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
-	int ret;
 
 	p->userfaultfd = device_open_userfaultfd(e);
 	p->dev = p->userfaultfd < 0 ? p->userfaultfd : device_open(e);
-	if (p->dev < 0)
-		return p->dev;
+	return p->dev < 0 ? p->dev : 0;
+}
+
+int postcopy_keep(struct receiver *r, const uint8_t token[WIRE_SECRET], bool take, struct err *e)
+{
+	int ret = postcopy_open(r, e);
+
 	static_assert(WIRE_SECRET == GODWIT_TOKEN_BYTES, "a migration's token names its keep");
-	ret = device_keep(p->dev, token, take, e);
+	if (!ret)
+		ret = device_keep(r->postcopy.dev, token, take, e);
 	return ret < 0 ? ret : 0;
 }
 
-static int postcopy_prepare(struct receiver *r, struct err *e)
+/* check: a preflight check asks, so nothing begins. */
+static int postcopy_prepare(struct receiver *r, bool check, struct err *e)
 {
 	int ret = lazy_units(&r->vm, r->postcopy.unit, e);
 
 	if (!ret)
 		ret = postcopy_check_backends(r->qmp, e);
-	return ret ? ret : postcopy_keep(r, r->token, false, e);
+	if (!ret)
+		ret = check ? postcopy_open(r, e) : postcopy_keep(r, r->token, false, e);
+	return ret;
 }
 
-int postcopy_reply(struct receiver *r, const struct wire_header *h, struct err *e)
+int postcopy_reply(struct receiver *r, const struct wire_header *h, bool check, struct err *e)
 {
-	struct wire_header answer = {
-		.type = WIRE_POSTCOPY_ASK, .arg = r->vm.nblocks,
-		.length = r->vm.nblocks * WIRE_UNIT,
-	};
-	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
 	struct err why = { 0 };
 
 	if (!(r->features & WIRE_POSTCOPY) || h->arg || r->postcopy.agreed)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent POSTCOPY at the wrong time");
-	if (postcopy_prepare(r, &why)) {
+	r->postcopy.agreed = !postcopy_prepare(r, check, &why) && !check;
+	if (!r->postcopy.agreed)
 		postcopy_end(r);
-		answer = (struct wire_header) {
-			.type = WIRE_CANNOT, .arg = why.exit, .length = (uint32_t)strlen(why.text),
-		};
-		if (answer.length > WIRE_TEXT_MAX)
-			answer.length = WIRE_TEXT_MAX;
-		return channel_send(r->ch, &answer, why.text, e);
-	}
-	r->postcopy.agreed = true;
-	wire_put_units(body, r->postcopy.unit, r->vm.nblocks);
-	return channel_send(r->ch, &answer, body, e);
+	return postcopy_answer(r->ch, r->postcopy.unit, r->vm.nblocks, &why, e);
 }
 
 void postcopy_connection(struct receiver *r, int fd, struct tls *tls)

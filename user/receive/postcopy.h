@@ -45,8 +45,11 @@ struct postcopy {
 
 #define POSTCOPY_NONE { .dev = -1, .userfaultfd = -1, .mem = -1, .uffd = -1, .fd = -1 }
 
-/* The sender asks (POSTCOPY) whether it may owe pages: answers, with CANNOT and why if not. */
-int postcopy_reply(struct receiver *r, const struct wire_header *h, struct err *e);
+/*
+ * The sender asks (POSTCOPY) whether it may owe pages: answers, with CANNOT and why if not. check:
+ * it will not, and only wants to know.
+ */
+int postcopy_reply(struct receiver *r, const struct wire_header *h, bool check, struct err *e);
 /* The connection that has joined for requests, taken over. */
 void postcopy_connection(struct receiver *r, int fd, struct tls *tls);
 /* SWITCHOVER has WIRE_OWING: registers the RAM. */

@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "net/sock.h"
 #include "peer/owed_frames.h"
+#include "peer/postcopy_ask.h"
 #include "send/answers.h"
 #include "send/sender_internal.h"
 #include "wire/owed.h"
@@ -16,45 +17,6 @@
 static int owing_cannot(struct sender *s, enum gw_exit exit, const char *why)
 {
 	err_set(&s->owing.why_not, exit, EOPNOTSUPP, "%.900s", why);
-	return 0;
-}
-
-static int owing_refused(struct sender *s, const struct wire_header *h, struct err *e)
-{
-	char text[WIRE_TEXT_MAX + 1];
-	int r = channel_body(s->ch, text, h->length, e);
-
-	if (r)
-		return r;
-	text[h->length] = '\0';
-	return err_set(e, h->arg < GW_EXITS ? (enum gw_exit)h->arg : GW_PEER_FAILED, EOPNOTSUPP,
-		       "the receiver cannot do post-copy: %.900s", text);
-}
-
-static int owing_ask_receiver(struct sender *s, struct err *e)
-{
-	struct wire_header h = { .type = WIRE_POSTCOPY_ASK };
-	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
-	int r;
-
-	if (!(s->features & WIRE_POSTCOPY))
-		return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --postcopy: install the same version at both ends");
-	r = channel_send(s->ch, &h, NULL, e);
-	if (!r)
-		r = channel_recv_asked(s->ch, &h, e);
-	if (r)
-		return r;
-	if (h.type == WIRE_CANNOT)
-		return owing_refused(s, &h, e);
-	if (h.type != WIRE_POSTCOPY_ASK || h.arg != s->vm.nblocks)
-		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where POSTCOPY was due",
-			       wire_type_name(h.type));
-	r = channel_body(s->ch, body, h.length, e);
-	if (r)
-		return r;
-	if (wire_get_units(&h, body, s->owing.unit, s->vm.nblocks))
-		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent a malformed POSTCOPY frame");
-	s->owing.agreed = true;
 	return 0;
 }
 
@@ -67,15 +29,13 @@ int owing_ask(struct sender *s, struct err *e)
 		return owing_cannot(s, GW_VM_STATE, "this migration began with --postcopy off: begin another with auto");
 	if (s->o->verify)
 		return owing_cannot(s, GW_USAGE, "--verify compares all RAM before the guest runs at the destination");
-	r = owing_ask_receiver(s, &why);
-	if (!r)
-		return 0;
-	/* What the receiver itself says against it: the connection goes on. */
-	if (s->limits.postcopy == POSTCOPY_AUTO && r == -EOPNOTSUPP)
+	r = postcopy_ask(s->ch, s->features, s->owing.unit, s->vm.nblocks, &why);
+	s->owing.agreed = !r;
+	/* What the receiver itself has against it. */
+	if (s->limits.postcopy == POSTCOPY_AUTO && (r == -EOPNOTSUPP || r == -EPROTONOSUPPORT))
 		return owing_cannot(s, why.exit, why.text);
-	if (s->limits.postcopy == POSTCOPY_AUTO && r == -EPROTONOSUPPORT)
-		return owing_cannot(s, why.exit, why.text);
-	*e = why;
+	if (r)
+		*e = why;
 	return r;
 }
 
