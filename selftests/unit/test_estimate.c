@@ -97,6 +97,20 @@ static void a_small_set_is_sent_again_and_again(void **state)
 	assert_true(out.converges);
 }
 
+/* 8 s of a round leave 800 pages, which take 4 s more; the guest waits for none of them before it runs. */
+static void postcopy_waits_for_no_page(void **state)
+{
+	struct estimate out = play(&steady, 1600, 0, 200 * PAGE);
+
+	(void)state;
+	assert_in_range(out.postcopy.owed_pages, 798, 800);
+	assert_int_equal(out.postcopy.downtime_ns, fixed(200 * PAGE, 0));
+	assert_in_range(out.postcopy.after_ns, 3990 * S / 1000, 4 * S);
+	assert_int_equal(out.postcopy.total_ns, 8 * S + out.postcopy.downtime_ns + out.postcopy.after_ns);
+	out = play(&idle, 1000, 200, 800 * PAGE);
+	assert_int_equal(out.postcopy.owed_pages + out.postcopy.after_ns, 0);
+}
+
 /* Pages that are cleared late in a round are written to for less long. */
 static void what_is_sent_late_is_dirty_less(void **state)
 {
@@ -233,6 +247,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_idle_guest_goes_once),
 	cmocka_unit_test(rounds_halve),
 	cmocka_unit_test(a_small_set_is_sent_again_and_again),
+	cmocka_unit_test(postcopy_waits_for_no_page),
 	cmocka_unit_test(what_is_sent_late_is_dirty_less),
 	cmocka_unit_test(the_way_costs_time),
 };

@@ -279,9 +279,11 @@ static void estimate_print(const struct estimate_in *in, const struct estimate *
 		       (double)out->total_ns / 1e9, out->rounds, (double)out->downtime_ns / 1e6,
 		       estimate_mib((double)out->bytes));
 	else
-		printf("it would not end: after %u rounds and %.1f s the guest would have to stand still for %.0f ms (limit %.0f ms): raise --downtime-limit, use a faster link, or reduce the guest's write load\n",
+		printf("it would not end: after %u rounds and %.1f s the guest would have to stand still for %.0f ms (limit %.0f ms): raise --downtime-limit, use a faster link, or reduce the guest's write load\n"
+		       "with --postcopy on it would stand still for %.0f ms, and have all of its RAM after %.1f s, %.1f s of them at the destination\n",
 		       out->rounds, (double)out->total_ns / 1e9, (double)out->downtime_ns / 1e6,
-		       (double)in->limit_ns / 1e6);
+		       (double)in->limit_ns / 1e6, (double)out->postcopy.downtime_ns / 1e6,
+		       (double)out->postcopy.total_ns / 1e9, (double)out->postcopy.after_ns / 1e9);
 }
 
 static void estimate_print_json(const struct estimate_in *in, const struct estimate *out)
@@ -308,6 +310,13 @@ static void estimate_print_json(const struct estimate_in *in, const struct estim
 							(double)in->curve->points[i].ns / 1e6,
 							"pages", in->curve->points[i].pages));
 	json_object_set_new(j, "written", points);
+	json_object_set_new(
+		j, "postcopy",
+		json_pack("{s:f, s:f, s:f, s:I}", "total-time",
+			  (double)out->postcopy.total_ns / 1e6, "expected-downtime",
+			  (double)out->postcopy.downtime_ns / 1e6, "time",
+			  (double)out->postcopy.after_ns / 1e6, "owed",
+			  (json_int_t)(out->postcopy.owed_pages * PAGE_BYTES)));
 	json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(j);

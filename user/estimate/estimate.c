@@ -62,6 +62,19 @@ static uint64_t estimate_pending(const struct curve *c, uint64_t pages, uint64_t
 	return (uint64_t)sum;
 }
 
+/*
+ * After the first round. In the downtime goes no RAM. What the guest touches comes ahead of the
+ * rest, so all of it takes as long as if it were pushed.
+ */
+static void estimate_postcopy(const struct converge *c, double page_ns, uint64_t rtt_ns,
+			      struct estimate *out)
+{
+	out->postcopy.owed_pages = c->pending;
+	out->postcopy.downtime_ns = c->fixed_ns;
+	out->postcopy.after_ns = (uint64_t)((double)c->pending * page_ns);
+	out->postcopy.total_ns = c->round_ns + rtt_ns + c->fixed_ns + out->postcopy.after_ns;
+}
+
 void estimate(const struct estimate_in *in, struct estimate *out)
 {
 	const double page_ns = estimate_choose(in, out);
@@ -91,6 +104,8 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 		c.before = c.pending;
 		c.round_ns = ns;
 		c.pending = estimate_pending(in->curve, pages, ns);
+		if (c.round == 1)
+			estimate_postcopy(&c, page_ns, in->rtt_ns, out);
 		verdict = converge(&c);
 		pages = c.pending;
 		data = (double)pages;

@@ -39,6 +39,8 @@ struct estimate_in {
  * @pending_pages: sent while the guest is stopped
  * @total_ns: until the guest runs at the destination
  * @downtime_ns: of that, the guest is stopped
+ * @postcopy: with --postcopy on: @owed_pages come after the guest, in @after_ns, of the whole
+ *	@total_ns
  */
 struct estimate {
 	bool converges;
@@ -49,6 +51,9 @@ struct estimate {
 	uint64_t pending_pages;
 	uint64_t total_ns;
 	uint64_t downtime_ns;
+	struct {
+		uint64_t owed_pages, total_ns, downtime_ns, after_ns;
+	} postcopy;
 };
 
 void estimate(const struct estimate_in *in, struct estimate *out);
