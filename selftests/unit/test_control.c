@@ -170,6 +170,12 @@ static void set_chooses_postcopy_where_it_can(void **state)
 	json_decref(ask(rig, now, "return"));
 	assert_int_equal(rig->limits.postcopy, POSTCOPY_NOW);
 	rig->limits.postcopy = POSTCOPY_OFF;
+	rig->report.phase = "switchover";
+	error = ask(rig, now, "error");
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "too late"));
+	assert_int_equal(rig->limits.postcopy, POSTCOPY_OFF);
+	json_decref(error);
+	rig->report.phase = "pre-copy";
 	err_set(&rig->no_postcopy, GW_NO_MODULE, ENOENT, "there is no module");
 	error = ask(rig, now, "error");
 	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_NO_MODULE);

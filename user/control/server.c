@@ -60,7 +60,11 @@ static int server_check_postcopy(const struct control *c, const struct limits *n
 {
 	const struct err *why = c->no_postcopy;
 
-	if (new->postcopy == POSTCOPY_OFF || new->postcopy == c->limits->postcopy || !why->exit)
+	if (new->postcopy == POSTCOPY_OFF || new->postcopy == c->limits->postcopy)
+		return 0;
+	if (strcmp(c->report->phase, "connect") && strcmp(c->report->phase, "pre-copy"))
+		return err_set(e, GW_VM_STATE, EALREADY, "too late for post-copy: the switchover has begun");
+	if (!why->exit)
 		return 0;
 	return err_set(e, why->exit, EOPNOTSUPP, "no post-copy in this migration: %.900s", why->text);
 }
