@@ -89,6 +89,37 @@ static void the_blackout_is_to_scale(void **state)
 	free(text);
 }
 
+/* Three bars, of which the longest has all of the axis; and none where nothing came after the guest. */
+static void postcopy_is_to_scale(void **state)
+{
+	const double wide = DRAW_RIGHT - 240 - (DRAW_LEFT + 110);
+	const struct err ok = { 0 };
+	double before;
+	char *text;
+
+	(void)state;
+	sample_done(&r);
+	text = drawn(report_draw_svg, &ok);
+	before = width_of(text, "load");
+	assert_null(strstr(text, "Post-copy"));
+	free(text);
+	r.postcopy.owed_pages = 512;
+	r.postcopy.time_ns = 3 * S;
+	r.postcopy.faults = 70;
+	r.postcopy.asked = 60;
+	r.postcopy.mean_ns = 2 * MS;
+	r.postcopy.p99_ns = 5 * MS;
+	r.postcopy.worst_ns = 20 * MS;
+	text = drawn(report_draw_svg, &ok);
+	assert_float_equal(width_of(text, "load") - before, wide * (1 + 5. / 20 + 2. / 20), 0.1);
+	assert_non_null(strstr(text, "Post-copy: 2.0 MiB came after the guest, in 3.0 s; it waited for 70 pages, and 60 requests took:"));
+	assert_non_null(strstr(text, "20.00 ms"));
+	free(text);
+	/* None was asked for. */
+	r.postcopy.mean_ns = r.postcopy.p99_ns = r.postcopy.worst_ns = 0;
+	free(drawn(report_draw_svg, &ok));
+}
+
 /* Rounds 1, 2 and 3 take 10, 2.56 and 0.2 of 13.77 s; the blackout ends with the migration. */
 static void rounds_are_to_scale(void **state)
 {
@@ -203,6 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ticks_are_round),
 		cmocka_unit_test(the_blackout_is_to_scale),
+		cmocka_unit_test(postcopy_is_to_scale),
 		cmocka_unit_test(rounds_are_to_scale),
 		cmocka_unit_test(codecs_are_to_scale),
 		cmocka_unit_test(text_cannot_break_out),

@@ -76,7 +76,8 @@ void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 {
 	double y = TITLE_HEIGHT + draw_message_height(outcome->text) + MARGIN;
 	double height = y + DRAW_ROUNDS_HEIGHT + MARGIN + draw_codecs_height(r) +
-			draw_blackout_height(r) + MARGIN + DRAW_PAGES_HEIGHT;
+			draw_blackout_height(r) + MARGIN + draw_postcopy_height(r) +
+			DRAW_PAGES_HEIGHT;
 	char summary[REPORT_SUMMARY];
 
 	report_summary(r, outcome, summary);
@@ -89,6 +90,8 @@ void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 	y += draw_codecs_height(r);
 	draw_blackout(f, r, y);
 	y += draw_blackout_height(r) + MARGIN;
+	draw_postcopy(f, r, y);
+	y += draw_postcopy_height(r);
 	draw_pages(f, r, y);
 	svg_end(f);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The report as a picture: rounds over time, what packed their pages, the parts of the blackout,
- * pages by kind.
+ * post-copy, pages by kind.
  */
 #ifndef GODWIT_REPORT_DRAW_H
 #define GODWIT_REPORT_DRAW_H
@@ -31,6 +31,9 @@ void draw_codecs(FILE *f, const struct report *r, double y);
 double draw_codecs_height(const struct report *r);
 void draw_blackout(FILE *f, const struct report *r, double y);
 double draw_blackout_height(const struct report *r);
+/* How long the guest waited for pages; height 0: none came after it. */
+void draw_postcopy(FILE *f, const struct report *r, double y);
+double draw_postcopy_height(const struct report *r);
 void draw_pages(FILE *f, const struct report *r, double y);
 #define DRAW_PAGES_HEIGHT	194.0
 
