@@ -169,6 +169,11 @@ static void set_chooses_postcopy_where_it_can(void **state)
 
 	json_decref(ask(rig, now, "return"));
 	assert_int_equal(rig->limits.postcopy, POSTCOPY_NOW);
+	/* The round is cut: what is left of it would be sent in the blackout. */
+	error = ask(rig, "{\"execute\": \"set\", \"arguments\": {\"postcopy\": \"off\"}}", "error");
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "too late"));
+	assert_int_equal(rig->limits.postcopy, POSTCOPY_NOW);
+	json_decref(error);
 	rig->limits.postcopy = POSTCOPY_OFF;
 	rig->report.phase = "switchover";
 	error = ask(rig, now, "error");

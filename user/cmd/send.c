@@ -241,7 +241,7 @@ static void send_show(const struct report *r, void *args)
 	if (!a->metrics || now_ns() < a->metrics_ns)
 		return;
 	/* A disk that takes its time must not prolong the blackout. */
-	if (r->nr_rows > 1 && r->rows[r->nr_rows - 1].blackout)
+	if (r->nr_rows > 1 && r->rows[r->nr_rows - 1].blackout && strcmp(r->phase, "post-copy"))
 		return;
 	a->metrics_ns = now_ns() + METRICS_NS;
 	metrics_write(a->metrics, a->o.qmp_path, r, NULL, &ignored);

@@ -60,11 +60,14 @@ static int server_check_postcopy(const struct control *c, const struct limits *n
 {
 	const struct err *why = c->no_postcopy;
 
-	if (new->postcopy == POSTCOPY_OFF || new->postcopy == c->limits->postcopy)
+	if (new->postcopy == c->limits->postcopy)
 		return 0;
+	/* The round may be cut already, and what is left of it would stop the guest for long. */
+	if (c->limits->postcopy == POSTCOPY_NOW)
+		return err_set(e, GW_VM_STATE, EALREADY, "too late: --postcopy now is being obeyed; \"godwit cancel\" ends the migration");
 	if (strcmp(c->report->phase, "connect") && strcmp(c->report->phase, "pre-copy"))
-		return err_set(e, GW_VM_STATE, EALREADY, "too late for post-copy: the switchover has begun");
-	if (!why->exit)
+		return err_set(e, GW_VM_STATE, EALREADY, "too late to change --postcopy: the switchover has begun");
+	if (new->postcopy == POSTCOPY_OFF || !why->exit)
 		return 0;
 	return err_set(e, why->exit, EOPNOTSUPP, "no post-copy in this migration: %.900s", why->text);
 }

@@ -2,19 +2,20 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "peer/postcopy_ask.h"
 #include "wire/owed.h"
 
 static int postcopy_refused(struct channel *ch, const struct wire_header *h, struct err *e)
 {
-	char text[WIRE_TEXT_MAX + 1];
+	char text[WIRE_TEXT_MAX + 1], line[WIRE_TEXT_MAX + 1];
 	int r = channel_body(ch, text, h->length, e);
 
 	if (r)
 		return r;
 	text[h->length] = '\0';
 	return err_set(e, h->arg < GW_EXITS ? (enum gw_exit)h->arg : GW_PEER_FAILED, EOPNOTSUPP,
-		       "the receiver cannot do post-copy: %.900s", text);
+		       "the receiver cannot do post-copy: %.900s", one_line(line, sizeof(line), text));
 }
 
 int postcopy_ask(struct channel *ch, uint64_t features, uint32_t *unit, unsigned int blocks,

@@ -119,7 +119,8 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	if (ret)
 		return ret;
 	join->want = h.arg;
-	join->keep_keys = tls_is_long(join_streams_ram(r), join->want);
+	join->keep_keys = tls_is_long(join_streams_ram(r),
+				      join->want - r->postcopy.agreed);
 	ret = join_streams_wait(r, join, e);
 	if (ret)
 		return ret;

@@ -48,6 +48,14 @@ static int postcopy_check_backends(struct qmp *q, struct err *e)
 	return r;
 }
 
+static int postcopy_maps(const struct receiver *r, struct guest_maps *maps, struct err *e)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)r->vm.pid);
+	return guest_maps_find(proc, &r->vm, true, maps, e);
+}
+
 static int postcopy_open(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
@@ -70,10 +78,17 @@ int postcopy_keep(struct receiver *r, const uint8_t token[WIRE_SECRET], bool tak
 /* check: a preflight check asks, so nothing begins. */
 static int postcopy_prepare(struct receiver *r, bool check, struct err *e)
 {
+	struct guest_maps maps = { 0 };
 	int ret = lazy_units(&r->vm, r->postcopy.unit, e);
 
+	/* All of this is looked at again at SWITCHOVER, when it is too late to go on without. */
 	if (!ret)
 		ret = postcopy_check_backends(r->qmp, e);
+	if (!ret)
+		ret = owners_check("/proc", &r->vm, OWNERS_ALONE, e);
+	if (!ret)
+		ret = postcopy_maps(r, &maps, e);
+	guest_maps_free(&maps);
 	if (!ret)
 		ret = check ? postcopy_open(r, e) : postcopy_keep(r, r->token, false, e);
 	return ret;
@@ -100,14 +115,6 @@ void postcopy_connection(struct receiver *r, int fd, struct tls *tls)
 		close(p->fd);
 	p->fd = fd;
 	p->tls = tls;
-}
-
-static int postcopy_maps(const struct receiver *r, struct guest_maps *maps, struct err *e)
-{
-	char proc[32];
-
-	snprintf(proc, sizeof(proc), "/proc/%d", (int)r->vm.pid);
-	return guest_maps_find(proc, &r->vm, true, maps, e);
 }
 
 /* The number is QEMU's as long as its pidfd says that it lives, so the check comes behind. */

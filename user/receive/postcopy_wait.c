@@ -128,8 +128,13 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	fflush(stdout);
 	do
 		ret = postcopy_wait(r, e);
-	while (ret && !recover(r, ret, e));
+	while (ret && atomic_load(&p->lazy.owed.left) && !recover(r, ret, e));
 	left = atomic_load(&p->lazy.owed.left);
+	/* The link was lost with the last page: only the sender has not heard of it. */
+	if (!left) {
+		ret = 0;
+		*e = (struct err) { 0 };
+	}
 	if (!ret) {
 		postcopy_print(p);
 		postcopy_unmark(r);

@@ -75,7 +75,7 @@ static int recover_token(struct receiver *r, const struct wire_header *h, struct
 		return err_set(e, GW_BUSY, EBUSY, "this receiver waits for the sender of a guest that lacks RAM: start another receiver");
 	ret = channel_body(r->ch, token, sizeof(token), e);
 	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
-	if (!ret && r->o->recover && r->postcopy.dev < 0)
+	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts)
 		return postcopy_take(r, token, e);
 	if (!ret && !join_secret_ok(token, r->token))
 		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
@@ -149,9 +149,11 @@ static int recover_wait(struct receiver *r, struct err *e)
 		if (!receiver_listen_again(r))
 			return 0;
 		if (!receiver_greet(r, &h, look < until ? look : until, &why)) {
-			if (recover_serve(r, &h))
-				return 1;
-			continue;
+			if (!recover_serve(r, &h))
+				continue;
+			/* Whoever says RECOVER: the one DONE to come is for COMPLETE. */
+			r->sender = SENDER_KNOWS;
+			return 1;
 		}
 		if (stop_requested())
 			return 0;

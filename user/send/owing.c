@@ -39,6 +39,11 @@ int owing_ask(struct sender *s, struct err *e)
 	return r;
 }
 
+static int owing_closed(struct err *e)
+{
+	return err_set(e, GW_LINK_LOST, ECONNRESET, "the connection for page faults was closed");
+}
+
 bool owing_wanted(const struct sender *s)
 {
 	return s->owing.agreed && (s->owing.chosen || s->limits.postcopy >= POSTCOPY_ON);
@@ -50,6 +55,9 @@ int owing_choose(struct sender *s, struct err *e)
 
 	if (s->owing.chosen)
 		return 0;
+	/* Else the link is as good as lost, while it may come back. */
+	if (!sock_is_open(s->owing.fd))
+		return owing_closed(e);
 	/* An answer to the SWITCHOVER before must not be taken for one to this. */
 	if (s->asked)
 		r = sender_await_switchover(s, e);
@@ -71,9 +79,7 @@ void owing_connection(struct sender *s, int fd, struct tls *tls)
 
 int owing_check(const struct sender *s, struct err *e)
 {
-	if (!s->owing.chosen || sock_is_open(s->owing.fd))
-		return 0;
-	return err_set(e, GW_LINK_LOST, ECONNRESET, "the connection for page faults was closed");
+	return !s->owing.chosen || sock_is_open(s->owing.fd) ? 0 : owing_closed(e);
 }
 
 /*
@@ -139,6 +145,8 @@ int owing_begin(struct sender *s, struct err *e)
 	r = answers_start(&o, &s->owing.answers, e);
 	if (r)
 		return r;
+	/* --bandwidth was for the time until here; the guest waits for these. */
+	pace_set(&s->pace, 0);
 	sender_push_begin(s);
 	return 0;
 }
@@ -153,6 +161,8 @@ int owing_take_faults(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	wire_get_faults(body, &f);
+	if (s->owing.begun_ns)
+		rep->postcopy.time_ns = now_ns() - s->owing.begun_ns;
 	rep->postcopy.faults = f.seen;
 	rep->postcopy.zero_faults = f.zeros;
 	rep->postcopy.asked = f.asked;
