@@ -72,18 +72,24 @@ static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
 	return postcopy_frame(r, e);
 }
 
+static struct requests_count postcopy_count(const struct postcopy *p)
+{
+	struct requests_count c = p->before;
+
+	requests_count(p->requests, &c);
+	return c;
+}
+
 /* For the sender's report. */
-static int postcopy_tell(struct receiver *r, struct err *e)
+static int postcopy_tell(struct receiver *r, const struct requests_count *c, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_FAULTS, .length = WIRE_FAULTS_BYTES };
-	struct requests_count c = r->postcopy.before;
 	uint8_t body[WIRE_FAULTS_BYTES];
 
-	requests_count(r->postcopy.requests, &c);
 	wire_put_faults(body, &(struct wire_faults) {
-		.seen = c.seen, .zeros = c.zeros, .asked = c.asked,
-		.mean_ns = latency_mean(&c.waited), .p99_ns = latency_quantile(&c.waited, 990),
-		.worst_ns = c.waited.worst_ns,
+		.seen = c->seen, .zeros = c->zeros, .asked = c->asked,
+		.mean_ns = latency_mean(&c->waited), .p99_ns = latency_quantile(&c->waited, 990),
+		.worst_ns = c->waited.worst_ns,
 	});
 	return channel_send(r->ch, &h, body, e);
 }
@@ -91,6 +97,7 @@ static int postcopy_tell(struct receiver *r, struct err *e)
 static int postcopy_wait(struct receiver *r, struct err *e)
 {
 	uint64_t heard_ns = now_ns(), next_alive_ns = 0;
+	struct requests_count count;
 	int ret = 0;
 
 	while (!ret) {
@@ -99,20 +106,18 @@ static int postcopy_wait(struct receiver *r, struct err *e)
 			continue;
 		next_alive_ns = now_ns() + ALIVE_NS;
 		ret = receiver_alive(r, e);
+		count = postcopy_count(&r->postcopy);
 		if (!ret)
-			ret = postcopy_tell(r, e);
+			ret = postcopy_tell(r, &count, e);
 	}
 	return ret < 0 ? ret : 0;
 }
 
-static void postcopy_print(const struct postcopy *p)
+static void postcopy_print(const struct postcopy *p, const struct requests_count *c)
 {
-	struct requests_count c = p->before;
-
-	requests_count(p->requests, &c);
 	printf("godwit: all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero\n",
-	       (unsigned long long)atomic_load(&p->lazy.units), (unsigned long long)c.seen,
-	       (unsigned long long)c.asked, (unsigned long long)c.zeros);
+	       (unsigned long long)atomic_load(&p->lazy.units), (unsigned long long)c->seen,
+	       (unsigned long long)c->asked, (unsigned long long)c->zeros);
 	fflush(stdout);
 }
 
@@ -120,6 +125,7 @@ int postcopy_finish(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
 	struct err lost = { 0 }, cause;
+	struct requests_count count;
 	uint64_t left = atomic_load(&p->lazy.owed.left);
 	int ret;
 
@@ -136,11 +142,13 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		*e = (struct err) { 0 };
 	}
 	if (!ret) {
-		postcopy_print(p);
+		/* The guest touches new pages still: both ends tell of one moment. */
+		count = postcopy_count(p);
+		postcopy_print(p, &count);
 		postcopy_unmark(r);
 		verdict_write(r);
 		/* Whether the sender hears of it changes nothing here. */
-		ret = postcopy_tell(r, &lost);
+		ret = postcopy_tell(r, &count, &lost);
 		if (!ret)
 			ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
 		while (!ret)
