@@ -182,6 +182,14 @@ static void fuzz_owed(const struct wire_header *h, const uint8_t *body)
 			CHECK(x[i].pages == unit[x[i].block] || x[i].first + x[i].pages == ram[x[i].block]);
 			CHECK(x[i].pages <= unit[x[i].block] && x[i].kind == WIRE_DATA);
 		}
+	if (h->type == WIRE_FAULTS) {
+		uint8_t again[WIRE_FAULTS_BYTES];
+		struct wire_faults f;
+
+		wire_get_faults(body, &f);
+		wire_put_faults(again, &f);
+		CHECK(!memcmp(again, body, sizeof(again)));
+	}
 	if (h->type == WIRE_POSTCOPY_ASK && !wire_get_units(h, body, units, RAM_BLOCKS))
 		for (i = 0; i < RAM_BLOCKS; i++)
 			CHECK(__builtin_popcount(units[i]) == 1 && units[i] <= WIRE_UNIT_MAX);
@@ -232,6 +240,7 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 	case WIRE_OWED:
 	case WIRE_WANT:
 	case WIRE_POSTCOPY_ASK:
+	case WIRE_FAULTS:
 		fuzz_owed_body(h, data, size);
 		break;
 	default:
@@ -249,7 +258,7 @@ static void check_header(const struct wire_header *h)
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
 	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVE_MODE) ||
 	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_DEVICE && h->flags == WIRE_HELD) || (h->type == WIRE_VIEW && h->flags == WIRE_MORE) ||
-	      (h->type == WIRE_SWITCHOVER && h->flags == WIRE_OWING) ||
+	      ((h->type == WIRE_SWITCHOVER || h->type == WIRE_VERDICT) && h->flags == WIRE_OWING) ||
 	      (h->type == WIRE_ASK_VIEW && !(h->flags & ~(WIRE_BRIEF | WIRE_GLANCE))));
 	switch (h->type) {
 	case WIRE_HELLO:
@@ -333,6 +342,12 @@ static void check_header(const struct wire_header *h)
 		break;
 	case WIRE_WANT:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_WANT_MAX && h->length == h->arg * WIRE_EXTENT);
+		break;
+	case WIRE_FAULTS:
+		CHECK(!h->arg && h->length == WIRE_FAULTS_BYTES);
+		break;
+	case WIRE_RECOVER:
+		CHECK(h->arg <= WIRE_ROUND_MAX && h->length == WIRE_SECRET);
 		break;
 	case WIRE_KEEP:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_KEEP_MAX && !h->length);

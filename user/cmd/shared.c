@@ -115,9 +115,9 @@ const struct cmd_option cmd_limits[CMD_LIMITS] = {
 			"whose pages follow, at once when it touches them; auto: when rounds do "
 			"not help; on: after the first round; now: without another round",
 		.more = "The downtime then does not depend on what the guest writes.\n"
-			"Until the last page has come neither host has all of the guest: if one of "
-			"both, or one of both QEMUs, is lost in that time, the guest is lost with "
-			"it.\n"
+			"Until the last page has come neither host has all of the guest.\n"
+			"If one of both, or one of both QEMUs, is lost in that time, the guest is "
+			"lost with it.\n"
 			"The destination needs godwit.ko and\n"
 			".Pa /dev/userfaultfd ,\n"
 			"and RAM in files of tmpfs or hugetlbfs; where it has not,\n"

@@ -144,7 +144,7 @@ static const struct frame_limits frame_limits[] = {
 			.item_min = WIRE_EXTENT,
 			.item_max = WIRE_EXTENT },
 	[WIRE_COMPLETE] = { 0 },
-	[WIRE_RECOVER] = { .arg_max = UINT32_MAX,
+	[WIRE_RECOVER] = { .arg_max = WIRE_ROUND_MAX,
 			   .body_min = WIRE_SECRET,
 			   .body_max = WIRE_SECRET },
 	[WIRE_FAULTS] = { .body_min = WIRE_FAULTS_BYTES, .body_max = WIRE_FAULTS_BYTES },
