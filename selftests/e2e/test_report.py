@@ -94,8 +94,8 @@ def show(directory, *words):
 @pytest.mark.usefixtures('module')
 def test_everything_is_told(directory):
     prom = f'{directory}/godwit.prom'
-    src, dst, run = migration(directory, '--progress=json', '--metrics', prom, '--downtime-limit', '1', rate=300, mbit=200,
-                              verify=False)
+    src, dst, run = migration(directory, '--progress=json', '--metrics', prom, '--downtime-limit', '1', '--postcopy', 'off', rate=300,
+                              mbit=200, verify=False)
     report = valid(run.converge_after(1).wait())
     check_rounds(report)
     check_progress(run.send.said, report)

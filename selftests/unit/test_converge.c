@@ -190,6 +190,9 @@ static void what_rounds_do_not_help_with_is_owed(void **state)
 	c.may_owe = true;
 	c.round = c.max_rounds;
 	assert_int_equal(converge(&c), CONVERGE_OWE);
+	/* Nor where that would not meet the limit either. */
+	c.fixed_ns = c.limit_ns + 1;
+	assert_int_equal(converge(&c), CONVERGE_GIVE_UP);
 }
 
 static void the_cap_counts_before_it_is_given_up(void **state)

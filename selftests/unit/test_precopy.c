@@ -302,7 +302,7 @@ static void no_end_before_it_has_told(void **state)
 static void postcopy_begins_as_it_was_asked_for(void **state)
 {
 	static const struct { enum postcopy_wish wish; unsigned int limit, rounds; bool owes; } cases[] = {
-		{ POSTCOPY_ON, 1, 1, true }, { POSTCOPY_ON, 2000, 1, true }, { POSTCOPY_AUTO, 1, 3, true },
+		{ POSTCOPY_ON, 1, 1, true }, { POSTCOPY_ON, 2000, 1, true }, { POSTCOPY_AUTO, 100, 3, true },
 		{ POSTCOPY_AUTO, 2000, 2, false },
 	};
 

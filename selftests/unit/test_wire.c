@@ -96,7 +96,7 @@ static const struct {
 	{ "OWED", 37, 0, 0, 8192, 16, 8, 0, 0 },
 	{ "WANT", 38, 0, 1, 64, 0, 16, 0, 0 },
 	{ "COMPLETE", 39, 0, 0, 0, 0, 0, 0, 0 },
-	{ "RECOVER", 40, 0, 0, UINT32_MAX, 16, 0, 0, 0 },
+	{ "RECOVER", 40, 0, 0, WIRE_ROUND_MAX, 16, 0, 0, 0 },
 	{ "FAULTS", 41, 0, 0, 0, 48, 0, 0, 0 },
 };
 

@@ -280,7 +280,7 @@ static void estimate_print(const struct estimate_in *in, const struct estimate *
 		       estimate_mib((double)out->bytes));
 	else
 		printf("it would not end: after %u rounds and %.1f s the guest would have to stand still for %.0f ms (limit %.0f ms): raise --downtime-limit, use a faster link, or reduce the guest's write load\n"
-		       "with --postcopy on it would stand still for %.0f ms, and have all of its RAM after %.1f s, %.1f s of them at the destination\n",
+		       "by post-copy it would stand still for %.0f ms, and have all of its RAM after %.1f s, %.1f s of them at the destination\n",
 		       out->rounds, (double)out->total_ns / 1e9, (double)out->downtime_ns / 1e6,
 		       (double)in->limit_ns / 1e6, (double)out->postcopy.downtime_ns / 1e6,
 		       (double)out->postcopy.total_ns / 1e9, (double)out->postcopy.after_ns / 1e9);

@@ -110,7 +110,7 @@ const struct cmd_option cmd_limits[CMD_LIMITS] = {
 			"and is refused with a codec that it does not know.",
 	},
 	[CMD_POSTCOPY] = {
-		"postcopy", .words = "off|auto|on|now", .initial = "off", .set = shared_set_limit,
+		"postcopy", .words = "off|auto|on|now", .initial = "auto", .set = shared_set_limit,
 		.help = "when the guest runs at the destination before all of its RAM is there, "
 			"whose pages follow, at once when it touches them; auto: when rounds do "
 			"not help; on: after the first round; now: without another round",
@@ -125,6 +125,13 @@ const struct cmd_option cmd_limits[CMD_LIMITS] = {
 			"is\n"
 			".Cm off ,\n"
 			"and the others are refused.\n"
+			"With\n"
+			".Fl -verify\n"
+			"or\n"
+			".Fl -pause\n"
+			"it is\n"
+			".Cm off\n"
+			"as well.\n"
 			"A migration that began with\n"
 			".Cm off\n"
 			"cannot change to another.",

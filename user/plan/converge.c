@@ -93,7 +93,9 @@ static enum verdict converge_not(const struct converge *c)
 {
 	const bool raised = c->raised == RAMP_STEPS || c->ramp_ns <= c->limit_ns;
 
-	if (c->may_owe && (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised)))
+	/* The rest of the blackout stays, and may be too long for the limit by itself. */
+	if (c->may_owe && c->fixed_ns <= c->allowed_ns &&
+	    (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised)))
 		return CONVERGE_OWE;
 	return c->round >= c->max_rounds ? CONVERGE_GIVE_UP : CONVERGE_AGAIN;
 }

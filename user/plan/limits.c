@@ -8,7 +8,9 @@
 
 #include "plan/limits.h"
 
-const struct limits limits_default = { .downtime_limit_ms = 300, .max_rounds = 30 };
+const struct limits limits_default = {
+	.downtime_limit_ms = 300, .max_rounds = 30, .postcopy = POSTCOPY_AUTO,
+};
 
 /*
  * choices: the limit's value is an index into them. compress: it is a struct codec_wish. Neither:

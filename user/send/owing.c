@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@ int owing_ask(struct sender *s, struct err *e)
 
 	if (s->limits.postcopy == POSTCOPY_OFF)
 		return owing_cannot(s, GW_VM_STATE, "this migration began with --postcopy off: begin another with auto");
+	if (s->o->pause && s->limits.postcopy == POSTCOPY_AUTO)
+		return owing_cannot(s, GW_USAGE, "with --pause there are no rounds that might not help: give --postcopy on");
 	if (s->o->verify)
 		return owing_cannot(s, GW_USAGE, "--verify compares all RAM before the guest runs at the destination");
 	r = postcopy_ask(s->ch, s->features, s->owing.unit, s->vm.nblocks, &why);
@@ -65,6 +68,9 @@ int owing_choose(struct sender *s, struct err *e)
 		return r;
 	s->owing.chosen = true;
 	s->asked = s->answered = false;
+	if (s->limits.postcopy == POSTCOPY_AUTO)
+		fputs("godwit: rounds do not help, so the guest goes on at the destination before all of its RAM is there. Until it is, the loss of either host, or of either QEMU, would cost the guest (--postcopy off: never)\n",
+		      stderr);
 	return 0;
 }
 

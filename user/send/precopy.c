@@ -159,19 +159,22 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 
 static int precopy_not_converged(const struct sender *s, const struct converge *c, struct err *e)
 {
-	const char *why = s->limits.postcopy == POSTCOPY_AUTO ? s->owing.why_not.text : "";
-	char least[120] = "";
+	char least[120] = "", why[400] = "";
 
 	/* The round trip is the one part that no knob and no faster link makes less. */
 	if (s->rtt_ns / 2 > c->allowed_ns / 4)
 		snprintf(least, sizeof(least), ", of it %llu ms for half of the link's round trip, which cannot be less",
 			 (unsigned long long)(s->rtt_ns / 2000000));
+	if (c->may_owe)
+		snprintf(why, sizeof(why), "; no post-copy: without any RAM it would be about %llu ms",
+			 (unsigned long long)(c->fixed_ns / 1000000));
+	else if (s->limits.postcopy == POSTCOPY_AUTO)
+		snprintf(why, sizeof(why), "; no post-copy: %.300s", s->owing.why_not.text);
 	return err_set(e, GW_NOT_CONVERGED, ETIME,
-		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load%s%.300s",
+		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load%s",
 		       c->round, (unsigned long long)(c->pending * PAGE_BYTES >> 20),
 		       (unsigned long long)(c->predicted_ns / 1000000), least,
-		       (unsigned long long)(c->allowed_ns / 1000000), c->stalled,
-		       *why ? "; no post-copy: " : "", why);
+		       (unsigned long long)(c->allowed_ns / 1000000), c->stalled, why);
 }
 
 int precopy(struct sender *s, struct err *e)
@@ -204,6 +207,8 @@ int precopy(struct sender *s, struct err *e)
 		/* What is still dirty comes after the guest. */
 		if (owing_wanted(s))
 			verdict = CONVERGE_OWE;
+		if (verdict == CONVERGE_OWE)
+			c.predicted_ns = c.fixed_ns;
 		/*
 		 * The guest writes on while both ends are compared again: that is for another
 		 * round.

@@ -183,7 +183,7 @@
 #define WIRE_VIEW_MAX	(256u << 10)	/* bytes in one VIEW frame */
 #define WIRE_PRIVATE_MAX (128u << 10)	/* page bytes in one PRIVATE frame */
 #define WIRE_KEEP_MAX	3600u	/* seconds that a receiver waits for a sender that lost the link */
-#define WIRE_ROUND_MAX	((1u << 28) - 1)	/* a RECONNECT's, or RECOVER's; so many seconds are 8 years */
+#define WIRE_ROUND_MAX	((1u << 28) - 1)	/* of a RECONNECT: as seconds, 8 years */
 
 /**
  * enum wire_type - the frames: arg, body, and the flags that each may have
