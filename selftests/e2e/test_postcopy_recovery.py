@@ -18,13 +18,14 @@ TO = godwit.TO
 
 @pytest.fixture
 def pair(directory):
-    # 16 MiB that it writes all the time, with a check of each page; 2 MiB/s by the relay: some seconds of pushing.
+    # 16 MiB that it writes all the time, with a check of each page. Stopped first it owes all of them, and the relay lets
+    # 2 MiB/s through: some seconds of pushing, however slow guest and host are.
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=3000 random=1').wait_ticks(2)
     return src, godwit.destination(src)
 
 
 def begin(pair, between, *options, receive_options=('--peer-timeout', '3')):
-    run = godwit.Run(*pair, *LAZY, '--peer-timeout', '3', *options, verify=False, to=between.address, receive_options=receive_options)
+    run = godwit.Run(*pair, *LAZY, '--pause', '--peer-timeout', '3', *options, verify=False, to=between.address, receive_options=receive_options)
     run.receive.wait_for('are still to come')
     return run
 

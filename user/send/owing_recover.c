@@ -119,10 +119,12 @@ static int recover_once(struct sender *s, unsigned int ms, struct err *e)
 {
 	int r = recover_ask(s, ms, e);
 
-	if (r || s->owing.complete)
+	if (r)
 		return r;
-	channel_unasked(s->ch, sender_take, s);
 	s->report->reconnects++;
+	if (s->owing.complete)
+		return 0;
+	channel_unasked(s->ch, sender_take, s);
 	return owing_begin(s, e);
 }
 
