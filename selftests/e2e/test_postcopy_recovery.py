@@ -49,6 +49,17 @@ def test_reset(pair, which):
         arrived(pair, run, between, 1)
 
 
+def test_slow_greeting(pair):
+    """The sender's HELLO takes longer than the receiver waits between two looks at its QEMU."""
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        between.hello = 0.7	# there and back
+        between.lose()
+        run.send.wait_for('connected again')
+        between.hello = 0
+        arrived(pair, run, between, 1)
+
+
 def test_again_and_again(pair):
     """Also while the sender connects again: its RECOVER, what is missing, the streams, a question, an answer."""
     with relay.Losing(TO, drop=[]) as between:

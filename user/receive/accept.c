@@ -223,11 +223,12 @@ static int accept_hello(struct receiver *r, int fd, uint64_t until_ns, struct wi
  * version), and goes on listening: the peer has changed nothing, and a sender may be about to
  * connect. A peer's ABORT ends only its own connection, even one that says "cancelled".
  */
-int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns, struct err *e)
+int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t come_ns, uint64_t until_ns,
+		   struct err *e)
 {
 	for (;;) {
 		struct err why = { 0 };
-		int fd = accept_connection(r, until_ns, e);
+		int fd = accept_connection(r, come_ns, e);
 
 		if (fd < 0)
 			return fd;
@@ -284,7 +285,7 @@ static int accept_migration(struct receiver *r, struct wire_header *h, struct er
 {
 	int ret;
 
-	while (!(ret = receiver_greet(r, h, 0, e))) {
+	while (!(ret = receiver_greet(r, h, 0, 0, e))) {
 		struct err why = { 0 };
 
 		if (accept_request(r, h, &why)) {

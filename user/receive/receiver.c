@@ -148,7 +148,7 @@ static void receiver_linger(struct receiver *r)
 	stop_heed();
 	fprintf(stderr, "godwit: the sender may not know how the migration ended (%s): waiting %u s for its question\n",
 		commit_state_name(r->commit), r->o->resolve_s);
-	while (r->sender != SENDER_KNOWS && !receiver_greet(r, &h, until, &e)) {
+	while (r->sender != SENDER_KNOWS && !receiver_greet(r, &h, until, until, &e)) {
 		struct err busy = { 0 };
 
 		if (h.type == WIRE_ASK) {

@@ -121,10 +121,12 @@ int receiver_send(struct receiver *r, enum wire_type type, uint32_t arg, struct 
 int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e);
 
 /*
- * Waits until a peer connects and says HELLO, and reads the header that follows: *h. until_ns: 0,
- * or when to give up (-ETIMEDOUT, *e is left alone).
+ * Waits until a peer connects and says HELLO, and reads the header that follows: *h. come_ns: 0, or
+ * when to give up if none has come (-ETIMEDOUT, *e is left alone); until_ns: 0, or the end of the
+ * wait for one that has.
  */
-int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t until_ns, struct err *e);
+int receiver_greet(struct receiver *r, struct wire_header *h, uint64_t come_ns, uint64_t until_ns,
+		   struct err *e);
 /*
  * Listens until a sender comes, and agrees with it on version and RAM. Answers preflight checks and
  * questions for a verdict meanwhile.

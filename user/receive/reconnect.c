@@ -114,7 +114,7 @@ static int reconnect_wait(struct receiver *r, struct err *e)
 	while (!ret && now_ns() < until) {
 		if (!receiver_listen_again(r))
 			return 0;
-		ret = receiver_greet(r, &h, until, e);
+		ret = receiver_greet(r, &h, until, until, e);
 		if (ret == -ETIMEDOUT)
 			return 0;
 		if (!ret) {

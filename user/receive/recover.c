@@ -148,7 +148,11 @@ static int recover_wait(struct receiver *r, struct err *e)
 			return -ESRCH;
 		if (!receiver_listen_again(r))
 			return 0;
-		if (!receiver_greet(r, &h, look < until ? look : until, &why)) {
+		/*
+		 * What has come has time for its greeting: a sender that comes again each second
+		 * would else come at the end of each look, and never be heard.
+		 */
+		if (!receiver_greet(r, &h, look < until ? look : until, until, &why)) {
 			if (!recover_serve(r, &h))
 				continue;
 			/* Whoever says RECOVER: the one DONE to come is for COMPLETE. */

@@ -139,6 +139,7 @@ class Losing(Relay):
         self.rate, self.offers, self.drop, self.swallow = rate, offers, set(drop), set(swallow)
         self.pairs, self.silent = [], set()
         self.down, self.silently = False, False
+        self.hello = 0.0	# seconds that a HELLO is on its way
         self.count, self.passed = {}, 0	# frames by type; bytes of RAM
         self.lock, self.free = threading.Lock(), 0.0
         super().__init__(to, None, lasting=True)
@@ -186,6 +187,7 @@ class Losing(Relay):
                     self.lose()
                     return
                 if kind == HELLO:
+                    time.sleep(self.hello)
                     offers, needs = struct.unpack('<QQ', body)
                     body = struct.pack('<QQ', offers & self.offers, needs)
                 if kind in (RAM, PACKED, DELTA):
