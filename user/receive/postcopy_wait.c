@@ -110,6 +110,9 @@ static int postcopy_wait(struct receiver *r, struct err *e)
 		if (!ret)
 			ret = postcopy_tell(r, &count, e);
 	}
+	/* A stream that fails interrupts this connection: what has failed is the stream. */
+	if (ret == -ECANCELED && atomic_load(receive_streams_failed(r->streams)))
+		receive_streams_error(r->streams, e);
 	return ret < 0 ? ret : 0;
 }
 
