@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "postcopy_rig.h"
+#include "receive/receiver_internal.h"
 
 /* A sender of ill will: the frames that it sends on the request connection; each ends it. */
 static void bad_answer(const struct wire_extent *x, unsigned int n, uint16_t type, unsigned int asks, const char *says)
@@ -256,6 +257,48 @@ static void the_link_is_lost(void **state)
 	close_both();
 }
 
+static void *end_soon(void *fd)
+{
+	nap_ms(300);
+	shutdown(*(int *)fd, SHUT_RDWR);
+	return NULL;
+}
+
+/* A stream ends while the receiver tells of itself, on a connection that takes nothing just then: the link is lost. */
+static void a_stream_ends_while_the_receiver_tells(void **state)
+{
+	const struct receiver_options o = { .timeout_ms = 60000 };
+	const struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = 5000 };
+	struct receiver r = { .o = &o, .lfd = -1, .vm = { .pidfd = -1 }, .postcopy = POSTCOPY_NONE };
+	static const uint8_t bytes[4096];
+	int control[2], stream[2], requests[2];
+	pthread_t thread;
+
+	(void)state;
+	open_both(1, 0);
+	pair(control);
+	pair(stream);
+	pair(requests);
+	assert_return_code(receive_streams_start(&in, &stream[0], 1, &l.in, &l.e), 0);
+	begin_requests(requests[0]);
+	while (send(control[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	assert_return_code(channel_new(control[0], &engine_poll, o.timeout_ms, &r.ch, &l.e), 0);
+	channel_interrupt(r.ch, receive_streams_failed(l.in));
+	r.streams = l.in;
+	r.postcopy.requests = l.requests;
+	r.postcopy.lazy.owed.left = 1;
+	assert_int_equal(pthread_create(&thread, NULL, end_soon, &stream[1]), 0);
+	assert_int_equal(postcopy_finish(&r, &l.e), -ECANCELED);
+	assert_ptr_equal(strstr(l.e.text, "the connection to the other host broke: "), l.e.text);
+	pthread_join(thread, NULL);
+	channel_free(r.ch);
+	close(control[1]);
+	close(stream[1]);
+	close(requests[1]);
+	close_both();
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_sender_of_ill_will),
 	cmocka_unit_test(a_stream_of_ill_will),
@@ -263,6 +306,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_receiver_of_ill_will),
 	cmocka_unit_test(a_fault_leads_the_push),
 	cmocka_unit_test(the_link_is_lost),
+	cmocka_unit_test(a_stream_ends_while_the_receiver_tells),
 };
 
 int main(void)
