@@ -46,7 +46,7 @@ class Relay:
     def _pair(self, near):
         try:
             far = socket.create_connection(self.to)
-        except ConnectionRefusedError:
+        except ConnectionError:	# refused, or reset: the receiver has just stopped to listen
             near.close()
             return
         self.sockets += [near, far]
