@@ -161,6 +161,36 @@ static void set_asks_what_both_ends_have(void **state)
 }
 
 /* Whoever began without it is told why; what is no change is none. */
+static void set_slows_until_the_switchover(void **state)
+{
+	static const struct { const char *text, *shown; unsigned int percent; } good[] = {
+		{ "auto", "auto", THROTTLE_AUTO }, { "99", "99", 99 }, { "1", "1", 1 }, { "off", "off", 0 },
+	};
+	static const char *const bad[] = { "0", "100", "-1", "fast", "", "5%" };
+	struct rig *rig = *state;
+	char line[120];
+	json_t *got;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(line, sizeof(line), "{\"execute\": \"set\", \"arguments\": {\"throttle\": \"%s\"}}", good[i].text);
+		got = ask(rig, line, "return");
+		assert_string_equal(json_string_value(json_object_get(got, "throttle")), good[i].shown);
+		assert_int_equal(rig->limits.throttle, good[i].percent);
+		json_decref(got);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(line, sizeof(line), "{\"execute\": \"set\", \"arguments\": {\"throttle\": \"%s\"}}", bad[i]);
+		got = ask(rig, line, "error");
+		assert_non_null(strstr(json_string_value(json_object_get(got, "message")), "per cent from 1 to 99"));
+		json_decref(got);
+	}
+	rig->report.phase = "switchover";
+	got = ask(rig, "{\"execute\": \"set\", \"arguments\": {\"throttle\": \"50\"}}", "error");
+	assert_non_null(strstr(json_string_value(json_object_get(got, "message")), "too late"));
+	json_decref(got);
+	json_decref(ask(rig, "{\"execute\": \"set\", \"arguments\": {\"throttle\": \"off\", \"max-rounds\": 9}}", "return"));
+}
+
 static void set_chooses_postcopy_where_it_can(void **state)
 {
 	static const char now[] = "{\"execute\": \"set\", \"arguments\": {\"postcopy\": \"now\"}}";
@@ -255,6 +285,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(set_changes_what_it_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_is_all_or_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_asks_what_both_ends_have, setup, teardown),
+		cmocka_unit_test_setup_teardown(set_slows_until_the_switchover, setup, teardown),
 		cmocka_unit_test_setup_teardown(set_chooses_postcopy_where_it_can, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_long_is_an_error, setup, teardown),

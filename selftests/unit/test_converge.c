@@ -190,7 +190,17 @@ static void what_rounds_do_not_help_with_is_owed(void **state)
 	c.may_owe = true;
 	c.round = c.max_rounds;
 	assert_int_equal(converge(&c), CONVERGE_OWE);
+	/* Not before the guest has been slowed as far as can be, nor is more downtime allowed. */
+	c = at(100, 1000);
+	c.may_owe = c.may_slow = true;
+	c.ramp_ns = 800 * MS;
+	for (unsigned int i = 0; i < 20; i++)
+		assert_int_equal(converge(&c), CONVERGE_AGAIN);
+	assert_int_equal(c.allowed_ns, c.limit_ns);
+	c.round = c.max_rounds;
+	assert_int_equal(converge(&c), CONVERGE_OWE);
 	/* Nor where that would not meet the limit either. */
+	c.ramp_ns = 0;
 	c.fixed_ns = c.limit_ns + 1;
 	assert_int_equal(converge(&c), CONVERGE_GIVE_UP);
 }

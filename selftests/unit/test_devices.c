@@ -94,7 +94,7 @@ static int check_files(const char *proc, struct err *e)
 	int r = devices_check_pins(proc, e);
 
 	if (!r)
-		r = devices_check_tracer(proc, "QEMU", e);
+		r = devices_check_tracer(proc, "QEMU", 0, e);
 	return r ? r : devices_check_direct(proc, e);
 }
 

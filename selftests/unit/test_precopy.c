@@ -158,6 +158,19 @@ int sender_ask_switchover(struct sender *s, struct err *e)
 	return 0;
 }
 
+void sender_slow(struct sender *s)
+{
+	s->report->throttle = s->limits.throttle == THROTTLE_AUTO ? s->slowed : s->limits.throttle;
+}
+
+int vcpus_find(struct qmp *q, pid_t pid, struct vcpus *v, struct err *e)
+{
+	(void)q;
+	(void)e;
+	*v = (struct vcpus) { .pid = pid };
+	return 0;
+}
+
 bool owing_wanted(const struct sender *s)
 {
 	return s->owing.agreed && s->limits.postcopy >= POSTCOPY_ON;
@@ -218,6 +231,7 @@ uint64_t qmp_latency_median(const struct qmp_latency *t)
 }
 
 static enum postcopy_wish wish_now;
+static unsigned int throttle_now;
 static bool can_owe;
 
 /* Pre-copy until the switchover. */
@@ -238,6 +252,7 @@ static struct report migrate(unsigned int limit_ms, unsigned int rounds, const c
 	s.limits.downtime_limit_ms = limit_ms;
 	s.limits.max_rounds = rounds;
 	s.limits.postcopy = wish_now;
+	s.limits.throttle = throttle_now;
 	s.owing.agreed = can_owe;
 	assert_int_equal(codec_parse(from, &wish, &e), 0);
 	atomic_store(&s.compress, codec_wish_word(&wish));
@@ -317,6 +332,30 @@ static void postcopy_begins_as_it_was_asked_for(void **state)
 	can_owe = false;
 }
 
+/* It writes as much however slow it is. All of it is tried before pages are owed. */
+static void the_guest_is_slowed_first(void **state)
+{
+	struct report r;
+
+	(void)state;
+	can_owe = true;
+	wish_now = POSTCOPY_AUTO;
+	throttle_now = THROTTLE_AUTO;
+	r = migrate(100, 30, "off", NEVER, 0, NULL);
+	assert_true(world.owes);
+	assert_int_equal(r.throttle, THROTTLE_MAX);
+	assert_in_range(r.round, 4, 10);
+	for (unsigned int i = 1; i < r.nr_rows; i++)
+		assert_true(r.rows[i].throttle >= r.rows[i - 1].throttle);
+	/* As ever where rounds help. */
+	r = migrate(2000, 30, "off", NEVER, 0, NULL);
+	assert_false(world.owes);
+	assert_int_equal(r.throttle, 0);
+	throttle_now = 0;
+	wish_now = POSTCOPY_OFF;
+	can_owe = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +364,7 @@ int main(void)
 		cmocka_unit_test(less_than_a_byte),
 		cmocka_unit_test(no_end_before_it_has_told),
 		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
+		cmocka_unit_test(the_guest_is_slowed_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

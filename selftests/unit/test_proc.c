@@ -199,6 +199,31 @@ static void test_tracer(void **state)
 		assert_int_equal(read_tracer(bad[i], &tracer), -EPROTO);
 }
 
+static int read_inner_tid(const char *text, pid_t *tid)
+{
+	FILE *f = fmemopen((void *)text, strlen(text), "r");
+	int r = proc_read_inner_tid(f, tid);
+
+	fclose(f);
+	return r;
+}
+
+static void test_inner_tid(void **state)
+{
+	static const char *const bad[] = { "NSpid:\n", "NSpid:\t\n", "NSpid:\tx\n", "NSpid:\t1 2\n", "NSpid:\t1", "NSpid:\t4294967296\n" };
+	pid_t tid = 5;
+
+	(void)state;
+	assert_int_equal(read_inner_tid("Name:\tNSpid:\nPid:\t8\nNSpid:\t8\nUid:\t0\n", &tid), 0);
+	assert_int_equal(tid, 8);
+	assert_int_equal(read_inner_tid("Name:\tx\nNSpid:\t4711\t12\t3\n", &tid), 0);
+	assert_int_equal(tid, 3);
+	assert_int_equal(read_inner_tid("NSpid:\t0\n", &tid), -ESRCH);
+	assert_int_equal(read_inner_tid("Pid:\t8\n", &tid), -ENODATA);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(read_inner_tid(bad[i], &tid), -EPROTO);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_good_map),
 	cmocka_unit_test(test_bad_maps),
@@ -206,6 +231,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_real_maps),
 	cmocka_unit_test(test_fdinfo),
 	cmocka_unit_test(test_tracer),
+	cmocka_unit_test(test_inner_tid),
 };
 
 int main(void)

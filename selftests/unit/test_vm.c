@@ -251,7 +251,7 @@ static void test_check_devices(void **state)
 	begin(&b, false);
 	b.vm.pid = getpid();
 	b.vm.pidfd = b.vm.vm_fd = -1;
-	assert_int_equal(vm_check_devices(b.q, b.vm.pid, &b.e), -EBUSY);
+	assert_int_equal(vm_check_devices(b.q, b.vm.pid, 0, &b.e), -EBUSY);
 	assert_int_equal(b.e.exit, GW_PINNED);
 	assert_non_null(strstr(b.e.text, "/machine/peripheral-anon/device[0] has free-page-hint=on"));
 	end(&b);

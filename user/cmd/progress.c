@@ -97,6 +97,8 @@ static void full_line(char line[LINE], const struct report *r)
 	if (r->predicted_ns)
 		add(line, ", dirty %.1f MiB/s, downtime %.0f ms",
 		    bytes_to_mib(r->dirty_rate * PAGE_BYTES), ns_to_ms(r->predicted_ns));
+	if (r->throttle)
+		add(line, ", guest slowed by %u %%", r->throttle);
 	progress_add_eta(line, r);
 }
 

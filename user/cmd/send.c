@@ -225,6 +225,9 @@ static int send_parse(struct send_args *a, int argc, char **argv, struct err *e)
 	if (a->o.verify && a->o.limits.postcopy >= POSTCOPY_ON)
 		return err_set(e, GW_USAGE, EINVAL,
 			       "--verify compares all RAM before the guest runs at the destination, and --postcopy lets it run before: leave out one");
+	if (a->o.pause && a->o.limits.throttle)
+		return err_set(e, GW_USAGE, EINVAL,
+			       "--pause stops the guest before RAM is sent, so there is nothing to slow: leave out --throttle");
 	r = progress_init(&a->progress, a->how, e);
 	if (!r)
 		r = engine_choose(a->io, &a->o.engine, e);

@@ -136,6 +136,17 @@ const struct cmd_option cmd_limits[CMD_LIMITS] = {
 			".Cm off\n"
 			"cannot change to another.",
 	},
+	[CMD_THROTTLE] = {
+		"throttle", .value = "HOW", .initial = "off", .set = shared_set_limit,
+		.help = "slow the guest's vCPUs until the switchover: auto: as much as it takes "
+			"for rounds to help; PERCENT: of the time that each vCPU stands still; "
+			"off: not",
+		.more = "With\n"
+			".Cm auto\n"
+			"there is post-copy only where that does not help either.\n"
+			"vCPUs stand still for 10 ms at a time (with 99 %: 30 ms), and run as "
+			"ever at once when the migration ends, however it ends.",
+	},
 };
 
 const struct cmd_option cmd_compress_threads = {

@@ -38,6 +38,7 @@ enum {
 	CMD_BANDWIDTH,
 	CMD_COMPRESS,
 	CMD_POSTCOPY,
+	CMD_THROTTLE,
 	CMD_LIMITS
 };
 extern const struct cmd_option cmd_limits[CMD_LIMITS];

@@ -72,6 +72,14 @@ static int server_check_postcopy(const struct control *c, const struct limits *n
 	return err_set(e, why->exit, EOPNOTSUPP, "no post-copy in this migration: %.900s", why->text);
 }
 
+static int server_check_throttle(const struct control *c, const struct limits *new, struct err *e)
+{
+	if (new->throttle == c->limits->throttle || !strcmp(c->report->phase, "connect") ||
+	    !strcmp(c->report->phase, "pre-copy"))
+		return 0;
+	return err_set(e, GW_VM_STATE, EALREADY, "too late to change --throttle: the switchover has begun");
+}
+
 static bool server_set(struct control *c, const json_t *args, char *answer)
 {
 	struct limits new = *c->limits;
@@ -83,6 +91,8 @@ static bool server_set(struct control *c, const json_t *args, char *answer)
 		r = codec_check(&new.compress, *c->features, &e);
 	if (!r)
 		r = server_check_postcopy(c, &new, &e);
+	if (!r)
+		r = server_check_throttle(c, &new, &e);
 	if (r) {
 		server_answer_error(answer, &e);
 		return true;

@@ -95,7 +95,7 @@ static enum verdict converge_not(const struct converge *c)
 
 	/* The rest of the blackout stays, and may be too long for the limit by itself. */
 	if (c->may_owe && c->fixed_ns <= c->allowed_ns &&
-	    (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised)))
+	    (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised && !c->may_slow)))
 		return CONVERGE_OWE;
 	return c->round >= c->max_rounds ? CONVERGE_GIVE_UP : CONVERGE_AGAIN;
 }
@@ -110,7 +110,8 @@ enum verdict converge(struct converge *c)
 	c->predicted_ns = ram_ns + c->fixed_ns;
 	converge_compare(c);
 	converge_allow(c);
-	if (c->predicted_ns > c->allowed_ns && c->stalled && c->raised < RAMP_STEPS) {
+	if (c->predicted_ns > c->allowed_ns && c->stalled && c->raised < RAMP_STEPS &&
+	    !c->may_slow) {
 		c->raised++;
 		converge_allow(c);
 	}

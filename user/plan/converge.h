@@ -43,6 +43,7 @@ uint64_t converge_lead(const struct blackout *b);
  * @lead_ns: converge_lead(): how long the guest still runs in the switchover
  * @max_rounds: give up after so many rounds
  * @may_owe: what rounds do not help with may follow the guest
+ * @may_slow: the guest can still be slowed (further), so rounds may help
  * @round: rounds sent so far
  * @round_ns: what the last round took; 0: not known
  * @speed: of the last round, as the rounds have shown it
@@ -63,6 +64,7 @@ struct converge {
 	uint64_t lead_ns;
 	unsigned int max_rounds;
 	bool may_owe;
+	bool may_slow;
 	unsigned int round;
 	uint64_t round_ns;
 	struct speed speed;

@@ -12,27 +12,30 @@ const struct limits limits_default = {
 	.downtime_limit_ms = 300, .max_rounds = 30, .postcopy = POSTCOPY_AUTO,
 };
 
+enum limit_kind { LIMIT_NUMBER, LIMIT_CHOICE, LIMIT_COMPRESS, LIMIT_THROTTLE };
+
 /*
- * choices: the limit's value is an index into them. compress: it is a struct codec_wish. Neither:
- * a number.
+ * choices: the value of a LIMIT_CHOICE is an index into them. LIMIT_COMPRESS: it is a struct
+ * codec_wish. LIMIT_THROTTLE: "off", "auto", or a number.
  */
 static const struct limit {
 	const char *name;
 	size_t offset;
 	unsigned int min, max;
 	const char *const *choices;
-	bool compress;
+	enum limit_kind kind;
 } limits_table[] = {
-	{ "downtime-limit", offsetof(struct limits, downtime_limit_ms), 1, 2000000, NULL, false },
-	{ "downtime-ramp", offsetof(struct limits, downtime_ramp_ms), 0, 2000000, NULL, false },
-	{ "max-rounds", offsetof(struct limits, max_rounds), 1, 10000, NULL, false },
-	{ "timeout", offsetof(struct limits, timeout_s), 0, 10000000, NULL, false },
+	{ "downtime-limit", offsetof(struct limits, downtime_limit_ms), 1, 2000000, NULL, LIMIT_NUMBER },
+	{ "downtime-ramp", offsetof(struct limits, downtime_ramp_ms), 0, 2000000, NULL, LIMIT_NUMBER },
+	{ "max-rounds", offsetof(struct limits, max_rounds), 1, 10000, NULL, LIMIT_NUMBER },
+	{ "timeout", offsetof(struct limits, timeout_s), 0, 10000000, NULL, LIMIT_NUMBER },
 	{ "on-timeout", offsetof(struct limits, on_timeout), 0, 1,
-	  (const char *const[]) { "cancel", "pause" }, false },
-	{ "bandwidth", offsetof(struct limits, bandwidth_mib), 0, 1000000, NULL, false },
-	{ "compress", offsetof(struct limits, compress), 0, 0, NULL, true },
+	  (const char *const[]) { "cancel", "pause" }, LIMIT_CHOICE },
+	{ "bandwidth", offsetof(struct limits, bandwidth_mib), 0, 1000000, NULL, LIMIT_NUMBER },
+	{ "compress", offsetof(struct limits, compress), 0, 0, NULL, LIMIT_COMPRESS },
 	{ "postcopy", offsetof(struct limits, postcopy), 0, 3,
-	  (const char *const[]) { "off", "auto", "on", "now" }, false },
+	  (const char *const[]) { "off", "auto", "on", "now" }, LIMIT_CHOICE },
+	{ "throttle", offsetof(struct limits, throttle), 1, THROTTLE_MAX, NULL, LIMIT_THROTTLE },
 };
 
 #define LIMITS (sizeof(limits_table) / sizeof(limits_table[0]))
@@ -88,6 +91,33 @@ static struct codec_wish *limits_compress(struct limits *l, const struct limit *
 	return (struct codec_wish *)((char *)l + t->offset);
 }
 
+static int limits_set_throttle(struct limits *l, const struct limit *t, const char *text,
+			       struct err *e)
+{
+	char *end;
+	long long v;
+
+	if (!strcmp(text, "off") || !strcmp(text, "auto")) {
+		*limits_value(l, t) = *text == 'o' ? 0 : THROTTLE_AUTO;
+		return 0;
+	}
+	errno = 0;
+	v = strtoll(text, &end, 10);
+	if (errno || end == text || *end || v < t->min || v > t->max)
+		return err_set(e, GW_USAGE, EINVAL, "--%s takes \"off\", \"auto\", or per cent from %u to %u, not \"%.40s\"",
+			       t->name, t->min, t->max, text);
+	*limits_value(l, t) = (unsigned int)v;
+	return 0;
+}
+
+static int limits_set_text(struct limits *l, const struct limit *t, const char *text, struct err *e)
+{
+	if (t->kind == LIMIT_COMPRESS)
+		return codec_parse(text, limits_compress(l, t), e);
+	return t->kind == LIMIT_THROTTLE ? limits_set_throttle(l, t, text, e) :
+					   limits_set_choice(l, t, text, e);
+}
+
 int limits_set(struct limits *l, const char *name, const char *text, struct err *e)
 {
 	const struct limit *t = limits_find(name);
@@ -96,10 +126,8 @@ int limits_set(struct limits *l, const char *name, const char *text, struct err 
 
 	if (!t)
 		return limits_unknown(name, e);
-	if (t->choices)
-		return limits_set_choice(l, t, text, e);
-	if (t->compress)
-		return codec_parse(text, limits_compress(l, t), e);
+	if (t->kind != LIMIT_NUMBER)
+		return limits_set_text(l, t, text, e);
 	errno = 0;
 	v = strtoll(text, &end, 10);
 	return limits_set_number(l, t, errno || end == text || *end ? -1 : v, text, e);
@@ -110,9 +138,12 @@ static json_t *limits_one_to_json(const struct limits *l, const struct limit *t)
 	char text[CODEC_TEXT];
 	unsigned int v;
 
-	if (t->compress)
+	if (t->kind == LIMIT_COMPRESS)
 		return json_string(codec_wish_text(limits_compress((struct limits *)l, t), text));
 	v = *limits_value((struct limits *)l, t);
+	if (t->kind == LIMIT_THROTTLE)
+		return v && v != THROTTLE_AUTO ? json_sprintf("%u", v) :
+						 json_string(v ? "auto" : "off");
 	return t->choices ? json_string(t->choices[v]) : json_integer(v);
 }
 
@@ -134,19 +165,19 @@ json_t *limits_to_json(const struct limits *l)
 static int limits_set_json(struct limits *l, const struct limit *t, const json_t *value,
 			   struct err *e)
 {
-	if (t->choices && json_is_string(value))
-		return limits_set_choice(l, t, json_string_value(value), e);
-	if (t->compress && json_is_string(value))
-		return codec_parse(json_string_value(value), limits_compress(l, t), e);
-	if (!t->choices && !t->compress && json_is_integer(value)) {
-		long long v = json_integer_value(value);
-		char text[32];
+	const bool text = t->kind != LIMIT_NUMBER;
 
-		snprintf(text, sizeof(text), "%lld", v);
-		return limits_set_number(l, t, v, text, e);
+	if (text && json_is_string(value))
+		return limits_set_text(l, t, json_string_value(value), e);
+	if (!text && json_is_integer(value)) {
+		long long v = json_integer_value(value);
+		char shown[32];
+
+		snprintf(shown, sizeof(shown), "%lld", v);
+		return limits_set_number(l, t, v, shown, e);
 	}
 	return err_set(e, GW_USAGE, EINVAL, "\"%s\" takes a %s", t->name,
-		       t->choices || t->compress ? "string" : "whole number");
+		       text ? "string" : "whole number");
 }
 
 int limits_from_json(struct limits *l, const json_t *j, struct err *e)

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "codec/codec.h"
+#include "plan/throttle.h"
 
 enum on_timeout { ON_TIMEOUT_CANCEL, ON_TIMEOUT_PAUSE };
 /* In this order each switches over sooner than the one before. */
@@ -27,6 +28,8 @@ enum postcopy_wish { POSTCOPY_OFF, POSTCOPY_AUTO, POSTCOPY_ON, POSTCOPY_NOW };
  * @compress: how RAM is packed
  * @postcopy: enum postcopy_wish: the guest runs at the destination before its RAM is there; never,
  *	when rounds do not help, after the first round, or at once
+ * @throttle: per cent of the time that vCPUs stand still until the switchover; THROTTLE_AUTO: as
+ *	much as rounds need that do not help
  */
 struct limits {
 	unsigned int downtime_limit_ms;
@@ -37,6 +40,7 @@ struct limits {
 	unsigned int bandwidth_mib;
 	struct codec_wish compress;
 	unsigned int postcopy;
+	unsigned int throttle;
 };
 
 extern const struct limits limits_default;
@@ -49,7 +53,8 @@ extern const struct limits limits_default;
 int limits_set(struct limits *l, const char *name, const char *text, struct err *e);
 
 /*
- * All limits as a JSON object: numbers, and "on-timeout", "compress" and "postcopy" strings.
+ * All limits as a JSON object: numbers; "on-timeout", "compress", "postcopy" and "throttle" are
+ * strings.
  * NULL: out of memory.
  */
 json_t *limits_to_json(const struct limits *l);

@@ -178,3 +178,25 @@ int proc_read_tracer(FILE *f, pid_t *tracer)
 	}
 	return errno ? -errno : -EPROTO;
 }
+
+int proc_read_inner_tid(FILE *f, pid_t *tid)
+{
+	static const char name[] = "NSpid:";
+	CLEANUP_FREE char *line = NULL;
+	size_t cap = 0;
+
+	while (errno = 0, getline(&line, &cap, f) > 0) {
+		const char *last = strrchr(line, '\t');
+		uint64_t v;
+
+		if (strncmp(line, name, sizeof(name) - 1))
+			continue;
+		if (!last++ || !proc_number(&last, 10, INT_MAX, &v) || *last != '\n')
+			return -EPROTO;
+		if (!v)
+			return -ESRCH;
+		*tid = (pid_t)v;
+		return 0;
+	}
+	return errno ? -errno : -ENODATA;
+}

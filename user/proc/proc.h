@@ -60,5 +60,10 @@ int proc_read_fdinfo(FILE *f, struct proc_fdinfo *info);
  * does, or one outside our pid namespace.
  */
 int proc_read_tracer(FILE *f, pid_t *tracer);
+/*
+ * From the same file: the thread's number in the innermost pid namespace that it is in. -ESRCH: it
+ * has ended; -ENODATA: this kernel has no pid namespaces.
+ */
+int proc_read_inner_tid(FILE *f, pid_t *tid);
 
 #endif

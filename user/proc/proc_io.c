@@ -118,30 +118,61 @@ int proc_each_thread(const char *proc, proc_entry_fn *fn, void *arg, struct err 
 	return proc_each_entry(proc, "task", fn, arg, e);
 }
 
-static int proc_find_tracer(const char *tasks, const char *tid, void *arg, struct err *e)
+/* read: of /proc/PID/task/TID/status; a thread that has ended leaves *v as it is. */
+static int proc_read_status(const char *tasks, const char *tid, int (*read)(FILE *f, pid_t *v),
+			    pid_t *v, struct err *e)
 {
 	CLEANUP_FCLOSE FILE *f = NULL;
 	char path[PATH_MAX];
-	pid_t *tracer = arg;
 	int r;
 
 	snprintf(path, sizeof(path), "%s/%s/status", tasks, tid);
 	r = proc_open_text(path, &f, e);
 	if (r <= 0)
 		return r;
-	r = proc_read_tracer(f, tracer);
-	if (r && r != -ESRCH)
-		return proc_failed(path, -r, e);
-	return *tracer != 0;
+	r = read(f, v);
+	return r && r != -ESRCH ? proc_failed(path, -r, e) : 0;
 }
 
-int proc_tracer(const char *proc, pid_t *tracer, struct err *e)
+struct tracer_search {
+	pid_t except;
+	pid_t tracer;
+};
+
+static int proc_find_tracer(const char *tasks, const char *tid, void *arg, struct err *e)
 {
+	struct tracer_search *s = arg;
+	pid_t tracer = 0;
+	int r = proc_read_status(tasks, tid, proc_read_tracer, &tracer, e);
+
+	if (!r && tracer != s->except)
+		s->tracer = tracer;
+	return r ? r : s->tracer != 0;
+}
+
+int proc_tracer(const char *proc, pid_t except, pid_t *tracer, struct err *e)
+{
+	struct tracer_search s = { .except = except };
+	int r = proc_each_thread(proc, proc_find_tracer, &s, e);
+
+	*tracer = s.tracer;
+	return r < 0 ? r : 0;
+}
+
+int proc_inner_tid(const char *dir, const char *tid, pid_t *inner, struct err *e)
+{
+	struct err none = { 0 };
 	int r;
 
-	*tracer = 0;
-	r = proc_each_thread(proc, proc_find_tracer, tracer, e);
-	return r < 0 ? r : 0;
+	*inner = 0;
+	r = proc_read_status(dir, tid, proc_read_inner_tid, inner, &none);
+	if (r == -ENODATA) {
+		*inner = (pid_t)strtol(tid, NULL, 10);
+		return 0;
+	}
+	if (r)
+		*e = none;
+	return r;
 }
 
 struct live_thread {

@@ -24,8 +24,10 @@ int proc_load_fdinfo(const char *proc, const char *number, struct proc_fdinfo *i
  */
 typedef int proc_entry_fn(const char *dir, const char *name, void *arg, struct err *e);
 int proc_each_thread(const char *proc, proc_entry_fn *fn, void *arg, struct err *e);
-/* The pid of a process that traces any of its threads; 0: none. */
-int proc_tracer(const char *proc, pid_t *tracer, struct err *e);
+/* The pid of a process but except that traces any of its threads; 0: none. */
+int proc_tracer(const char *proc, pid_t except, pid_t *tracer, struct err *e);
+/* Of a thread that proc_each_thread() has named; 0: it has ended. */
+int proc_inner_tid(const char *dir, const char *tid, pid_t *inner, struct err *e);
 /*
  * The directory of a thread of that process that has not ended: an ended thread, as a leader may
  * be, shows no open files. Takes it that threads share their open files. 1, 0: all have ended,

@@ -42,6 +42,8 @@ static const struct field main_fields[] = {
 	R("downtime-limit", UNIT_MS, limit_ns),
 	R("streams", UNIT_UINT, streams),
 	R("reconnects", UNIT_UINT, reconnects),
+	R("throttle", UNIT_UINT, throttle),
+	R("throttled-time", UNIT_MS, throttled_ns),
 	R("verified", UNIT_BOOL, verified),
 	R("guest-was-paused", UNIT_BOOL, guest_was_paused),
 	R("device-state-saved", UNIT_BOOL, save_mode),
@@ -116,6 +118,7 @@ static const struct field row_fields[] = {
 	ROW("dirty-pages-rate", UNIT_COUNT, dirty_rate),
 	ROW("mbps", UNIT_MBPS, rate),
 	ROW("expected-downtime", UNIT_MS, predicted_ns),
+	ROW("throttle", UNIT_UINT, throttle),
 };
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))

@@ -51,7 +51,7 @@ void report_round_begin(struct report *r, bool blackout, uint64_t now_ns)
 	r->rows[r->nr_rows++] = (struct report_row) {
 		.first = r->round, .count = 1, .streams = r->streams, .blackout = blackout,
 		.start_ns = now_ns, .end_ns = now_ns, .bytes = r->bytes, .rate = r->speed.rate,
-		.predicted_ns = r->predicted_ns,
+		.predicted_ns = r->predicted_ns, .throttle = blackout ? 0 : r->throttle,
 	};
 }
 

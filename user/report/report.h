@@ -37,6 +37,7 @@ extern const char *const report_codecs[REPORT_CODECS];
  * @dirty_rate: pages per second that the guest wrote during the round
  * @rate: bytes per second that the link takes, as measured up to the end of the round
  * @predicted_ns: downtime predicted after the round
+ * @throttle: per cent of the time that vCPUs stood still (--throttle)
  */
 struct report_row {
 	unsigned int first;
@@ -58,6 +59,7 @@ struct report_row {
 	uint64_t dirty_rate;
 	uint64_t rate;
 	uint64_t predicted_ns;
+	unsigned int throttle;
 };
 
 /**
@@ -66,6 +68,8 @@ struct report_row {
  * @phase: "connect", "pre-copy", "switchover", "device state", "post-copy", "done"
  * @streams: connections that carry RAM
  * @reconnects: how often the link was lost, and came back (--reconnect)
+ * @throttle: per cent of the time that vCPUs stand still, or stood up to the switchover;
+ *	@throttled_ns: how long each vCPU has in all, on average
  * @round: the round under way, from 1
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
@@ -101,6 +105,8 @@ struct report {
 	const char *phase;
 	unsigned int streams;
 	unsigned int reconnects;
+	unsigned int throttle;
+	uint64_t throttled_ns;
 	unsigned int round;
 	uint64_t total_pages;
 	uint64_t data_pages;

@@ -134,6 +134,9 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	if (r->encrypted)
 		fprintf(f, "  Encrypted           TLS 1.3   (%s, by %s)\n", r->cipher,
 			r->kernel_tls ? "the kernel" : "GnuTLS");
+	if (r->throttled_ns)
+		fprintf(f, "  Guest slowed by   %10u %%     (each vCPU stood still for %.1f ms)\n",
+			r->throttle, ns_to_ms(r->throttled_ns));
 	if (r->reconnects)
 		fprintf(f, "  Reconnected       %10u      times\n", r->reconnects);
 	if (r->zero_copies)

@@ -2,6 +2,7 @@
 /* Pre-copy: rounds while the guest runs. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "page/page.h"
@@ -126,9 +127,25 @@ static enum verdict precopy_decide(struct sender *s, struct precopy_measured *m,
 	c->ramp_ns = s->limits.downtime_ramp_ms * 1000000ull;
 	c->max_rounds = s->limits.max_rounds;
 	c->may_owe = s->owing.agreed && s->limits.postcopy >= POSTCOPY_AUTO;
+	c->may_slow = s->limits.throttle == THROTTLE_AUTO && s->slowed < THROTTLE_MAX &&
+		      !brake_why(&s->brake);
 	verdict = converge(c);
+	if (verdict == CONVERGE_AGAIN && c->may_slow && c->stalled)
+		s->slowed = throttle_next(s->slowed, speed_ns(&speed, (double)c->pending),
+					  c->round_ns);
 	/* That was of the other way. */
 	return precopy_packs_otherwise(s, m) ? CONVERGE_AGAIN : verdict;
+}
+
+/* The threads that --throttle slows: vCPUs may have been plugged. */
+static int precopy_find_vcpus(struct sender *s, struct err *e)
+{
+	struct vcpus vcpus;
+	int r = vcpus_find(s->qmp, s->vm.pid, &vcpus, e);
+
+	if (!r)
+		brake_vcpus(&s->brake, &vcpus);
+	return r;
 }
 
 /*
@@ -191,6 +208,9 @@ int precopy(struct sender *s, struct err *e)
 		r = s->source->ops->start(s->source, e);
 	if (!r)
 		r = source_check_mappers(s->source, "/proc", e);
+	if (!r)
+		r = precopy_find_vcpus(s, e);
+	sender_slow(s);
 	while (!r && verdict == CONVERGE_AGAIN && !s->hurries) {
 		const unsigned int reconnects = rep->reconnects;
 
@@ -221,6 +241,9 @@ int precopy(struct sender *s, struct err *e)
 		rep->predicted_ns = c.predicted_ns;
 		rep->limit_ns = c.allowed_ns;
 		report_round_left(rep);
+		sender_slow(s);
+		if (!r && rep->throttle)
+			r = precopy_find_vcpus(s, e);
 		sender_progress(s);
 	}
 	if (!r && verdict == CONVERGE_GIVE_UP && !s->hurries)

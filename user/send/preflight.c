@@ -183,7 +183,7 @@ static void preflight_found_kvm(const struct preflight *p, char *text, size_t si
 
 static int preflight_check_devices(struct preflight *p, struct err *e)
 {
-	return vm_check_devices(*p->qmp, preflight_pid_of(p), e);
+	return vm_check_devices(*p->qmp, preflight_pid_of(p), 0, e);
 }
 
 static void preflight_found_devices(const struct preflight *p, char *text, size_t size)

@@ -19,6 +19,53 @@ static void sender_hurry(struct sender *s)
 		round_cut(s->round);
 }
 
+/* While there is no link it would be slowed for nothing. */
+static unsigned int sender_throttle(const struct sender *s)
+{
+	if (!s->streams)
+		return 0;
+	return s->limits.throttle == THROTTLE_AUTO ? s->slowed : s->limits.throttle;
+}
+
+void sender_slow(struct sender *s)
+{
+	const unsigned int percent = sender_throttle(s);
+	const char *why;
+
+	if (!s->brake.shared)
+		return;
+	brake_alive(&s->brake);
+	brake_set(&s->brake, percent);
+	why = percent ? brake_why(&s->brake) : NULL;
+	s->report->throttle = why ? 0 : percent;
+	s->report->throttled_ns = brake_held_ns(&s->brake);
+	if (why && !s->slow_told)
+		fprintf(stderr, "godwit: a vCPU cannot be slowed (%s), and the guest runs as ever: end the debugger that is attached to QEMU, or let godwit trace it (CAP_SYS_PTRACE)\n",
+			why);
+	s->slow_told = why;
+}
+
+void sender_brake_end(struct sender *s)
+{
+	if (s->brake.shared)
+		s->report->throttled_ns = brake_held_ns(&s->brake);
+	brake_end(&s->brake);
+}
+
+/* It may be asked for later (godwit set), if it was not now. */
+static int sender_open_brake(struct sender *s, struct err *e)
+{
+	struct err failed = { 0 };
+	int r;
+
+	if (s->o->pause)
+		return 0;
+	r = brake_open(&s->brake, &failed);
+	if (r && s->limits.throttle)
+		*e = failed;
+	return s->limits.throttle ? r : 0;
+}
+
 /*
  * Called from all waits of this thread: serves the control socket, enforces --timeout, and obeys
  * --postcopy now.
@@ -29,6 +76,7 @@ static void sender_serve(void *arg)
 	uint64_t timeout_ns = s->limits.timeout_s * 1000000000ull;
 
 	control_serve(&s->control);
+	sender_slow(s);
 	/* Behind the commit point there is nothing to give up, and a sender in doubt asks on. */
 	if (s->commit != COMMIT_PREPARED)
 		return;
@@ -134,7 +182,9 @@ static int sender_migrate(struct sender *s, struct err *e)
 	struct frame_out to;
 	int r;
 
-	r = claim_take(&s->claim, &s->vm, e);
+	r = sender_open_brake(s, e);
+	if (!r)
+		r = claim_take(&s->claim, &s->vm, e);
 	/* Again: a godwit in another container may have been at work until now. */
 	if (!r)
 		r = claim_check_mark(s->qmp, e);
@@ -227,6 +277,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 		if (!r)
 			r = sender_migrate(&s, e);
 	}
+	sender_brake_end(&s);
 	report->total_ns = now_ns() - s.started_ns;
 	if (s.ch)
 		report->bytes = sender_bytes(&s);

@@ -7,6 +7,7 @@
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
 
+#include "brake/brake.h"
 #include "claim/claim.h"
 #include "control/server.h"
 #include "devstate/migration.h"
@@ -80,6 +81,9 @@ struct sender {
 	struct limits limits;		/* as they are now */
 	_Atomic uint32_t compress;	/* of these, for the streams */
 	struct control control;
+	struct brake brake;		/* --throttle */
+	unsigned int slowed;		/* per cent, as --throttle auto has it */
+	bool slow_told;			/* that it cannot be */
 	bool hurries;			/* --on-timeout pause, --postcopy now: switch over now */
 	struct channel *ch;		/* the control connection */
 	struct send_streams *streams;
@@ -134,6 +138,10 @@ struct sender {
 	uint64_t next_renew_ns;		/* of the lease, in a round */
 };
 
+/* --throttle as it is to be now, and how far it is, into the report. */
+void sender_slow(struct sender *s);
+/* From here on it runs as ever, or stands still. */
+void sender_brake_end(struct sender *s);
 /* Connects, compares both ends, opens the streams, compares clocks. */
 int connect_peer(struct sender *s, struct err *e);
 /* ready: the secret that the receiver has sent for them. */

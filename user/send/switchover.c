@@ -226,7 +226,7 @@ void switchover_times(struct sender *s)
  */
 int sender_check_writers(struct sender *s, struct err *e)
 {
-	int r = vm_check_devices(s->qmp, s->vm.pid, e);
+	int r = vm_check_devices(s->qmp, s->vm.pid, s->brake.pid, e);
 
 	return r ? r : vm_check_direct_io(s->vm.pid, e);
 }
@@ -317,6 +317,7 @@ int switchover(struct sender *s, struct err *e)
 		r = owing_check(s, e);
 	if (!r)
 		r = s->devstate->stand_still(s, e);
+	sender_brake_end(s);
 	if (!r && !s->o->pause)
 		r = sender_check_writers(s, e);
 	if (r)

@@ -189,11 +189,11 @@ static int devices_check_direct_fd(void *arg, const char *number, const char *li
 	return r <= 0 ? r : devices_refuse(io.what, link, way_out, e);
 }
 
-int devices_check_tracer(const char *proc, const char *whom, struct err *e)
+int devices_check_tracer(const char *proc, const char *whom, pid_t except, struct err *e)
 {
 	char path[PATH_MAX], name[64];
 	pid_t tracer;
-	int r = proc_tracer(proc, &tracer, e);
+	int r = proc_tracer(proc, except, &tracer, e);
 
 	if (r || !tracer)
 		return r;
@@ -214,7 +214,7 @@ int devices_check_direct(const char *proc, struct err *e)
 	return proc_each_fd(proc, devices_check_direct_fd, (void *)proc, e);
 }
 
-int vm_check_devices(struct qmp *q, pid_t pid, struct err *e)
+int vm_check_devices(struct qmp *q, pid_t pid, pid_t brake, struct err *e)
 {
 	char proc[32];
 	int r;
@@ -222,7 +222,7 @@ int vm_check_devices(struct qmp *q, pid_t pid, struct err *e)
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
 	r = devices_check_pins(proc, e);
 	if (!r)
-		r = devices_check_tracer(proc, "QEMU", e);
+		r = devices_check_tracer(proc, "QEMU", brake, e);
 	return r ? r : devices_check_balloon(q, e);
 }
 

@@ -54,7 +54,8 @@ bool xfs_copies_reads(const char *sys, dev_t dev, const char *release);
 
 /* proc: "/proc/PID", or a test's directory. Errors: GW_PINNED, and those of proc_failed(). */
 int devices_check_pins(const char *proc, struct err *e);
-int devices_check_tracer(const char *proc, const char *whom, struct err *e);
+/* except: a process that may trace it */
+int devices_check_tracer(const char *proc, const char *whom, pid_t except, struct err *e);
 int devices_check_direct(const char *proc, struct err *e);
 int devices_check_balloon(struct qmp *q, struct err *e);
 

@@ -67,7 +67,7 @@ static int mapper_scan(const char *proc, struct mapper *m, struct err *e)
 
 	proc_name(proc, comm, sizeof(comm));
 	snprintf(m->name, sizeof(m->name), "process %.20s (%s)", strrchr(proc, '/') + 1, comm);
-	r = devices_check_tracer(proc, m->name, e);
+	r = devices_check_tracer(proc, m->name, 0, e);
 	if (!r)
 		r = proc_live_thread(proc, thread, sizeof(thread), e);
 	return r <= 0 ? r : proc_each_fd(thread, mapper_check_file, &scan, e);
