@@ -22,9 +22,9 @@
 #define HOLD_NS		10000000ull	/* not longer: QEMU's stop waits for it */
 #define RUN_NS		300000ull	/* not shorter; with 99 % a stop takes 30 ms */
 #define TURN_NS		5000000ull	/* one that had no turn in so long is not waited for */
-#define TRY_NS		2000000ull	/* so long one that stopped elsewhere is tried again */
+#define TRY_NS		2000000ull	/* so long one that is to stop is looked at all the time */
 #define LOOK_NS		50000ull
-#define LATE_NS		500000ull	/* looks for one that has not stopped by then */
+#define LATE_NS		500000ull	/* and then so often */
 #define SILENT_NS	2000000000ull	/* the sender stands still: let its guest run */
 #define PAUSE_NS	20000000ull
 #define BEAT_NS		1000000000ull
@@ -90,11 +90,14 @@ static int brake_seize(struct brake_work *w)
 	return why;
 }
 
-/* Has one stopped elsewhere, and was let go? It may soon be back. */
-static bool brake_any_elsewhere(const struct brake_work *w)
+/*
+ * Was one let go, and does it run? It stopped elsewhere, and may soon be back; or it has had no
+ * turn since the stop before, as the host is busy, and would have this whole stop for it.
+ */
+static bool brake_any_runs(const struct brake_work *w)
 {
 	for (unsigned int i = 0; i < w->n; i++)
-		if (w->threads[i].elsewhere)
+		if (!w->threads[i].seized && w->threads[i].released)
 			return true;
 	return false;
 }
@@ -110,12 +113,10 @@ static bool brake_hold(struct brake_work *w, uint64_t ns)
 		const bool early = now - begin < TRY_NS;
 		uint64_t nap = end - now;
 
-		if (brake_look(w, true))
+		if (brake_look(w, true) || brake_any_runs(w))
 			nap = early ? LOOK_NS : LATE_NS;
-		else if (early && brake_any_elsewhere(w))
-			nap = LOOK_NS;
 		rung = brake_nap(w, nap < end - now ? nap : end - now);
-		if (early)
+		if (early || brake_any_runs(w))
 			brake_seize(w);
 	}
 	brake_release(w);

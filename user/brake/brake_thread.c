@@ -150,7 +150,6 @@ void brake_thread_look(struct brake_thread *t, bool keep)
 		t->held_ns = now_ns();
 	else
 		brake_detach(t, sig);
-	t->elsewhere = keep && !t->held_ns;
 }
 
 uint64_t brake_thread_release(struct brake_thread *t)

@@ -12,7 +12,6 @@
  * @syscall, @schedstat: of /proc/PID/task/TID, open, so that a reading is of this thread or fails;
  *	-1: it has ended
  * @seized: attached to, and interrupted: it will stop
- * @elsewhere: it had stopped outside of KVM_RUN last
  * @held_ns: since when it stands still; 0: it does not
  * @released: it was let go, and its count of turns on a CPU was @turns then; @ran_ns: since when it
  *	has had another turn; 0: not yet
@@ -22,7 +21,6 @@ struct brake_thread {
 	int syscall;
 	int schedstat;
 	bool seized;
-	bool elsewhere;
 	uint64_t held_ns;
 	bool released;
 	uint64_t turns;
