@@ -9,6 +9,8 @@ import time
 import godwit
 import lab
 import pytest
+import relay
+import wire
 from kinds import KINDS
 from ours import proved
 
@@ -129,6 +131,35 @@ def test_nothing_was_sent_before(directory, mode):
     godwit.proof(src, dst, stopped='paused' if mode == 'save' else 'postmigrate')
 
 
+@pytest.fixture
+def scattered(directory):
+    """A guest that writes a page here and one there: each would be a call of the receiver's kernel in the downtime."""
+    src = source(directory, 'start=16 size=64 touch=64 rate=400 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 40)
+    return src, dst
+
+
+def test_most_is_emptied_before_the_stop(scattered):
+    report, *_ = migrate(*scattered, '--delta', 'on')
+    told = report['postcopy']
+    assert told['early'] * 2 > told['owed'] and told['early'] > 1024 << 12, told
+
+
+@pytest.mark.parametrize('frame', [(wire.OWED, 1), (wire.SWITCHOVER, 3), (wire.SWITCHOVER, 4)], ids=['named', 'named, all', 'emptied'])
+def test_lost_while_it_is_emptied(scattered, frame):
+    """
+    The rounds that follow bring it, whole, as the destination may have nothing that it could change, and what was named before
+    is not emptied any more.
+    """
+    with relay.Losing(godwit.TO, rate=5 << 20, drop=[frame]) as between:
+        run = godwit.Run(*scattered, *LAZY, '--delta', 'on', '--reconnect', '30', verify=False, to=between.address)
+        report = run.wait()
+        came_after(run)
+        assert report['reconnects'] == 1 and not between.drop
+        godwit.proof(*scattered)
+
+
 def test_an_idle_guest(directory):
     """Little is owed, and what was never touched stays a hole."""
     src = source(directory, 'start=16 size=64 touch=24', ram=256)
@@ -148,7 +179,7 @@ def test_hugetlbfs(directory, options):
         lab.link('rate', 200)
         report, units, _ = migrate(src, dst, *options)
         assert units >= 16
-        assert not report['ram']['delta'] and not report['ram']['unchanged']
+        assert not report['ram']['delta'] and not report['ram']['unchanged'] and not report['postcopy']['early']
 
 
 def test_a_killed_sender(directory):

@@ -267,6 +267,14 @@ static inline void rig_owe(struct lazy_rig *rig, uint64_t first, uint64_t count)
 		rig->want[p] = V_NEW;
 }
 
+/* placed: a bit for each page that may have data; NULL: any may. */
+static inline void rig_punch(struct lazy_rig *rig, uint64_t *placed)
+{
+	const struct lazy_punch p = { .what = &rig->ram.owed, .placed = &placed };
+
+	assert_return_code(lazy_punch(&rig->ram, &p, &rig->e), 0);
+}
+
 static inline int rig_put(struct lazy_rig *rig, uint64_t first, uint64_t count, struct lazy_unit *part, struct err *e)
 {
 	uint8_t *bytes = malloc(count * PAGE_BYTES);

@@ -114,7 +114,7 @@ static inline void begin_requests(int fd)
 {
 	const struct requests_options o = { .fd = fd, .engine = &engine_poll, .writer = &l.writer, .timeout_ms = 5000 };
 
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	l.writer.lazy = &rig.ram;
 	assert_return_code(requests_start(&o, &l.requests, &l.e), 0);
 }

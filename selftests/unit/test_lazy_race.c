@@ -70,7 +70,7 @@ static void race(void)
 	assert_return_code(ftruncate(file, (off_t)PAGES * PAGE_BYTES), errno);
 	rig_open(&rig, file, 1, 2, OWED);
 	rig_owe(&rig, 0, OWED);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	for (unsigned int g = 0; g < rig.guests; g++)
 		for (unsigned int t = 0; t < THREADS; t++)
 			rig_act(&rig, g, t, ACT_LOOK, 0, PAGES);
@@ -107,7 +107,7 @@ static void check_units(int file)
 
 	rig_open(&rig, file, 512, 1, PAGES);
 	rig_owe(&rig, 512, 1536);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	rig_act(&rig, 0, 0, ACT_LOOK, 700, 1);
 	rig_act(&rig, 0, 1, ACT_LOOK, 1000, 1);
 	rig_waits(&rig, 0, 0, want, 1);

@@ -37,7 +37,7 @@ static void a_fault_waits_for_its_page(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 10, 20);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	assert_int_equal(allocated(&rig), PAGES / 2 - 20);
 	/* What is not owed is there as before. */
 	rig_act(&rig, 0, 0, ACT_LOOK, 0, 10);
@@ -72,7 +72,7 @@ static void all_that_is_owed_is_taken_away_and_nothing_else(void **state)
 	rig_owe(&rig, 3, 70);
 	rig_owe(&rig, 100, 1);
 	rig_owe(&rig, PAGES / 2 + 3, 1);	/* a hole already */
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	assert_int_equal(allocated(&rig), PAGES / 2 - 72);
 	rig_act(&rig, 0, 0, ACT_LOOK, 1, 2);
 	rig_act(&rig, 0, 1, ACT_LOOK, 73, 27);
@@ -91,7 +91,7 @@ static void a_page_that_is_pushed_ends_the_fault(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 0, PAGES / 2);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	assert_int_equal(allocated(&rig), 0);
 	rig_act(&rig, 0, 0, ACT_LOOK, 40, 1);
 	rig_waits(&rig, 0, 0, want, 1);
@@ -109,7 +109,7 @@ static void what_was_never_touched_is_zero_at_once(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, PAGES - 64, 1);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	rig_act(&rig, 0, 0, ACT_LOOK, PAGES - 63, 63);
 	rig_ends(&rig, 0, 0);
 	assert_int_equal(rig.faults.seen, 63);
@@ -131,7 +131,7 @@ static void owed_zeros(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 100, 8);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	for (uint64_t p = 100; p < 108; p++)
 		rig.want[p] = V_ZERO;
 	rig_act(&rig, 0, 0, ACT_LOOK, 103, 1);
@@ -151,7 +151,7 @@ static void nothing_comes_over_what_the_guest_wrote(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 200, 4);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	assert_return_code(rig_put(&rig, 200, 2, &part, &rig.e), 0);
 	rig_act(&rig, 0, 0, ACT_WRITE, 200, 1);
 	rig_ends(&rig, 0, 0);
@@ -174,7 +174,7 @@ static void every_process_goes_on(void **state)
 	(void)state;
 	begin(&rig, 2);
 	rig_owe(&rig, 5, 3);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	rig_act(&rig, 0, 0, ACT_LOOK, 6, 1);
 	rig_act(&rig, 1, 0, ACT_LOOK, 6, 1);
 	rig_act(&rig, 1, 1, ACT_LOOK, 7, 1);
@@ -198,7 +198,7 @@ static void a_page_that_was_not_put_there_is_an_alarm(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 30, 4);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	map = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ, MAP_SHARED, rig.vm.blocks[0].fd, 0);
 	assert_int_equal(map[32 * PAGE_BYTES], 0);
 	assert_int_equal(rig_put(&rig, 30, 4, &part, &rig.e), -EEXIST);
@@ -218,7 +218,7 @@ static void after_a_takeover_a_page_may_be_there(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 30, 4);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	rig.ram.taken_over = true;
 	rig_fill(page, 31, V_NEW);
 	assert_int_equal(pwrite(rig.vm.blocks[0].fd, page, sizeof(page), 31 * PAGE_BYTES), sizeof(page));
@@ -237,7 +237,7 @@ static void a_page_that_is_not_owed_is_refused(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 60, 2);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	assert_int_equal(rig_put(&rig, 59, 1, &part, &rig.e), -EPROTO);
 	assert_int_equal(rig.e.exit, GW_BAD_PEER);
 	rig.e = (struct err) { 0 };
@@ -260,7 +260,7 @@ static void questions_are_bounded(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 0, PAGES / 2);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	rig.faults.nr_asked = WIRE_WANTED_MAX - 1;
 	for (unsigned int i = 0; i < rig.faults.nr_asked; i++)
 		rig.faults.asked[i] = (struct wire_extent) { .first = 256 + i, .pages = 1 };
@@ -287,7 +287,7 @@ static void afterwards_nothing_remains(void **state)
 	(void)state;
 	begin(&rig, 1);
 	rig_owe(&rig, 0, 4);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	rig_act(&rig, 0, 0, ACT_LOOK, PAGES - 1, 1);	/* waits for us, and not for a page */
 	assert_return_code(rig_put(&rig, 0, 4, &part, &rig.e), 0);
 	nap_ms(20);
@@ -339,7 +339,7 @@ static void a_page_is_owed_until_it_is_there(void **state)
 	assert_return_code(ioctl(slow, UFFDIO_API, &api), errno);
 	assert_return_code(ioctl(slow, UFFDIO_REGISTER, &area), errno);
 	rig_owe(&rig, 7, 1);
-	assert_return_code(lazy_punch(&rig.ram, NULL, NULL, &rig.e), 0);
+	rig_punch(&rig, NULL);
 	s.rig = &rig;
 	assert_int_equal(pthread_create(&s.thread, NULL, slow_put_main, &s), 0);
 	assert_int_equal(read(slow, &msg, sizeof(msg)), sizeof(msg));
@@ -358,10 +358,62 @@ static void a_page_is_owed_until_it_is_there(void **state)
 	munmap(bytes, PAGE_BYTES);
 }
 
+/*
+ * Early: other units than those that are owed in the end. What was emptied, and has no bit, is left as it is; what has no bit and
+ * was not emptied may be anything.
+ */
+static void what_is_a_hole_is_not_emptied_again(void **state)
+{
+	uint64_t placed[PAGES / 64 + 1] = { 0 }, pages = PAGES;
+	const uint32_t unit = 1;
+	struct owed early;
+	const struct lazy_punch first = { .what = &early, .placed = (uint64_t *[]) { placed } };
+	struct lazy_rig rig;
+	char page[PAGE_BYTES];
+
+	(void)state;
+	begin(&rig, 1);
+	memset(page, 1, sizeof(page));
+	bitmap_set(placed, 0, PAGES / 2);
+	assert_return_code(owed_init(&early, &pages, &unit, 1, &rig.e), 0);
+	assert_return_code(owed_add(&early, 0, 10, 20), 0);
+	assert_return_code(owed_add(&early, 0, 40, 1), 0);
+	assert_return_code(lazy_punch(&rig.ram, &first, &rig.e), 0);
+	owed_free(&early);
+	assert_int_equal(allocated(&rig), PAGES / 2 - 21);
+	assert_int_equal(rig.ram.owed.left, 0);
+	assert_int_equal(bitmap_next_shared(placed, 10, 30), 30);
+	assert_int_equal(bitmap_next_shared(placed, 30, 40), 30);
+	assert_int_equal(bitmap_next_shared(placed, 40, 41), 41);
+	/* A round brings two of them again. The third write is nobody's, and shows what is left. */
+	for (unsigned int i = 12; i < 15; i++)
+		assert_int_equal(pwrite(rig.vm.blocks[0].fd, page, sizeof(page), i * PAGE_BYTES), sizeof(page));
+	bitmap_set(placed, 12, 2);
+	rig_owe(&rig, 5, 1);
+	rig_owe(&rig, 12, 1);
+	rig_owe(&rig, 14, 4);
+	rig_owe(&rig, 39, 3);
+	/* Nobody has a bit for this one either. */
+	bitmap_clear(placed, 50, 1);
+	rig_owe(&rig, 50, 1);
+	rig_punch(&rig, placed);
+	assert_int_equal(allocated(&rig), PAGES / 2 - 21 + 3 - 1 - 1 - 2 - 1);
+	rig_act(&rig, 0, 0, ACT_LOOK, 12, 1);
+	rig_waits(&rig, 0, 0, want, 1);
+	rig_act(&rig, 0, 1, ACT_LOOK, 39, 1);
+	rig_waits(&rig, 0, 1, want, 1);
+	assert_return_code(rig_put(&rig, 12, 1, &part, &rig.e), 0);
+	assert_return_code(rig_put(&rig, 39, 3, &part, &rig.e), 0);
+	rig_ends(&rig, 0, 0);
+	rig_ends(&rig, 0, 1);
+	rig_close(&rig);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_page_is_owed_until_it_is_there),
 	cmocka_unit_test(a_fault_waits_for_its_page),
 	cmocka_unit_test(all_that_is_owed_is_taken_away_and_nothing_else),
+	cmocka_unit_test(what_is_a_hole_is_not_emptied_again),
 	cmocka_unit_test(a_page_that_is_pushed_ends_the_fault),
 	cmocka_unit_test(what_was_never_touched_is_zero_at_once),
 	cmocka_unit_test(owed_zeros),

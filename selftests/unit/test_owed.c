@@ -60,6 +60,22 @@ static void a_unit_goes_its_way(void **state)
 	assert_int_equal(o.left, 1);
 }
 
+/* Named again and again, some of it new. */
+static void some_are_new(void **state)
+{
+	(void)state;
+	begin(130, 2);
+	assert_true(owed_add_new(&o, 1, 126, 4));
+	assert_false(owed_add_new(&o, 1, 126, 2));
+	assert_int_equal(o.left, 2);
+	assert_true(owed_add_new(&o, 1, 122, 6));
+	assert_int_equal(o.left, 4);
+	assert_true(owed_add_new(&o, 0, 0, 64));
+	assert_int_equal(o.left, 68);
+	assert_int_equal(owed_next(&o, 1, 0, 65), 61);
+	assert_int_equal(owed_end(&o, 1, 61), 65);
+}
+
 /* After a loss of the link: what was taken and did not come may be taken again, and asked for; what came may not. */
 static void again(void **state)
 {
@@ -288,6 +304,7 @@ static void a_unit_has_one_taker(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(a_unit_goes_its_way, end),
+	cmocka_unit_test_teardown(some_are_new, end),
 	cmocka_unit_test_teardown(again, end),
 	cmocka_unit_test_teardown(whole_units_only, end),
 	cmocka_unit_test_teardown(words, end),

@@ -357,6 +357,7 @@ static void test_set_and_clear(void **state)
 			count = nbits - first;
 		memcpy(before, map, words * sizeof(*map));
 		(set ? bitmap_set : bitmap_clear)(map, first, count);
+		assert_int_equal(bitmap_all(map, first, count), set || !count);
 		for (n = 0; n < words * WORD_BITS; n++) {
 			bool want = n >= first && n < first + count ? set : bit(before, n);
 

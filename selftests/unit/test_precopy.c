@@ -30,7 +30,7 @@ static struct world {
 	unsigned int round;
 	const char *to;
 	struct sender *s;
-	bool owes;
+	bool owes, early;
 } world;
 
 /* Only its address counts. */
@@ -178,9 +178,17 @@ bool owing_wanted(const struct sender *s)
 
 int owing_choose(struct sender *s, struct err *e)
 {
-	(void)s;
 	(void)e;
-	world.owes = true;
+	s->owing.chosen = world.owes = true;
+	return 0;
+}
+
+/* The guest runs still, and it is decided. */
+int owing_early(struct sender *s, struct err *e)
+{
+	(void)e;
+	assert_true(s->owing.chosen);
+	world.early = true;
 	return 0;
 }
 
@@ -327,6 +335,7 @@ static void postcopy_begins_as_it_was_asked_for(void **state)
 		wish_now = cases[i].wish;
 		assert_int_equal(migrate(cases[i].limit, 30, "off", NEVER, 0, NULL).round, cases[i].rounds);
 		assert_int_equal(world.owes, cases[i].owes);
+		assert_int_equal(world.early, cases[i].owes);
 	}
 	wish_now = POSTCOPY_OFF;
 	can_owe = false;

@@ -87,6 +87,16 @@ void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count)
 		map[i] &= ~bitmap_mask(i, first, end);
 }
 
+bool bitmap_all(const uint64_t *map, uint64_t first, uint64_t count)
+{
+	uint64_t end = first + count;
+
+	for (uint64_t i = first / WORD_BITS; i * WORD_BITS < end; i++)
+		if (~map[i] & bitmap_mask(i, first, end))
+			return false;
+	return true;
+}
+
 uint64_t bitmap_past(const uint64_t *map, uint64_t nbits, uint64_t from, uint64_t count)
 {
 	uint64_t w = from / 64, seen = 0;

@@ -89,6 +89,8 @@ bool bitmap_runs_next(struct bitmap_runs *it, uint64_t from, struct run *out);
 /* Sets or clears bits [first, first + count). */
 void bitmap_set(uint64_t *map, uint64_t first, uint64_t count);
 void bitmap_clear(uint64_t *map, uint64_t first, uint64_t count);
+/* Are all of bits [first, first + count) set? Of none: yes. */
+bool bitmap_all(const uint64_t *map, uint64_t first, uint64_t count);
 /*
  * For a map whose words several threads change: sets bits [first, first + count); finds the first
  * bit in [from, end) that is set, or returns end.

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 
 #define UNIT_2M		(2u << 20)
 #define ALIVE_NS	1000000000ull	/* between two signs of life */
+#define PUNCH_PAGES	(1u << 18)	/* at a time: 1 GiB takes the kernel a tenth of a second */
 
 static int lazy_refuse(const struct ram_block *b, const char *why, struct err *e)
 {
@@ -93,6 +95,9 @@ static int lazy_open_file(struct lazy_file *f, const struct ram_block *b, struct
 		return err_set(e, GW_INTERNAL, errno, "cannot map the destination's RAM \"%s\": %s",
 			       b->name, strerror(errno));
 	f->base = base;
+	f->emptied = calloc(b->pages / 64 + 1, sizeof(*f->emptied));
+	if (!f->emptied)
+		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	/* With the flag no privilege is needed, whatever vm.unprivileged_userfaultfd says. */
 	f->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 	if (f->uffd < 0 || ioctl(f->uffd, UFFDIO_API, &api))
@@ -145,54 +150,66 @@ int lazy_add(struct lazy_ram *l, int uffd, struct guest_maps *maps, struct err *
 	return 0;
 }
 
-struct punch {
-	int (*alive)(void *arg, struct err *e);
-	void *arg;
-	uint64_t next_ns;
-};
-
 /* Each run is a call of the kernel, and there may be millions, for which the sender waits. */
-static int punch_alive(struct punch *p, struct err *e)
+static int punch_alive(const struct lazy_punch *p, uint64_t *next_ns, struct err *e)
 {
-	if (!p->alive || now_ns() < p->next_ns)
+	if (!p->alive || now_ns() < *next_ns)
 		return 0;
-	p->next_ns = now_ns() + ALIVE_NS;
+	*next_ns = now_ns() + ALIVE_NS;
 	return p->alive(p->arg, e);
 }
 
-static int lazy_punch_block(const struct lazy_ram *l, unsigned int block, struct punch *p,
-			    struct err *e)
+/*
+ * Pages [first, end) become holes. That the caller has put nothing there is not enough to leave
+ * them: before the mappings were registered anyone may have made pages of zeros there.
+ */
+static int punch_run(const struct ram_block *b, uint64_t *emptied, uint64_t *placed,
+		     uint64_t first, uint64_t end, struct err *e)
 {
-	const struct owed_block *o = &l->owed.block[block];
-	const struct ram_block *b = &l->vm->blocks[block];
-	uint64_t from = 0, end;
+	int r;
 
-	while ((from = owed_next(&l->owed, block, from, o->units)) < o->units) {
-		uint64_t first = from * o->unit, last;
-		int r = punch_alive(p, e);
-
-		if (r)
-			return r;
-		end = owed_end(&l->owed, block, from);
-		last = end * o->unit < o->pages ? end * o->unit : o->pages;
-		r = ram_ops(b)->clear(b, first, last - first);
-		if (r)
-			return err_set(e, GW_INTERNAL, -r,
-				       "cannot empty the destination's RAM \"%s\": %s", b->name,
-				       strerror(-r));
-		from = end;
-	}
+	if (placed && bitmap_all(emptied, first, end - first) &&
+	    bitmap_next_shared(placed, first, end) == end)
+		return 0;
+	r = ram_ops(b)->clear(b, first, end - first);
+	if (r)
+		return err_set(e, GW_INTERNAL, -r, "cannot empty the destination's RAM \"%s\": %s",
+			       b->name, strerror(-r));
+	if (placed)
+		bitmap_clear(placed, first, end - first);
+	bitmap_set(emptied, first, end - first);
 	return 0;
 }
 
-int lazy_punch(struct lazy_ram *l, int (*alive)(void *arg, struct err *e), void *arg,
-	       struct err *e)
+static int lazy_punch_block(const struct lazy_ram *l, const struct lazy_punch *p,
+			    unsigned int block, uint64_t *next_ns, struct err *e)
 {
-	struct punch p = { .alive = alive, .arg = arg, .next_ns = now_ns() + ALIVE_NS };
+	const struct owed_block *o = &p->what->block[block];
+	uint64_t *placed = p->placed ? p->placed[block] : NULL;
+	uint64_t from = 0, end;
+	int r = 0;
+
+	while (!r && (from = owed_next(p->what, block, from, o->units)) < o->units) {
+		end = owed_end(p->what, block, from);
+		if (end - from > PUNCH_PAGES / o->unit)
+			end = from + PUNCH_PAGES / o->unit;
+		r = punch_alive(p, next_ns, e);
+		if (!r)
+			r = punch_run(&l->vm->blocks[block], l->file[block].emptied, placed,
+				      from * o->unit,
+				      end * o->unit < o->pages ? end * o->unit : o->pages, e);
+		from = end;
+	}
+	return r;
+}
+
+int lazy_punch(struct lazy_ram *l, const struct lazy_punch *p, struct err *e)
+{
+	uint64_t next_ns = now_ns() + ALIVE_NS;
 	int r = 0;
 
 	for (unsigned int i = 0; i < l->vm->nblocks && !r; i++)
-		r = lazy_punch_block(l, i, &p, e);
+		r = lazy_punch_block(l, p, i, &next_ns, e);
 	return r;
 }
 
@@ -230,6 +247,7 @@ void lazy_close(struct lazy_ram *l)
 			close(l->file[i].uffd);
 		if (l->file[i].base)
 			munmap(l->file[i].base, l->file[i].bytes);
+		free(l->file[i].emptied);
 	}
 	for (unsigned int i = 0; i < l->mms; i++)
 		guest_maps_free(&l->mm[i].maps);

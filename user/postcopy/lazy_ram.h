@@ -31,11 +31,13 @@ struct lazy_mm {
 /**
  * struct lazy_file - the receiver's own way to a block's file
  * @base: all of it, mapped and registered with @uffd. No thread touches it
+ * @emptied: a bit a page: lazy_punch() has made it a hole, so whoever has touched it since waits
  */
 struct lazy_file {
 	int uffd;
 	uint8_t *base;
 	uint64_t bytes;
+	uint64_t *emptied;
 };
 
 /**
@@ -86,13 +88,26 @@ int lazy_open(struct lazy_ram *l, const struct vm *vm, const uint32_t *unit, str
  * maps: of that process, taken over.
  */
 int lazy_add(struct lazy_ram *l, int uffd, struct guest_maps *maps, struct err *e);
-/*
- * All that is owed becomes holes. Afterwards faults wait, and pages may be put in place. RAM is at
- * rest, and all mappings are registered. alive: called once a second with arg; may be NULL.
- * Errors: GW_INTERNAL; alive()'s.
+/**
+ * struct lazy_punch - what is to become holes
+ * @what: these units; nobody takes any meanwhile
+ * @placed: of each block a bit a page: the caller has put data there. The bits of what becomes
+ *	holes are cleared, and what has become holes before, and has no bit, is left out. NULL, of
+ *	all blocks or of one: there may be anything
+ * @alive: called once a second with @arg; may be NULL
  */
-int lazy_punch(struct lazy_ram *l, int (*alive)(void *arg, struct err *e), void *arg,
-	       struct err *e);
+struct lazy_punch {
+	const struct owed *what;
+	uint64_t *const *placed;
+	int (*alive)(void *arg, struct err *e);
+	void *arg;
+};
+
+/*
+ * All mappings are registered, and nobody writes these units. With what is owed, and RAM at rest:
+ * afterwards faults wait, and pages may be put in place. Errors: GW_INTERNAL; alive()'s.
+ */
+int lazy_punch(struct lazy_ram *l, const struct lazy_punch *p, struct err *e);
 /*
  * All faults that wait come again: those that were read, and whose pages did not come.
  */

@@ -70,6 +70,20 @@ int owed_add(struct owed *o, unsigned int block, uint64_t first, uint64_t count)
 	return 0;
 }
 
+bool owed_add_new(struct owed *o, unsigned int block, uint64_t first, uint64_t count)
+{
+	const uint32_t unit = o->block[block].unit;
+	bool any = false;
+
+	for (uint64_t n = first / unit; n * unit < first + count; n++) {
+		const bool is = !owed_set(o->block[block].owed, n);
+
+		atomic_fetch_add(&o->left, is);
+		any |= is;
+	}
+	return any;
+}
+
 /* The end of the run of equal bits that begins with bit @from of the words. */
 static uint32_t owed_same_until(const uint8_t *words, uint32_t from, uint32_t end, bool *set)
 {

@@ -62,6 +62,8 @@ void owed_free(struct owed *o);
  * -EEXIST: one of them was owed already.
  */
 int owed_add(struct owed *o, unsigned int block, uint64_t first, uint64_t count);
+/* Also where some of these whole units are owed already. Return: were some not? */
+bool owed_add_new(struct owed *o, unsigned int block, uint64_t first, uint64_t count);
 /* Of an OWED frame that wire_get_owed() has let through, with its words. Errors as owed_add(). */
 int owed_add_words(struct owed *o, const struct wire_extent *x, const uint8_t *words);
 

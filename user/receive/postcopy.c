@@ -156,6 +156,48 @@ int postcopy_register(struct receiver *r, struct err *e)
 	return ret;
 }
 
+/*
+ * Punches out what is owed, or will be, and not a hole already. What streams wrote is in place, as
+ * ROUND, or the last of them, came before on the control connection.
+ */
+static int postcopy_punch(struct receiver *r, const struct owed *what, struct err *e)
+{
+	uint64_t *placed[WIRE_BLOCKS_MAX];
+	const struct lazy_punch p = {
+		.what = what, .placed = placed, .alive = receiver_alive, .arg = r,
+	};
+
+	/* In a mapped block zeros may take a huge page, and leave no bit. */
+	for (unsigned int i = 0; i < r->vm.nblocks; i++)
+		placed[i] = r->writer.base[i] ? NULL : r->writer.placed[i];
+	return lazy_punch(&r->postcopy.lazy, &p, e);
+}
+
+/*
+ * These pages are dirty at the source, so worth nothing here: they come again in a round, or are
+ * owed. Each that is a hole by then costs the downtime nothing.
+ */
+int postcopy_early(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct postcopy *p = &r->postcopy;
+	int ret = 0;
+
+	if (!(r->features & WIRE_EARLY) || !p->announced || r->state != RECEIVER_SWITCHES)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent OWED at the wrong time");
+	if (!p->early.blocks)
+		ret = owed_init(&p->early, r->writer.pages, p->unit, r->vm.nblocks, e);
+	return ret ? ret : owed_frame_receive(&p->early, r->ch, h, e);
+}
+
+static int postcopy_punch_early(struct receiver *r, struct err *e)
+{
+	struct owed *early = &r->postcopy.early;
+	int ret = early->blocks ? postcopy_punch(r, early, e) : 0;
+
+	owed_free(early);
+	return ret;
+}
+
 int postcopy_announced(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
@@ -171,8 +213,10 @@ int postcopy_announced(struct receiver *r, struct err *e)
 	ret = owners_check("/proc", &r->vm, OWNERS_ALONE, e);
 	if (!ret)
 		ret = postcopy_check_backends(r->qmp, e);
-	/* After a loss of the link the sender says it again. */
-	if (ret || p->announced)
+	/* After a loss of the link, and after each early OWED, the sender says it again. */
+	if (!ret && p->announced)
+		return postcopy_punch_early(r, e);
+	if (ret)
 		return ret;
 	p->announced = true;
 	ret = postcopy_register(r, e);
@@ -221,7 +265,7 @@ int postcopy_begin(struct receiver *r, struct err *e)
 	int ret = postcopy_check_maps(r, e);
 
 	if (!ret)
-		ret = lazy_punch(&p->lazy, receiver_alive, r, e);
+		ret = postcopy_punch(r, &p->lazy.owed, e);
 	if (ret)
 		return ret;
 	p->begun = true;
@@ -305,6 +349,7 @@ void postcopy_end(struct receiver *r)
 	atomic_store(&p->ready, false);
 	if (p->announced)
 		lazy_close(&p->lazy);
+	owed_free(&p->early);
 	postcopy_connection(r, -1, NULL);
 	postcopy_close(&p->uffd);
 	postcopy_close(&p->mem);

@@ -22,6 +22,7 @@ struct receiver;
  * @announced: SWITCHOVER said that it will: the RAM is registered
  * @ready: OWED may come: what the threads of the streams need for it is there
  * @taken: the keep is of a receiver that has ended. Until @ready nothing is known of what it lacks
+ * @early: named before the guest was stopped, and not yet punched out
  * @begun: the last round is in place, and what is owed is punched out
  * @dev: a session of godwit.ko, whose keep is named by the token; -1: none
  * @userfaultfd: /dev/userfaultfd
@@ -35,6 +36,7 @@ struct postcopy {
 	int dev, userfaultfd, mem, uffd;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	struct lazy_ram lazy;
+	struct owed early;
 	atomic_bool ready;
 	int fd;
 	struct tls *tls;
@@ -54,6 +56,8 @@ int postcopy_reply(struct receiver *r, const struct wire_header *h, bool check, 
 void postcopy_connection(struct receiver *r, int fd, struct tls *tls);
 /* SWITCHOVER has WIRE_OWING: registers the RAM. */
 int postcopy_announced(struct receiver *r, struct err *e);
+/* OWED on the control connection, between SWITCHOVER and the last round. */
+int postcopy_early(struct receiver *r, const struct wire_header *h, struct err *e);
 /* OWED, on the thread of a stream. */
 int postcopy_owed(struct receiver *r, struct channel *ch, const struct wire_header *h,
 		  struct err *e);

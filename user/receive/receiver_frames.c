@@ -68,6 +68,9 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	r->res->rounds = h->arg;
 	if (!ret && r->state >= RECEIVER_HAS_RAM)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND after the last round");
+	/* RAM that comes now would be punched out. */
+	if (!ret && r->postcopy.early.blocks)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND between OWED and SWITCHOVER");
 	if (!ret && last && r->state < RECEIVER_SWITCHES)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent the last ROUND without SWITCHOVER");
 	if (!ret)
@@ -99,8 +102,9 @@ static int receiver_on_keep(struct receiver *r, const struct wire_header *h, str
 
 static int receiver_on_switchover(struct receiver *r, const struct wire_header *h, struct err *e)
 {
-	/* It may find out later that rounds do not help. */
-	const bool owes = h->flags & WIRE_OWING && !r->postcopy.announced;
+	/* It may find out later that rounds do not help, and name what it will owe. */
+	const bool owes = h->flags & WIRE_OWING &&
+			  (!r->postcopy.announced || r->postcopy.early.blocks);
 	int ret = 0;
 
 	if (r->state != RECEIVER_ROUNDS && !(r->state == RECEIVER_SWITCHES && owes))
@@ -235,6 +239,8 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 		return receiver_on_keep(r, h, e);
 	case WIRE_SWITCHOVER:
 		return receiver_on_switchover(r, h, e);
+	case WIRE_OWED:
+		return postcopy_early(r, h, e);
 	case WIRE_COMMIT:
 		return receiver_on_commit(r, e);
 	case WIRE_DEVICE_END:

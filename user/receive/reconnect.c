@@ -28,6 +28,8 @@ void receiver_disconnect(struct receiver *r)
 {
 	channel_free(r->ch);
 	r->ch = NULL;
+	/* Rounds may bring these pages before the sender names others. */
+	owed_free(&r->postcopy.early);
 	if (r->streams) {
 		struct ram_writer_count count;
 

@@ -88,6 +88,7 @@ static const struct field blackout_fields[] = {
 static const struct field postcopy_fields[] = {
 	R("time", UNIT_MS, postcopy.time_ns),
 	R("owed", UNIT_PAGES, postcopy.owed_pages),
+	R("early", UNIT_PAGES, postcopy.early_pages),
 	R("faults", UNIT_COUNT, postcopy.faults),
 	R("zero-faults", UNIT_COUNT, postcopy.zero_faults),
 	R("requests", UNIT_COUNT, postcopy.asked),

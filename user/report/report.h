@@ -144,6 +144,7 @@ struct report {
 	struct {
 		uint64_t time_ns;	/* RESUMED until the destination had all of the guest */
 		uint64_t owed_pages;	/* when the guest was stopped */
+		uint64_t early_pages;	/* that the destination emptied before that */
 		uint64_t faults;	/* pages that the guest waited for */
 		uint64_t zero_faults;	/* of these, pages that were not owed: zeros */
 		uint64_t asked;		/* units that were asked for, and how long they took: */

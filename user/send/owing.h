@@ -53,6 +53,13 @@ void owing_connection(struct sender *s, int fd, struct tls *tls);
 /* Before the guest is stopped: is the request connection there? */
 int owing_check(const struct sender *s, struct err *e);
 /*
+ * While the guest runs still the receiver empties what will be owed most likely: each run of pages
+ * is a call of the kernel, and in the downtime there may be hundreds of thousands. What the guest
+ * writes meanwhile is for the next pass, as long as each has less than half of the one before.
+ * SWITCHOVER has been asked for. Rounds may follow.
+ */
+int owing_early(struct sender *s, struct err *e);
+/*
  * The guest stands still, and the last harvest is in the maps: takes what is dirty out of them, and
  * names it to the receiver. What stays in the maps are holes, for the last round.
  */

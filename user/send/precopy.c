@@ -84,13 +84,12 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	return 0;
 }
 
-static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_t *pending,
-			   struct err *e)
+int sender_harvest(struct sender *s, uint64_t *ns, struct err *e)
 {
 	uint64_t begin = now_ns();
 	int r = s->source->ops->harvest(s->source, e);
 
-	m->harvest_ns = now_ns() - begin;
+	*ns = now_ns() - begin;
 	if (!r)
 		r = dirty_rate_check(s->qmp, &s->dirty_rate, false, e);
 	/*
@@ -101,6 +100,14 @@ static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_
 		r = sender_check_writers(s, e);
 	if (!r && s->source->changed)
 		r = source_check_mappers(s->source, "/proc", e);
+	return r;
+}
+
+static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_t *pending,
+			   struct err *e)
+{
+	int r = sender_harvest(s, &m->harvest_ns, e);
+
 	if (!r)
 		r = source_pending(&s->vm, s->source, pending, e);
 	return r ? r : qmp_latency_measure(&m->latency, s->qmp, e);
@@ -162,6 +169,8 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 		r = sender_ask_switchover(s, e);
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
+	if (!r && s->owing.chosen && !changed)
+		r = owing_early(s, e);
 	if (r) {
 		/* Rounds that were on their way may be lost. */
 		*verdict = CONVERGE_AGAIN;
@@ -170,7 +179,8 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 	}
 	if (changed || precopy_packs_otherwise(s, m))
 		*verdict = CONVERGE_AGAIN;
-	s->fits = !changed;
+	/* The passes of owing_early() may have taken seconds. */
+	s->fits = !changed && !s->report->postcopy.early_pages;
 	return 0;
 }
 

@@ -239,6 +239,8 @@ int sender_wait_qemu(struct sender *s, int stream, struct err *e);
 int sender_check_writers(struct sender *s, struct err *e);
 /* Sends rounds until the downtime fits (GW_NOT_CONVERGED: it never does). */
 int precopy(struct sender *s, struct err *e);
+/* The guest runs: what has it written, and does it write by ways that are seen? *ns: the harvest */
+int sender_harvest(struct sender *s, uint64_t *ns, struct err *e);
 /* From the stop of the guest to RESUMED. */
 int switchover(struct sender *s, struct err *e);
 /*

@@ -12,6 +12,13 @@
  *	SWITCHOVER (WIRE_OWING) -> the last round will leave pages owed
  *	      <------------------- SWITCHOVER
  *
+ * With WIRE_EARLY the sender may go on, as often as it likes, before it stops the guest, with
+ *
+ *	OWED, OWED, ... ---------> on the control connection: what is likely to be owed, and worth
+ *				   nothing at the receiver, as the guest has changed it since
+ *	SWITCHOVER (WIRE_OWING) ->
+ *	      <------------------- SWITCHOVER all of that is taken away
+ *
  * and on the streams, in the last round: OWED, each page once. What is owed are whole units; zeros
  * that RAM frames of that round bring for pages of them do not count. When each stream has ended
  * the last round the receiver takes the old bytes away. From then on each stream may bring RAM,

@@ -93,7 +93,8 @@
  * may send only the parts that have changed, in a DELTA frame (codec/delta.h). The receiver refuses
  * parts of a page that has not come before.
  *
- * WIRE_POSTCOPY: the guest may run at the destination before all of its RAM is there: wire/owed.h.
+ * WIRE_POSTCOPY: the guest may run at the destination before all of its RAM is there. WIRE_EARLY:
+ * while it still runs at the source the sender may name what it is going to owe. Both: wire/owed.h.
  *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
@@ -299,6 +300,7 @@ enum wire_type {
 #define WIRE_LOADS	(1ull << 9)
 #define WIRE_DELTAS	(1ull << 10)
 #define WIRE_POSTCOPY	(1ull << 11)
+#define WIRE_EARLY	(1ull << 12)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX

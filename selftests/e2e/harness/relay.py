@@ -132,7 +132,8 @@ class Watching(Relay):
 class Losing(Relay):
     """
     A slow link (bytes per second, over all connections) that can be lost, and can come back. Connections have numbers in the order
-    in which they come: the control connection, then the streams. Frames to swallow, by type, go no further.
+    in which they come: the control connection, then the streams. Frames to swallow, by type, go no further. At a frame to drop, a
+    type or (type, n) for the n-th of it, the link is lost.
     """
 
     def __init__(self, to, rate=2 << 20, offers=~0, drop=(), swallow=()):
@@ -182,8 +183,8 @@ class Losing(Relay):
             while head := self._receive(a, HEADER.size):
                 _, kind, _, _, length, _ = HEADER.unpack(head)
                 body = self._receive(a, length)
-                if kind in self.drop:
-                    self.drop.remove(kind)
+                if due := self.drop & {kind, (kind, self.count.get(kind, 0) + 1)}:
+                    self.drop.remove(due.pop())
                     self.lose()
                     return
                 if kind == HELLO:
