@@ -68,8 +68,10 @@ def installed():
         shutil.rmtree(BUILT)
 
 
-def test_migration(installed, directory, monkeypatch):
+@pytest.mark.parametrize('how', ['pre-copy', 'post-copy'])
+def test_migration(installed, directory, monkeypatch, how):
     """The module that modprobe finds, `godwit` of the PATH, and a receiver that the socket unit starts."""
+    options = ('--streams', '4', '--peer-timeout', '90', *(('--postcopy', 'on') if how == 'post-copy' else ()))
     assert '/usr/bin/godwit' in installed
     monkeypatch.setattr(godwit, 'GODWIT', '/usr/bin/godwit')
     lab.call('modprobe', 'godwit')
@@ -83,14 +85,14 @@ def test_migration(installed, directory, monkeypatch):
     with Manager(*UNITS, log='/run/receiver.log') as manager:
         systemctl('start', SOCKET)
         assert systemctl('is-active', SERVICE, check=False) == 'inactive'
-        run = godwit.Run(src, dst, '--streams', '4', '--peer-timeout', '90', receiver=False, side=None,
-                         to=f'127.0.0.1:{godwit.PORT}')
+        run = godwit.Run(src, dst, *options, receiver=False, side=None, to=f'127.0.0.1:{godwit.PORT}',
+                         verify=how == 'pre-copy')
         try:
             report = run.wait()
         except AssertionError as e:
             raise AssertionError(f'{e}\n{systemctl("status", SERVICE, check=False)}\n{manager.said()}') from e
         assert 'listening on 127.0.0.1:4433\n' in manager.said() and 'the guest runs here' in manager.said()
-        assert report['verified']
+        assert report['verified'] == (how == 'pre-copy') and bool(report['postcopy']['owed']) == (how == 'post-copy')
         godwit.proof(src, dst)
         # It stays, so that a second sender starts no second receiver.
         assert systemctl('is-active', SERVICE) == 'active'
