@@ -6,7 +6,7 @@
 #	check [PYTEST-OPTIONS]		the end-to-end tests
 #	kselftest [TESTS='godwit:attach_test ...']
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
-#	demo, sweep, slowdown, distant	the demo, the benchmarks of migrations
+#	demo, sweep, slowdown, distant, postcopy	the demo, the benchmarks of migrations
 #
 # LAB_CPUS: how many the lab has for the end-to-end tests, see docs/architecture.md, "The emulator".
 # LAB_NAME: labs of different names run side by side.
@@ -50,7 +50,7 @@ build()
 verb=$1
 shift
 case $verb in
-build|check|kselftest|shell|demo|sweep|slowdown|distant) build "$verb" ;;
+build|check|kselftest|shell|demo|sweep|slowdown|distant|postcopy) build "$verb" ;;
 *) usage ;;
 esac
 
@@ -74,6 +74,6 @@ kselftest)
 shell)
 	exec "$lab" run --name "$name" --interactive --memory 8G --hugepages 2M:160,1G:2 --timeout 28800 -- \
 		bash --rcfile "$top/selftests/lab/shellrc" -i ;;
-sweep|slowdown|distant)
+sweep|slowdown|distant|postcopy)
 	exec "$lab" run --name "$name" --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/$verb.py" "$@" ;;
 esac

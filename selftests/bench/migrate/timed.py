@@ -5,6 +5,8 @@ One migration, by godwit or by QEMU itself, both timed from outside by the same 
 	total		from the moment at which the operator's command is given (fork and exec of `godwit send`; the QMP command
 			migrate is written) to RESUME at the destination
 	downtime	from STOP at the source to RESUME at the destination
+	whole		from the same moment as total until the destination has all RAM: after post-copy, `godwit send` has ended
+			(QEMU's migration is completed)
 
 STOP and RESUME are events of the test's own monitors, with the time that QEMU gave them; source and destination share the
 host, so all of it is one clock. Before the clock starts both receivers listen, and nothing of the migration has begun.
@@ -24,13 +26,15 @@ class NotMoved(Exception):
 
 @dataclasses.dataclass
 class Moved:
-    """began, stopped, resumed: ms of the host's clock. sent: bytes of RAM. report: godwit's own."""
+    """began, stopped, resumed, ended: ms of the host's clock. sent: bytes of RAM. report: godwit's own."""
     began: float
     stopped: float
     resumed: float
+    ended: float = 0
     sent: int = 0
     report: dict | None = None
 
+    whole = property(lambda self: self.ended - self.began)
     total = property(lambda self: self.resumed - self.began)
     downtime = property(lambda self: self.resumed - self.stopped)
 
@@ -59,12 +63,22 @@ def _until_resume(src, dst, give, check, patience):
     return Moved(began, _event(src, 'STOP', end, check), _event(dst, 'RESUME', end, check))
 
 
-def by_qemu(src, dst, limit_ms, *, channels=0, patience=300):
-    """QEMU's own, at no bandwidth limit; channels: of multifd."""
+def _start_postcopy(src, end):
+    """When the first round is over, as `godwit send --postcopy on` does."""
+    while (told := src.qmp('query-migrate')).get('ram', {}).get('dirty-sync-count', 0) < 2 and told['status'] != 'failed':
+        if _now() > end:
+            raise NotMoved(f'{src.name}: no second round in time')
+        time.sleep(0.02)
+    src.qmp('migrate-start-postcopy')
+
+
+def by_qemu(src, dst, limit_ms, *, channels=0, patience=300, capabilities=()):
+    """QEMU's own, at no bandwidth limit; channels: of multifd. With the capability postcopy-ram it begins after the first round."""
     uri = f'tcp:{lab.ADDRESS[dst.side]}:4444'
     for vm in (src, dst):
-        vm.qmp('migrate-set-capabilities', capabilities=[{'capability': 'events', 'state': True},
-                                                         {'capability': 'multifd', 'state': bool(channels)}])
+        vm.qmp('migrate-set-capabilities', capabilities=[
+            {'capability': 'events', 'state': True}, {'capability': 'multifd', 'state': bool(channels)},
+            *({'capability': name, 'state': True} for name in capabilities)])
         if channels:
             vm.qmp('migrate-set-parameters', multifd_channels=channels)
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 40, downtime_limit=limit_ms)
@@ -74,8 +88,13 @@ def by_qemu(src, dst, limit_ms, *, channels=0, patience=300):
         if any(e['event'] == 'MIGRATION' and e['data']['status'] == 'failed' for e in src.qmp.events):
             raise RuntimeError(f'QEMU: {src.qmp("query-migrate").get("error-desc", "failed")}: {dst.said_on_stderr()}')
 
-    moved = _until_resume(src, dst, lambda: src.qmp('migrate', uri=uri), check, patience)
-    src.qmp.wait_event('MIGRATION', patience, status='completed')
+    def give():
+        src.qmp('migrate', uri=uri)
+        if 'postcopy-ram' in capabilities:
+            _start_postcopy(src, _now() + patience * 1e3)
+
+    moved = _until_resume(src, dst, give, check, patience)
+    moved.ended = lab.milliseconds(src.qmp.wait_event('MIGRATION', patience, status='completed'))
     moved.sent = src.qmp('query-migrate')['ram']['transferred']
     return moved
 
@@ -107,6 +126,7 @@ def by_godwit(src, dst, limit_ms, *options, patience=300, terminal=False, tool=g
     try:
         moved = _until_resume(src, dst, give, check, patience)
         sender.wait()
+        moved.ended = _now()
         receiver.wait()
         check()
     finally:
