@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The link is lost while the guest runs at the destination and its RAM is not there: its faults wait, and both ends find each other."""
+import random
 import socket
 import threading
 import time
@@ -122,6 +123,47 @@ def test_killed(pair, who):
     # And nothing is left of it: neither a mark nor a note.
     asked = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
     assert asked.wait() == godwit.EXIT['no-migration'], asked.said
+
+
+DEATHS = 5
+
+
+def test_at_a_random_moment(pair):
+    """The sender, the receiver, both, or the link, from when the guest runs there until it has all."""
+    src, dst = pair
+    draw = random.Random(seed := random.randrange(1 << 32))
+    print('seed', seed)	# said if it fails
+    with relay.Losing(TO, rate=1 << 20) as between:
+        run = begin(pair, between)
+        send, receive = run.send, run.receive
+        for _ in range(DEATHS):
+            time.sleep(draw.uniform(0, 2))
+            if receive.poll() is not None or send.poll() is not None:
+                break
+            who = draw.choice(['sender', 'receiver', 'both', 'link'])
+            if who == 'link':
+                between.lose()
+            if who in ('receiver', 'both'):
+                receive.kill().wait()
+            if who in ('sender', 'both'):
+                if not send.kill().wait():	# it has just heard that all is there
+                    godwit.proof(src, dst)
+                    return
+                send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', between.address)
+            proved(not dst.errors, dst.complaints)
+            if who in ('receiver', 'both'):
+                receive = godwit.receive(dst, '--recover', '--peer-timeout', '3')
+        status = receive.wait()
+        # It was killed when it had just made the last page.
+        over = status == godwit.EXIT['no-migration'] and 'lacks no RAM' in receive.said
+        assert over or status == 0 and 'all RAM is here' in receive.said, receive.said
+        if send.wait(30 if over else 180):
+            assert over, send.said
+            answers = godwit.listen(godwit.destination(src, 'dst2'))
+            asked = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
+            assert asked.wait() == 0, asked.said
+            answers.kill().wait()
+        godwit.proof(src, dst)
 
 
 def test_nothing_to_recover(pair):
