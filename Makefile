@@ -75,7 +75,7 @@ check-debug:
 
 # What can be said without running it: sparse, checkpatch, coccicheck, shellcheck.
 check-static:
-	selftests/deps.sh sparse coccinelle shellcheck
+	selftests/deps.sh sparse coccinelle ocaml shellcheck
 	selftests/static/check
 
 # The manual pages and the completion, in $(B)/packaging.
