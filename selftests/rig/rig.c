@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -78,9 +80,39 @@ void rig_drop(struct rig *rig)
 	require(!madvise(rig->ram.map, rig->ram.bytes, MADV_DONTNEED), "MADV_DONTNEED");
 }
 
+/* Has this process an entry of the mapping, by bit 63 of its pagemap? */
+static bool any_entry(const struct ram *ram)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t at, entry = 0;
+
+	require(fd >= 0, "/proc/self/pagemap");
+	for (at = 0; at < ram->bytes && !(entry >> 63); at += PAGE)
+		require(pread(fd, &entry, sizeof(entry), (off_t)(((uintptr_t)ram->map + at) / PAGE * sizeof(entry))) == sizeof(entry),
+			"/proc/self/pagemap");
+	close(fd);
+	return entry >> 63;
+}
+
+/*
+ * The kernel passes over pages that it has not yet put on the lists that it reclaims from. Each CPU has some
+ * of them, and lets go of them when a process asks for a reclaim there.
+ */
 void rig_page_out(struct rig *rig)
 {
+	unsigned int tries, cpus = (unsigned int)sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t before, one;
+
+	require(!sched_getaffinity(0, sizeof(before), &before), "sched_getaffinity");
 	require(!madvise(rig->ram.map, rig->ram.bytes, MADV_PAGEOUT), "MADV_PAGEOUT");
+	for (tries = 0; any_entry(&rig->ram); tries++) {
+		require(tries < 1000, "MADV_PAGEOUT that takes all pages out");
+		CPU_ZERO(&one);
+		CPU_SET(tries % cpus, &one);
+		require(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
+		require(!madvise(rig->ram.map, rig->ram.bytes, MADV_PAGEOUT), "MADV_PAGEOUT");
+	}
+	require(!tries || !sched_setaffinity(0, sizeof(before), &before), "sched_setaffinity");
 }
 
 void rig_round(struct rig *rig, bool clear)

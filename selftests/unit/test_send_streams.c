@@ -255,8 +255,13 @@ static uint64_t third_call_ns(const char *how, uint64_t features, bool load)
 /* Where auto cannot begin before the first LOAD the caller looks for that more often; else ten times a second. */
 static void the_first_load_is_waited_for(void **state)
 {
+	uint64_t ns = UINT64_MAX;
+
 	(void)state;
-	assert_in_range(third_call_ns("auto", WIRE_LOADS, false), 40 * MS, 199 * MS);
+	/* Late comes whatever a busy host does beside; early does not. */
+	for (unsigned int i = 0; i < 20 && ns > 199 * MS; i++)
+		ns = third_call_ns("auto", WIRE_LOADS, false);
+	assert_in_range(ns, 40 * MS, 199 * MS);
 	assert_in_range(third_call_ns("auto", WIRE_LOADS, true), 200 * MS, 10000 * MS);
 	assert_in_range(third_call_ns("auto", 0, false), 200 * MS, 10000 * MS);
 	assert_in_range(third_call_ns("off", WIRE_LOADS, false), 200 * MS, 10000 * MS);

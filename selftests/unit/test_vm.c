@@ -112,18 +112,22 @@ static void test_ram(void **state)
 /* A child that has none of our mappings, until it is told to go. */
 static pid_t stranger(const struct bench *b, int fd[2])
 {
+	int ready[2];
 	pid_t child;
+	char c;
 
 	assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	child = fork();
 	if (child == 0) {
-		char c;
-
 		close(fd[1]);
 		munmap(b->ram, BYTES);
-		if (read(fd[0], &c, 1) >= 0)
+		if (write(ready[1], "", 1) == 1 && read(fd[0], &c, 1) >= 0)
 			_exit(0);
 	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
 	return child;
 }
 
@@ -137,7 +141,6 @@ static void test_pidfd_and_wrong_pid(void **state)
 	(void)state;
 	begin(&b, false);
 	child = stranger(&b, fd);
-	peer_nap(50);
 	assert_true(vm_find(b.q, child, 0, &b.vm, &b.e) < 0);
 	assert_int_equal(b.e.exit, GW_RAM_PRIVATE);
 	assert_non_null(strstr(b.e.text, "--pid names another process"));
