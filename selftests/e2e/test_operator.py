@@ -209,8 +209,7 @@ def test_qemu_migrates_before_the_guardian_acts(pair):
     elsewhere = godwit.destination(src, 'dst2')
     run = godwit.start_in('later', pair)
     src.wait_ticks(1)	# nothing is being cleared just now
-    with open(f'/proc/{run.send.pid}/task/{run.send.pid}/children', encoding='ascii') as f:
-        guardian = int(f.read())
+    guardian = int(lab.call('pgrep', '-P', str(run.send.pid), '-x', 'godwit-guardian'))
     os.kill(guardian, signal.SIGSTOP)
     try:
         give_up(run, 'killed')
