@@ -18,14 +18,14 @@ HOLDS = ('--postcopy', 'off', '--downtime-limit', '1', '--max-rounds', '10000')	
 @pytest.fixture
 def busy(directory):
     """
-    (source, destination), and a link that carries a fifth of what the guest writes when nothing slows it, on this host, and far
-    more than 99 % leave of that, also where they leave more than a hundredth. Its working set would take 2.5 times the limit.
+    (source, destination), and a link that carries a tenth of what the guest writes when nothing slows it, on this host, and more
+    than 99 % leave of that, also where they leave more than a hundredth. Its working set would take 2.5 times the limit.
     """
-    src = lab.Qemu('src', directory=directory, append='start=16 size=64 touch=4 rate=max random=1').wait_ticks(2)
+    src = lab.Qemu('src', directory=directory, append='start=16 size=64 touch=1 rate=max random=1').wait_ticks(2)
     dst = godwit.destination(src)
     before, begin = src.counters['pages'], time.monotonic()
-    written = src.wait_ticks(2).counters['pages'] - before
-    carried = min(written / (time.monotonic() - begin) / 5, 2500)	# pages a second
+    written = src.wait_ticks(3 * lab.TICKS).counters['pages'] - before
+    carried = min(max(written / (time.monotonic() - begin) / 10, 60), 2500)	# pages a second
     src.command(f'ws={max(1, round(carried * 2.5 * LIMIT / 1000) >> 8)}')
     lab.link('rate', round(carried * 4096 * 8 / 1e6, 2))
     return src, dst
