@@ -174,10 +174,10 @@ static void test_fdinfo(void **state)
 		assert_int_equal(read_fdinfo(bad[i], &info), -EPROTO);
 }
 
-static int read_tracer(const char *text, pid_t *tracer)
+static int read_pid(int (*read)(FILE *f, pid_t *pid), const char *text, pid_t *pid)
 {
 	FILE *f = fmemopen((void *)text, strlen(text), "r");
-	int r = proc_read_tracer(f, tracer);
+	int r = read(f, pid);
 
 	fclose(f);
 	return r;
@@ -191,21 +191,12 @@ static void test_tracer(void **state)
 	pid_t tracer = 5;
 
 	(void)state;
-	assert_int_equal(read_tracer("Name:\tTracerPid:\nPid:\t8\nTracerPid:\t0\nUid:\t0\n", &tracer), 0);
+	assert_int_equal(read_pid(proc_read_tracer, "Name:\tTracerPid:\nPid:\t8\nTracerPid:\t0\nUid:\t0\n", &tracer), 0);
 	assert_int_equal(tracer, 0);
-	assert_int_equal(read_tracer("Name:\tx\nTracerPid:\t4711\n", &tracer), 0);
+	assert_int_equal(read_pid(proc_read_tracer, "Name:\tx\nTracerPid:\t4711\n", &tracer), 0);
 	assert_int_equal(tracer, 4711);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(read_tracer(bad[i], &tracer), -EPROTO);
-}
-
-static int read_inner_tid(const char *text, pid_t *tid)
-{
-	FILE *f = fmemopen((void *)text, strlen(text), "r");
-	int r = proc_read_inner_tid(f, tid);
-
-	fclose(f);
-	return r;
+		assert_int_equal(read_pid(proc_read_tracer, bad[i], &tracer), -EPROTO);
 }
 
 static void test_inner_tid(void **state)
@@ -214,14 +205,14 @@ static void test_inner_tid(void **state)
 	pid_t tid = 5;
 
 	(void)state;
-	assert_int_equal(read_inner_tid("Name:\tNSpid:\nPid:\t8\nNSpid:\t8\nUid:\t0\n", &tid), 0);
+	assert_int_equal(read_pid(proc_read_inner_tid, "Name:\tNSpid:\nPid:\t8\nNSpid:\t8\nUid:\t0\n", &tid), 0);
 	assert_int_equal(tid, 8);
-	assert_int_equal(read_inner_tid("Name:\tx\nNSpid:\t4711\t12\t3\n", &tid), 0);
+	assert_int_equal(read_pid(proc_read_inner_tid, "Name:\tx\nNSpid:\t4711\t12\t3\n", &tid), 0);
 	assert_int_equal(tid, 3);
-	assert_int_equal(read_inner_tid("NSpid:\t0\n", &tid), -ESRCH);
-	assert_int_equal(read_inner_tid("Pid:\t8\n", &tid), -ENODATA);
+	assert_int_equal(read_pid(proc_read_inner_tid, "NSpid:\t0\n", &tid), -ESRCH);
+	assert_int_equal(read_pid(proc_read_inner_tid, "Pid:\t8\n", &tid), -ENODATA);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(read_inner_tid(bad[i], &tid), -EPROTO);
+		assert_int_equal(read_pid(proc_read_inner_tid, bad[i], &tid), -EPROTO);
 }
 
 static const struct CMUnitTest tests[] = {

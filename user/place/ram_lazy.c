@@ -8,20 +8,18 @@
 
 #define BUFFER_PAGES	(RAM_WRITER_BUFFER / PAGE_BYTES)
 
-/* bytes: unpacked already; NULL: the channel has them. */
-static int ram_lazy_data(struct ram_writer *p, struct channel *ch, const struct wire_extent *x,
-			 const uint8_t *bytes, struct ram_scratch *s, struct err *e)
+/* buf: what goes there; ch: reads into it before, each time; NULL: it stays the same. */
+static int ram_lazy_buffers(struct ram_writer *p, struct channel *ch, const struct wire_extent *x,
+			    uint8_t *buf, struct ram_scratch *s, struct err *e)
 {
 	int r = 0;
 
-	if (bytes)
-		return lazy_put(p->lazy, x->block, x->first, x->pages, bytes, &s->part, e);
 	for (uint32_t done = 0; done < x->pages && !r;) {
 		uint32_t n = x->pages - done < BUFFER_PAGES ? x->pages - done : BUFFER_PAGES;
 
-		r = channel_body(ch, s->buf, (size_t)n * PAGE_BYTES, e);
+		r = ch ? channel_body(ch, buf, (size_t)n * PAGE_BYTES, e) : 0;
 		if (!r)
-			r = lazy_put(p->lazy, x->block, x->first + done, n, s->buf, &s->part, e);
+			r = lazy_put(p->lazy, x->block, x->first + done, n, buf, &s->part, e);
 		done += n;
 	}
 	return r;
@@ -30,21 +28,14 @@ static int ram_lazy_data(struct ram_writer *p, struct channel *ch, const struct 
 static int ram_lazy_same(struct ram_writer *p, const struct wire_extent *x, struct ram_scratch *s,
 			 struct err *e)
 {
-	int r = 0;
-
 	/* What was packed is unpacked by now. */
 	static_assert(WIRE_PACKED_MAX == RAM_WRITER_BUFFER, "both buffers are of one size");
 	memset(s->packed, WIRE_SAME_BYTE(x->kind),
 	       (size_t)(x->pages < BUFFER_PAGES ? x->pages : BUFFER_PAGES) * PAGE_BYTES);
-	for (uint32_t done = 0; done < x->pages && !r;) {
-		uint32_t n = x->pages - done < BUFFER_PAGES ? x->pages - done : BUFFER_PAGES;
-
-		r = lazy_put(p->lazy, x->block, x->first + done, n, s->packed, &s->part, e);
-		done += n;
-	}
-	return r;
+	return ram_lazy_buffers(p, NULL, x, s->packed, s, e);
 }
 
+/* bytes: of WIRE_DATA, unpacked already; NULL: the channel has them. */
 static int ram_lazy_extent(struct ram_writer *p, struct channel *ch, const struct wire_extent *x,
 			   const uint8_t *bytes, struct ram_scratch *s, struct err *e)
 {
@@ -54,8 +45,10 @@ static int ram_lazy_extent(struct ram_writer *p, struct channel *ch, const struc
 		return r;
 	if (x->kind == WIRE_ZERO)
 		return lazy_put(p->lazy, x->block, x->first, x->pages, NULL, &s->part, e);
+	if (x->kind == WIRE_DATA && bytes)
+		return lazy_put(p->lazy, x->block, x->first, x->pages, bytes, &s->part, e);
 	if (x->kind == WIRE_DATA)
-		return ram_lazy_data(p, ch, x, bytes, s, e);
+		return ram_lazy_buffers(p, ch, x, s->buf, s, e);
 	return ram_lazy_same(p, x, s, e);
 }
 

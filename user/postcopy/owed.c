@@ -55,33 +55,37 @@ void owed_free(struct owed *o)
 	o->blocks = 0;
 }
 
-int owed_add(struct owed *o, unsigned int block, uint64_t first, uint64_t count)
+/* *news: units that were not owed before; *all: how many these pages are. */
+static void owed_add_units(struct owed *o, unsigned int block, uint64_t first, uint64_t count,
+			   uint64_t *news, uint64_t *all)
 {
 	struct owed_block *b = &o->block[block];
-	uint64_t end = first + count;
+
+	*news = *all = 0;
+	for (uint64_t n = first / b->unit; n * b->unit < first + count; n++) {
+		*news += !owed_set(b->owed, n);
+		++*all;
+	}
+	atomic_fetch_add(&o->left, *news);
+}
+
+int owed_add(struct owed *o, unsigned int block, uint64_t first, uint64_t count)
+{
+	const struct owed_block *b = &o->block[block];
+	uint64_t end = first + count, news, all;
 
 	if (first % b->unit || (end % b->unit && end != b->pages))
 		return -EINVAL;
-	for (uint64_t n = first / b->unit; n * b->unit < end; n++) {
-		if (owed_set(b->owed, n))
-			return -EEXIST;
-		atomic_fetch_add(&o->left, 1);
-	}
-	return 0;
+	owed_add_units(o, block, first, count, &news, &all);
+	return news == all ? 0 : -EEXIST;
 }
 
 bool owed_add_new(struct owed *o, unsigned int block, uint64_t first, uint64_t count)
 {
-	const uint32_t unit = o->block[block].unit;
-	bool any = false;
+	uint64_t news, all;
 
-	for (uint64_t n = first / unit; n * unit < first + count; n++) {
-		const bool is = !owed_set(o->block[block].owed, n);
-
-		atomic_fetch_add(&o->left, is);
-		any |= is;
-	}
-	return any;
+	owed_add_units(o, block, first, count, &news, &all);
+	return news > 0;
 }
 
 /* The end of the run of equal bits that begins with bit @from of the words. */

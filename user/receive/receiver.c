@@ -176,15 +176,20 @@ static void receiver_end_record(struct receiver *r, bool lacks_ram)
 		record_close(&r->record);
 }
 
-/* Finds QEMU, takes the claim on it, and checks that it waits for a guest. Changes nothing else. */
-static int receiver_prepare(struct receiver *r, struct err *e)
+int receiver_find(struct receiver *r, struct err *e)
 {
 	int ret = qmp_open(r->o->qmp_path, r->o->timeout_ms, &r->qmp, e);
 
 	if (!ret)
 		ret = vm_find(r->qmp, r->o->pid, VM_WRITE, &r->vm, e);
-	if (!ret)
-		ret = claim_take(&r->claim, &r->vm, e);
+	return ret ? ret : claim_take(&r->claim, &r->vm, e);
+}
+
+/* Also checks that it waits for a guest. Changes nothing else. */
+static int receiver_prepare(struct receiver *r, struct err *e)
+{
+	int ret = receiver_find(r, e);
+
 	if (!ret)
 		ret = claim_check_mark(r->qmp, e);
 	if (!ret)

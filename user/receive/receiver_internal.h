@@ -105,6 +105,8 @@ struct receiver {
 	struct claim claim;
 };
 
+/* Finds QEMU, and takes the claim on it. */
+int receiver_find(struct receiver *r, struct err *e);
 /*
  * Serves one frame of a migration under way. 1: the frame was DEVICE_END, and all that it counts on
  * has come.

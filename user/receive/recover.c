@@ -203,12 +203,8 @@ int recover(struct receiver *r, int ret, struct err *e)
 static int recover_claim(struct receiver *r, struct err *e)
 {
 	char target[MARK_MAX] = "", status[64] = "";
-	int ret = qmp_open(r->o->qmp_path, r->o->timeout_ms, &r->qmp, e);
+	int ret = receiver_find(r, e);
 
-	if (!ret)
-		ret = vm_find(r->qmp, r->o->pid, VM_WRITE, &r->vm, e);
-	if (!ret)
-		ret = claim_take(&r->claim, &r->vm, e);
 	if (!ret)
 		ret = mark_read(r->qmp, target, e);
 	if (ret >= 0 && strcmp(target, MARK_HERE))

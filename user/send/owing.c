@@ -123,15 +123,17 @@ static int owing_collect_block(struct sender *s, unsigned int block, struct owed
 			end = pages;
 		if (first < done)
 			first = done;
-		if (runs && first < end)
-			*runs += owed_add_new(owed, block, first, end - first) && !goes_on;
-		/* If it goes in a round after all, the receiver has no page to change. */
-		if (runs && s->delta)
-			delta_forget(s->delta, block, run.first, run.count);
-		if (!runs)
+		if (runs) {
+			if (first < end)
+				*runs += owed_add_new(owed, block, first, end - first) && !goes_on;
+			/* If it goes in a round after all, the receiver has no page to change. */
+			if (s->delta)
+				delta_forget(s->delta, block, run.first, run.count);
+		} else {
 			bitmap_clear(s->source->map[block], run.first, run.count);
-		if (!runs && first < end && owed_add(owed, block, first, end - first))
-			return err_set(e, GW_INTERNAL, EEXIST, "a page is owed twice");
+			if (first < end && owed_add(owed, block, first, end - first))
+				return err_set(e, GW_INTERNAL, EEXIST, "a page is owed twice");
+		}
 		done = end > done ? end : done;
 	}
 	return r;
@@ -160,7 +162,8 @@ static int owing_name_early(struct sender *s, const struct owed *early, struct e
 	const struct frame_out to = { .send = frame_out_to_channel, .arg = s->ch };
 	int r = owed_frames_send(early, &to, &s->report->postcopy.early_pages, e);
 
-	s->asked = s->answered = false;
+	/* It may take seconds. */
+	s->asked = s->answered = s->fits = false;
 	if (!r)
 		r = sender_ask_switchover(s, e);
 	return r ? r : sender_await_switchover(s, e);

@@ -169,6 +169,7 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 		r = sender_ask_switchover(s, e);
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
+	s->fits = !r && !changed;
 	if (!r && s->owing.chosen && !changed)
 		r = owing_early(s, e);
 	if (r) {
@@ -179,8 +180,6 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 	}
 	if (changed || precopy_packs_otherwise(s, m))
 		*verdict = CONVERGE_AGAIN;
-	/* The passes of owing_early() may have taken seconds. */
-	s->fits = !changed && !s->report->postcopy.early_pages;
 	return 0;
 }
 
