@@ -268,7 +268,9 @@ def start_in(phase, pair, *options, **more):
     """
     src, dst = pair
     lab.link('rate', {'round': 20, 'later': 60, 'stream': 16, 'paused': 20, 'blackout': 40}[phase])
-    run = Run(src, dst, '--downtime-limit', '300' if phase in ('round', 'later') else '60000', *options, **more)
+    # Rounds that help no more would end by post-copy.
+    run = Run(src, dst, '--downtime-limit', '300' if phase in ('round', 'later') else '60000',
+              *(['--postcopy', 'off'] if phase == 'later' else []), *options, **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
     elif phase == 'blackout':

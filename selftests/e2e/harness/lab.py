@@ -328,6 +328,7 @@ class QemuMigration:
 
     def __init__(self, src, dst, timeout=60):
         self.src = src
+        self.dst = dst
         uri = f'tcp:{ADDRESS[dst.side]}:4444'
         dst.qmp('migrate-incoming', uri=uri)
         src.qmp('migrate-set-capabilities', capabilities=[{'capability': c, 'state': False} for c in ('xbzrle', 'auto-converge')])
@@ -340,7 +341,7 @@ class QemuMigration:
         end = time.monotonic() + timeout
         while not seen(info := self.src.qmp('query-migrate')):
             if info['status'] not in ('setup', 'active', 'device') or time.monotonic() > end:
-                raise RuntimeError(f'no {what}: {info}')
+                raise RuntimeError(f'no {what}: {info}; {self.dst.said_on_stderr()}')
             time.sleep(0.01)
 
     def finish(self, timeout=60):
