@@ -37,17 +37,19 @@ int receive_streams_start(const struct receive_streams_options *o, const int *fd
 		all->running = n;
 		all->n = n;
 	}
-	for (unsigned int i = 0; i < n; i++) {
-		if (!r) {
-			all->streams[i].all = all;
-			all->streams[i].round = o->base;
+	/* All of them before the first thread, which looks at the others. */
+	for (unsigned int i = 0; i < n && all; i++) {
+		all->streams[i] = (struct receive_stream) {
+			.all = all, .round = o->base, .fd = fds[i],
+			.tls = o->tls ? o->tls[i] : NULL,
 			/* After a loss of the link in post-copy. */
-			all->streams[i].last = o->writer->lazy;
-			all->streams[i].fd = fds[i];
-			all->streams[i].tls = o->tls ? o->tls[i] : NULL;
+			.last = o->writer->lazy,
+		};
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		if (!r)
 			r = thread_start(&all->streams[i].thread, receive_stream_main,
 					 &all->streams[i]);
-		}
 		if (!r) {
 			all->started++;
 			continue;
