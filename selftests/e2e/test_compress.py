@@ -323,8 +323,7 @@ def test_lost_and_back(directory):
     try:
         run = godwit.Run(src, dst, '--pause', '--compress', 'zlib', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
                          receive_options=options)
-        between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
-        between.wait_ram(1 << 20)
+        between.wait_acknowledged(run)
         between.lose()
         report = run.wait()
     finally:
@@ -341,7 +340,7 @@ def test_set_while_lost(directory):
     try:
         run = godwit.Run(src, dst, '--pause', '--compress', 'off', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
                          receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
-        between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
+        between.wait_acknowledged(run)
         between.fall()
         run.send.wait_for('trying to connect again')
         run.receive.wait_for('waiting 30 s')
@@ -364,7 +363,7 @@ def test_another_receiver_after_the_loss(directory):
     try:
         run = godwit.Run(src, dst, '--pause', '--compress', 'zlib', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
                          receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
-        between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
+        between.wait_acknowledged(run)
         between.offers = ~wire.ZLIB
         between.lose()
         assert run.send.wait() == godwit.EXIT['version'] and 'too old for --compress zlib' in run.send.said, run.send.said

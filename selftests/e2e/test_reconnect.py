@@ -38,9 +38,7 @@ def migrate(pair, between, seconds=30, *options, receive_options=(), timeout=30 
 
 def in_a_round(between, run):
     """The receiver has acknowledged a part, and has some of the next."""
-    between.wait(lambda: between.count.get(wire.ACK) or run.send.poll() is not None)
-    assert run.send.poll() is None, run.send.said
-    between.wait_ram(2 << 20)
+    between.wait_acknowledged(run, 2 << 20)
 
 
 def arrived(pair, run, times=1):

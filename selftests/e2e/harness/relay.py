@@ -8,7 +8,7 @@ import threading
 import time
 
 import lab
-from wire import COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, RAM, VIEWS
+from wire import ACK, COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, RAM, VIEWS
 
 
 class Relay:
@@ -214,6 +214,12 @@ class Losing(Relay):
         """Until so many bytes have passed from now on."""
         goal = self.passed + more
         self.wait(lambda: self.passed >= goal)
+
+    def wait_acknowledged(self, run, more=1 << 20):
+        """Until the sender has read that a part stands: it has been passed on, and so much RAM after it."""
+        self.wait(lambda: self.count.get(ACK) or run.send.poll() is not None)
+        assert run.send.poll() is None, run.send.said
+        self.wait_ram(more)
 
     def lose(self, which=slice(None)):
         """Resets connections."""
