@@ -13,6 +13,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, f'{HERE}/harness')
+import credentials	# noqa: E402 pylint: disable=wrong-import-position
 import godwit	# noqa: E402 pylint: disable=wrong-import-position
 import lab	# noqa: E402 pylint: disable=wrong-import-position
 import sources	# noqa: E402 pylint: disable=wrong-import-position
@@ -121,6 +122,28 @@ def directory(request):
     path = os.path.join(lab.B, 'e2e', os.environ.get('LAB_NAME', ''), request.node.name.replace('/', '_'))
     os.makedirs(path, exist_ok=True)
     return path
+
+
+@pytest.fixture(scope='session')
+def keys(tmp_path_factory):
+    """
+    Options: certificates of one CA; of another; of the first again, by an end that holds those for revoked; for another name;
+    and two pre-shared keys.
+    """
+    top = str(tmp_path_factory.mktemp('keys'))
+    ours, theirs = credentials.Authority(f'{top}/ca', 'ours'), credentials.Authority(f'{top}/ca', 'theirs')
+    good, revoking = ours.directory(f'{top}/good'), ours.directory(f'{top}/revoking')
+    for side in ('server', 'client'):
+        ours.revoke(f'{good}/{side}-cert.pem', f'{revoking}/ca-crl.pem')
+    return {
+        'creds': ['--tls-creds', good],
+        'revoking': ['--tls-creds', revoking],
+        'foreign': ['--tls-creds', theirs.directory(f'{top}/foreign')],
+        'elsewhere': ['--tls-creds', ours.directory(f'{top}/elsewhere', 'DNS:elsewhere.example')],
+        'psk': ['--tls-psk', credentials.shared_key(f'{top}/key.psk')],
+        'other-psk': ['--tls-psk', credentials.shared_key(f'{top}/other.psk')],
+        'clear': [],
+    }
 
 
 @pytest.fixture(scope='session')

@@ -26,6 +26,19 @@ def migrate(src, dst, *options, **more):
 
 
 @pytest.mark.compared
+def test_unix_socket(pair):
+    """Rounds, whose speed TCP tells nothing of there, and a switchover within the limit; no other host reaches the receiver."""
+    src, dst = pair
+    path = '/dev/shm/receiver'
+    receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'unix:{path}').wait_for('listening')
+    run = godwit.Run(src, dst, '--streams', '4', receiver=False, to=f'unix:{path}')
+    run.receive = receive
+    report = run.wait()
+    assert report['verified'] and len(report['rounds']) > 1 and not os.path.exists(path)
+    godwit.proof(src, dst)
+
+
+@pytest.mark.compared
 def test_idle(directory):
     """Never touched memory stays a hole on both sides, and both programs need little memory."""
     src = source(directory, 'start=16 size=64 touch=24', ram=256)

@@ -6,13 +6,13 @@ is changed. Two QEMUs without KVM and --pause send what a migration sends.
 import contextlib
 import json
 import re
+import shutil
 import signal
 import socket
 import ssl
 import struct
 import time
 
-import credentials
 import godwit
 import lab
 import pytest
@@ -23,21 +23,6 @@ import wire
 APPEND = 'start=16 size=24 touch=24 rate=50'
 AT, TO = godwit.AT, godwit.TO
 pytestmark = pytest.mark.native
-
-
-@pytest.fixture(scope='module')
-def keys(tmp_path_factory):
-    """Of one CA, of another, for another name, and two keys."""
-    top = str(tmp_path_factory.mktemp('keys'))
-    ours, theirs = credentials.Authority(f'{top}/ca', 'ours'), credentials.Authority(f'{top}/ca', 'theirs')
-    return {
-        'creds': ['--tls-creds', ours.directory(f'{top}/good')],
-        'foreign': ['--tls-creds', theirs.directory(f'{top}/foreign')],
-        'elsewhere': ['--tls-creds', ours.directory(f'{top}/elsewhere', 'DNS:elsewhere.example')],
-        'psk': ['--tls-psk', credentials.shared_key(f'{top}/key.psk')],
-        'other-psk': ['--tls-psk', credentials.shared_key(f'{top}/other.psk')],
-        'clear': [],
-    }
 
 
 @pytest.fixture
@@ -106,6 +91,8 @@ def test_nothing_is_in_the_clear(pair, keys, kind):
 WRONG = [
     ('creds', 'foreign', 'is of another CA', 'another CA has signed'),
     ('foreign', 'creds', 'is of another CA', 'another CA has signed'),
+    ('creds', 'revoking', 'this host\'s certificate is revoked', 'the other host\'s certificate is revoked'),
+    ('revoking', 'creds', 'the other host\'s certificate is revoked', 'this host\'s certificate is revoked'),
     ('creds', 'elsewhere', f'is not for the name "{TO[0]}"', 'not the one that it expects'),
     ('psk', 'other-psk', 'another pre-shared key', 'with --tls-psk the same file'),
     ('creds', 'psk', 'credentials of another kind', 'different credentials'),
@@ -325,3 +312,14 @@ def test_a_directory_that_is_there(pair, keys, name):
     assert send.wait() == 0 and says in send.said and 'TLS 1.3' in send.said, send.said
     assert receive.wait() == 0 and says in receive.said, receive.said
     godwit.proof(src, dst)
+
+
+def test_own_certificate_is_revoked(pair, keys, tmp_path):
+    """It would be refused everywhere: said before anybody is asked."""
+    mine = str(tmp_path / 'mine')
+    shutil.copytree(keys['creds'][1], mine)
+    shutil.copy(f'{keys["revoking"][1]}/ca-crl.pem', mine)
+    for words in (['receive', '--qmp', pair[1].main_qmp, '--listen', AT], ['send', '--qmp', pair[0].main_qmp, '--pause', AT]):
+        p = godwit.Process('src', *words, '--tls-creds', mine)
+        assert p.wait() == godwit.EXIT['tls'] and 'ca-crl.pem says that it is revoked' in p.said, p.said
+    godwit.unharmed(pair[0])

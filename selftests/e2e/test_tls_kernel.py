@@ -4,7 +4,7 @@ import godwit
 import lab
 import pytest
 import test_tls
-from test_tls import keys, pair, src  # noqa: F401 pylint: disable=unused-import
+from test_tls import pair, src  # noqa: F401 pylint: disable=unused-import
 
 
 @pytest.fixture(autouse=True, scope='module')

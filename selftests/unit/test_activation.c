@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "net/activation.h"
 #include "net/sock.h"
+#include "net/unix.h"
 
 /* Descriptor 3 becomes fd's twin, blocking and inherited as systemd hands it over; fd is closed. */
 static void pass(int fd)
@@ -47,6 +48,27 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* Of a UNIX socket the name is its path. */
+static void a_path_is_taken(void **state)
+{
+	char path[64], want[80], name[ADDRESS_MAX];
+	struct err e = { 0 };
+	int fd, peer;
+
+	(void)state;
+	snprintf(path, sizeof(path), "/tmp/godwit-activation-%d", getpid());
+	snprintf(want, sizeof(want), "unix:%s", path);
+	pass(sock_unix_listen(path, 1));
+	say(getpid(), "1");
+	assert_int_equal(activation_socket(&fd, name, &e), 0);
+	assert_string_equal(name, want);
+	assert_int_equal(address_is_local(name), 1);
+	peer = address_connect(name, deadline_ms(2000));
+	assert_true(peer >= 0);
+	close(peer);
+	unlink(path);
+}
+
 static void the_listener_is_taken(void **state)
 {
 	static const struct { const char *listen, *prefix; } cases[] = {
@@ -55,7 +77,7 @@ static void the_listener_is_taken(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char name[ACTIVATION_NAME];
+		char name[ADDRESS_MAX];
 		struct err e = { 0 };
 		int fd, peer, in;
 
@@ -91,7 +113,7 @@ static void nothing_was_passed(void **state)
 	static const struct { long pid_off; const char *fds; } cases[] = {
 		{ 1, "1" }, { -1, "1" }, { 0, "0" }, { 0, "" }, { 0, "many" },
 	};
-	char name[ACTIVATION_NAME];
+	char name[ADDRESS_MAX];
 	struct err e = { 0 };
 	int fd;
 
@@ -110,7 +132,7 @@ static void nothing_was_passed(void **state)
 
 static void refused(const char *fds, const char *reason)
 {
-	char name[ACTIVATION_NAME];
+	char name[ADDRESS_MAX];
 	struct err e = { 0 };
 	int fd;
 
@@ -123,7 +145,7 @@ static void refused(const char *fds, const char *reason)
 
 static void what_is_no_listener_is_refused(void **state)
 {
-	char name[ACTIVATION_NAME];
+	char name[ADDRESS_MAX];
 	struct err e = { 0 };
 	int fd, peer;
 
@@ -154,6 +176,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(the_listener_is_taken, teardown),
+		cmocka_unit_test_teardown(a_path_is_taken, teardown),
 		cmocka_unit_test_teardown(nothing_was_passed, teardown),
 		cmocka_unit_test_teardown(what_is_no_listener_is_refused, teardown),
 	};

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "control/line_socket.h"
 #include "net/sock.h"
+#include "net/unix.h"
 
 struct rig {
 	struct line_socket l;

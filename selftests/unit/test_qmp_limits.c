@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "net/sock.h"
+#include "net/unix.h"
 #include "qmp/qmp.h"
 #include "qmp/qmp_internal.h"
 #include "qmp_peer.h"

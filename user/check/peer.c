@@ -8,6 +8,7 @@
 #include "check/check_internal.h"
 #include "check/probe.h"
 #include "fit/host.h"
+#include "net/address.h"
 #include "page/page.h"
 #include "peer/hello.h"
 #include "peer/postcopy_ask.h"
@@ -193,13 +194,17 @@ static void check_speed(const struct check_options *o, const struct vm *vm, stru
 }
 
 /* What the handshake has shown. */
-static void check_encryption(const struct tls *tls, struct check *c)
+static void check_encryption(const struct tls *tls, const char *addr, struct check *c)
 {
+	const char *by = address_path(addr) ? "GnuTLS, as on every UNIX socket" :
+			 "GnuTLS, as the kernel has no module tls (modprobe tls)";
+
 	if (!tls)
 		return;
+	if (tls_in_kernel(tls))
+		by = "the kernel";
 	check_add(c, "encryption", CHECK_OK, "TLS 1.3 with " TLS_CIPHER_NAME ", records by %s; the receiver has %s",
-		  tls_in_kernel(tls) ? "the kernel" : "GnuTLS, as the kernel has no module tls (modprobe tls)",
-		  tls_peer(tls));
+		  by, tls_peer(tls));
 }
 
 #define CREDENTIALS_DAYS	14
@@ -242,7 +247,7 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 	}
 	r = probe_open(&question, &ch, &there, &e);
 	if (ch)
-		check_encryption(channel_tls(ch), c);
+		check_encryption(channel_tls(ch), o->addr, c);
 	if (!r || fit.there)
 		check_fit(&fit, c);
 	if (fit.there)

@@ -24,7 +24,7 @@ static const struct cmd_option receive_options[] = {
 	{
 		"listen", .value = "ADDR:PORT",
 		.set = cmd_set_text, .offset = offsetof(struct receive_args, o.listen),
-		.help = "listen at ADDR:PORT, a loopback address unless there are credentials or --insecure",
+		.help = "listen at ADDR:PORT, a loopback address unless there are credentials or --insecure; or at unix:/PATH, for this user only",
 		.more = "An IPv6 address stands in brackets.",
 	},
 	{
@@ -102,7 +102,7 @@ static int receive_parse(struct receive_args *a, int argc, char **argv, struct e
 }
 
 /* Where to listen: the socket that was passed, whose address is left in name, or --listen. */
-static int receive_choose_listener(struct receiver_options *o, char name[ACTIVATION_NAME],
+static int receive_choose_listener(struct receiver_options *o, char name[ADDRESS_MAX],
 				   struct err *e)
 {
 	int r = activation_socket(&o->listen_fd, name, e);
@@ -114,7 +114,7 @@ static int receive_choose_listener(struct receiver_options *o, char name[ACTIVAT
 			       "a socket that listens on %s was passed: leave out --listen", name);
 	if (!o->listen && o->listen_fd < 0)
 		return err_set(e, GW_USAGE, EINVAL,
-			       "receive needs --listen ADDR:PORT: see \"godwit receive --help\"");
+			       "receive needs --listen " ADDRESS_FORM ": see \"godwit receive --help\"");
 	if (!o->listen)
 		o->listen = name;
 	return 0;
@@ -124,7 +124,7 @@ static int receive_main(int argc, char **argv)
 {
 	struct receive_args a = { .o = { .listen_fd = -1 } };
 	struct receiver_result res = { 0 };
-	char listens_at[ACTIVATION_NAME];
+	char listens_at[ADDRESS_MAX];
 	struct err e = { 0 };
 	int r;
 
@@ -146,7 +146,7 @@ static int receive_main(int argc, char **argv)
 const struct command cmd_receive = {
 	"receive", "wait for a guest from another host",
 	.usage = "--qmp SOCKET [--listen ADDR:PORT] [options]",
-	.about = "Waits at ADDR:PORT for one guest and hands it to the QEMU behind the QMP socket "
+	.about = "Waits at ADDR:PORT, or at unix:/PATH, for one guest and hands it to the QEMU behind the QMP socket "
 		"SOCKET, which was started with -incoming defer and the same devices as the "
 		"source. The receiver answers \"godwit check\" and \"godwit estimate\" and waits "
 		"on. A socket unit of systemd takes the place of --listen.",

@@ -291,7 +291,7 @@ const struct command cmd_send = {
 	"send", "migrate a guest from this host to another",
 	.usage = "(--qmp SOCKET | --domain NAME) [options] ADDR:PORT",
 	.about = "Migrates the running QEMU guest behind the QMP socket SOCKET, or of the libvirt "
-		"domain NAME, to the \"godwit receive\" that listens at ADDR:PORT.",
+		"domain NAME, to the \"godwit receive\" that listens at ADDR:PORT, or at unix:/PATH.",
 	.operand = "ADDR:PORT", .operand_at = offsetof(struct send_args, o.addr),
 	.groups = send_groups, .main = send_main,
 };

@@ -3,60 +3,23 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
 #include "control/line_socket.h"
 #include "net/sock.h"
-
-static int line_socket_bind(int fd, const char *path)
-{
-	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-
-	memcpy(sun.sun_path, path, strlen(path));
-	return bind(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0 ? -errno : 0;
-}
-
-/* Is the path a socket that no process listens at any more? */
-static bool line_socket_is_stale(const char *path)
-{
-	struct stat st;
-	int fd;
-
-	if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
-		return false;
-	fd = sock_unix_connect(path);
-	if (fd >= 0)
-		close(fd);
-	return fd == -ECONNREFUSED;
-}
+#include "net/unix.h"
 
 int line_socket_listen(struct line_socket *l, const char *path)
 {
-	int fd, r;
+	int fd;
 
-	if (!*path)
-		return -ENOENT;
 	if (strlen(path) >= sizeof(l->path))
 		return -ENAMETOOLONG;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = sock_unix_listen(path, LINE_SOCKET_CLIENTS);
 	if (fd < 0)
-		return -errno;
-	/* Before the socket has a name: no process can find it with another mode. */
-	r = fchmod(fd, 0600) < 0 ? -errno : line_socket_bind(fd, path);
-	if (r == -EADDRINUSE && line_socket_is_stale(path))
-		r = unlink(path) < 0 ? -errno : line_socket_bind(fd, path);
-	if (!r && listen(fd, LINE_SOCKET_CLIENTS) < 0) {
-		r = -errno;
-		unlink(path);
-	}
-	if (r) {
-		close(fd);
-		return r;
-	}
+		return fd;
 	memset(l, 0, sizeof(*l));
 	l->lfd = fd;
 	strcpy(l->path, path);
@@ -154,8 +117,8 @@ void line_socket_close(struct line_socket *l)
 		return;
 	while (l->nr)
 		line_socket_drop(l, 0);
-	close(l->lfd);
 	unlink(l->path);
+	close(l->lfd);
 	l->lfd = -1;
 }
 

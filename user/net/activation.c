@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "net/activation.h"
@@ -44,13 +45,14 @@ static bool activation_is_listener(int fd)
 	       !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) && listens;
 }
 
-/* Writes the address to name, which is empty before. false: neither IPv4 nor IPv6. */
-static bool activation_address(int fd, char name[ACTIVATION_NAME])
+/* Writes the address to name, which is empty before. false: of another kind, or without a name. */
+static bool activation_address(int fd, char name[ADDRESS_MAX])
 {
 	union {
 		struct sockaddr any;
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
+		struct sockaddr_un path;
 	} sa = { 0 };
 	socklen_t len = sizeof(sa);
 	char ip[INET6_ADDRSTRLEN];
@@ -58,14 +60,17 @@ static bool activation_address(int fd, char name[ACTIVATION_NAME])
 	if (getsockname(fd, &sa.any, &len) < 0)
 		return false;
 	if (sa.any.sa_family == AF_INET && inet_ntop(AF_INET, &sa.v4.sin_addr, ip, sizeof(ip)))
-		snprintf(name, ACTIVATION_NAME, "%s:%u", ip, ntohs(sa.v4.sin_port));
+		snprintf(name, ADDRESS_MAX, "%s:%u", ip, ntohs(sa.v4.sin_port));
 	else if (sa.any.sa_family == AF_INET6 &&
 		 inet_ntop(AF_INET6, &sa.v6.sin6_addr, ip, sizeof(ip)))
-		snprintf(name, ACTIVATION_NAME, "[%s]:%u", ip, ntohs(sa.v6.sin6_port));
+		snprintf(name, ADDRESS_MAX, "[%s]:%u", ip, ntohs(sa.v6.sin6_port));
+	else if (sa.any.sa_family == AF_UNIX && *sa.path.sun_path)
+		snprintf(name, ADDRESS_MAX, "unix:%.*s", (int)sizeof(sa.path.sun_path),
+			 sa.path.sun_path);
 	return *name;
 }
 
-int activation_socket(int *fd, char name[ACTIVATION_NAME], struct err *e)
+int activation_socket(int *fd, char name[ADDRESS_MAX], struct err *e)
 {
 	unsigned long n = activation_count();
 
@@ -79,7 +84,7 @@ int activation_socket(int *fd, char name[ACTIVATION_NAME], struct err *e)
 			       n);
 	if (!activation_is_listener(FIRST_FD) || !activation_address(FIRST_FD, name))
 		return err_set(e, GW_USAGE, EINVAL,
-			       "descriptor 3, which was passed, is not a listening TCP socket: set ListenStream=ADDR:PORT and Accept=no in the socket unit");
+			       "descriptor 3, which was passed, is not a listening TCP or UNIX socket: set ListenStream=ADDR:PORT, or a path, and Accept=no in the socket unit");
 	if (fcntl(FIRST_FD, F_SETFD, FD_CLOEXEC) < 0 ||
 	    fcntl(FIRST_FD, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return err_set(e, GW_INTERNAL, errno, "cannot set the flags of the socket that was passed: %s",

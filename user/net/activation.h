@@ -7,17 +7,16 @@
 #define GODWIT_ACTIVATION_H
 
 #include "base/err.h"
-
-#define ACTIVATION_NAME	56	/* "[V6]:PORT" and a NUL */
+#include "net/address.h"
 
 /**
  * activation_socket() - take the socket that was passed to this process; a second call finds none
  * @fd: the listener, non-blocking and close-on-exec, the caller's; -1: none was passed
- * @name: where the listener listens, "ADDR:PORT" or "[V6]:PORT"; empty: none was passed
- * @e: GW_USAGE: more than one was passed, or something that is not a listening TCP socket
+ * @name: where the listener listens, as address.h has it; empty: none was passed
+ * @e: GW_USAGE: more than one was passed, or something that is no listening TCP or UNIX socket
  * Return: 0 or -errno with *@e set. The function changes the environment, so call it before there
  * are threads.
  */
-int activation_socket(int *fd, char name[ACTIVATION_NAME], struct err *e);
+int activation_socket(int *fd, char name[ADDRESS_MAX], struct err *e);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "net/address.h"
 #include "net/dial.h"
 #include "net/sock.h"
 
@@ -25,7 +26,7 @@ int dial_begin(struct dial *d, int fd, struct err *e)
 		d->tls[i] = NULL;
 	}
 	for (unsigned int i = 0; i < d->n; i++) {
-		d->fds[i] = sock_tcp_begin_again(fd);
+		d->fds[i] = address_connect_again(d->addr, fd);
 		if (d->fds[i] < 0)
 			return dial_failed(d, i, d->fds[i], e);
 	}

@@ -7,34 +7,12 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "net/sock.h"
 
 #define SEC_NS 1000000000ull
-
-int sock_unix_connect(const char *path)
-{
-	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	int fd, r;
-
-	if (!*path)
-		return -ENOENT;
-	if (strlen(path) >= sizeof(sun.sun_path))
-		return -ENAMETOOLONG;
-	memcpy(sun.sun_path, path, strlen(path));
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0) {
-		r = -errno;
-		close(fd);
-		return r;
-	}
-	return fd;
-}
 
 int sock_wait(int fd, short events, uint64_t deadline)
 {

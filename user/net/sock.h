@@ -13,32 +13,20 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Connects to an AF_UNIX stream socket. Return: the descriptor or -errno. */
-int sock_unix_connect(const char *path);
-/*
- * Connects to "ADDR:PORT" or "[V6]:PORT". Return: the descriptor or -errno (-EINVAL: not an
- * address, -EHOSTUNREACH: the name does not resolve, -EINTR: a stop was requested meanwhile). No
- * other wait here ends at a stop: godwit talks to QEMU after one.
- */
+/* TCP, for net/address.h, which says what these return. */
 int sock_tcp_connect(const char *addr, uint64_t deadline);
-/*
- * Begins to connect to the address that fd is connected to: a name may resolve to several hosts.
- * Return: the descriptor, for sock_tcp_connected(), or -errno.
- */
 int sock_tcp_begin_again(int fd);
-/* Waits until a connection has come about. 0, or -errno; -EINTR: a stop was requested. */
 int sock_tcp_connected(int fd, uint64_t deadline);
 int sock_tcp_listen(const char *addr);
 /* The next connection that waits at the listener, or -errno; -EAGAIN: none waits. */
 int sock_accept(int fd);
 /* 1: all addresses that addr resolves to are loopback; 0: not all, or none; -EINVAL: malformed. */
 int sock_is_loopback(const char *addr);
-/*
- * The other end of a TCP connection, as ADDR:PORT in numbers: to connect to it again needs no
- * resolver. 0 or -errno.
- */
 int sock_tcp_peer(int fd, char *addr, size_t len);
-/* Sets the TCP options: keepalive and the user timeout detect a peer that is gone. */
+/*
+ * Sets the TCP options: keepalive and the user timeout detect a peer that is gone. -errno on
+ * another kind of socket, whose next end, at least, is on this host.
+ */
 int sock_tune(int fd, unsigned int timeout_ms);
 /*
  * So many bytes may wait in the socket beyond what its window lets go at once. What sock_tune()
@@ -54,7 +42,10 @@ uint64_t sock_rtt_ns(int fd);
 /* The shortest that TCP has seen: how long the link is. 0: as above. */
 uint64_t sock_least_rtt_ns(int fd);
 
-/* Bytes that have been sent, and the peer's kernel has not acknowledged. */
+/*
+ * Bytes that have been sent, and the peer's kernel has not acknowledged; of a UNIX socket the
+ * memory that those take which the peer has not read.
+ */
 uint64_t sock_queued(int fd);
 /**
  * sock_room() - how many bytes would leave at once if they were sent now, and a small frame behind

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "claim/own_ram.h"
+#include "net/address.h"
 #include "net/sock.h"
 #include "peer/hello.h"
 #include "plan/link.h"
@@ -55,7 +56,8 @@ static int hello_secure(const struct hello_peer *peer, int fd, unsigned int ms, 
 	*out = NULL;
 	if (!peer->tls)
 		return 0;
-	tls_creds_call(peer->tls, peer->addr);
+	/* A path is no name that a certificate could have. */
+	tls_creds_call(peer->tls, address_path(peer->addr) ? "localhost" : peer->addr);
 	r = tls_open(peer->tls, fd, out, e);
 	if (!r)
 		r = tls_handshake(out, 1, deadline_ms(ms), e);
@@ -70,13 +72,13 @@ static int hello_secure(const struct hello_peer *peer, int fd, unsigned int ms, 
 int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
 {
 	unsigned int ms = peer->timeout_ms;
-	int fd = sock_tcp_connect(peer->addr, deadline_ms(ms));
+	int fd = address_connect(peer->addr, deadline_ms(ms));
 	struct tls *tls;
 	int r;
 
 	*out = NULL;
 	if (fd == -EINVAL)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", peer->addr);
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not " ADDRESS_FORM, peer->addr);
 	if (fd == -EINTR)
 		return stop_err(e);
 	if (fd < 0)

@@ -10,6 +10,7 @@
 #include "base/stop.h"
 #include "base/text.h"
 #include "net/sock.h"
+#include "net/unix.h"
 #include "qmp/qmp_internal.h"
 
 /* While the socket's queue is full of other clients, connect() fails with EAGAIN. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "claim/own_ram.h"
 #include "claim/owners.h"
 #include "fit/fit.h"
+#include "net/address.h"
 #include "net/sock.h"
 #include "peer/hello.h"
 #include "plan/link.h"
@@ -25,17 +27,30 @@
 #define GREETING_MS	5000u
 #define VIEWS_MAX	3u	/* WIRE_GLANCE, WIRE_BRIEF, and all features if that differs */
 
+/* A UNIX socket of ours is for its owner only; one that was passed has whatever mode it has. */
+static bool accept_lets_others_in(const struct receiver *r)
+{
+	const char *path = address_path(r->o->listen);
+	struct stat st;
+
+	return path && r->o->listen_fd >= 0 && (stat(path, &st) || st.st_mode & 0066);
+}
+
 int receiver_listen(struct receiver *r, struct err *e)
 {
-	int loopback = sock_is_loopback(r->o->listen);
+	int local = address_is_local(r->o->listen);
 
-	if (loopback < 0)
-		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not ADDR:PORT", r->o->listen);
-	if (!loopback && !r->o->insecure && !r->o->tls)
+	if (local < 0)
+		return err_set(e, GW_USAGE, EINVAL, "\"%s\" is not " ADDRESS_FORM, r->o->listen);
+	if (accept_lets_others_in(r) && !r->o->insecure && !r->o->tls)
 		return err_set(e, GW_USAGE, EPERM,
-			       "other hosts can reach %s, and without credentials the connection is neither encrypted nor authenticated: " TLS_HOW "; or listen on a loopback address and tunnel (ssh -L), or give --insecure on a network that you trust",
+			       "other users can connect to %s, and without credentials the connection is neither encrypted nor authenticated: set SocketMode=0600 in the socket unit, give credentials (--tls-psk, --tls-creds), or --insecure",
 			       r->o->listen);
-	r->lfd = r->o->listen_fd >= 0 ? r->o->listen_fd : sock_tcp_listen(r->o->listen);
+	if (!local && !r->o->insecure && !r->o->tls)
+		return err_set(e, GW_USAGE, EPERM,
+			       "other hosts can reach %s, and without credentials the connection is neither encrypted nor authenticated: " TLS_HOW "; or listen on a loopback address or a UNIX socket and tunnel (ssh -L), or give --insecure on a network that you trust",
+			       r->o->listen);
+	r->lfd = r->o->listen_fd >= 0 ? r->o->listen_fd : address_listen(r->o->listen);
 	if (r->lfd < 0)
 		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen,
 			       strerror(-r->lfd));

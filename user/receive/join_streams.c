@@ -10,10 +10,9 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "claim/owners.h"
+#include "net/address.h"
 #include "net/sock.h"
 #include "receive/receiver_internal.h"
-
-#define LISTEN_BACKLOG	(WIRE_STREAMS_MAX + 8)	/* all streams at once, and some strangers */
 
 /* Serves the control connection until the streams have joined: only PING may come. */
 static int join_streams_control(struct receiver *r, struct err *e)
@@ -148,18 +147,25 @@ static void join_streams_end(struct join *join, struct receiver *r)
 {
 	join_close(join);
 	/*
-	 * From here on a peer that connects gets ECONNREFUSED. A listener that was passed in
+	 * From here on a peer that connects is refused. A listener that was passed in
 	 * belongs to the process that passed it, too, and stays open.
 	 */
-	r->lfd_shut = r->o->listen_fd < 0 && !shutdown(r->lfd, SHUT_RD);
+	r->lfd_shut = r->o->listen_fd < 0 && !address_refuse(r->o->listen, r->lfd);
 }
 
 bool receiver_listen_again(struct receiver *r)
 {
-	if (r->lfd_shut && listen(r->lfd, LISTEN_BACKLOG) < 0)
-		return false;
-	r->lfd_shut = false;
-	return true;
+	int ret = r->lfd_shut ? address_listen_again(r->o->listen, r->lfd) : 0;
+
+	if (!ret) {
+		r->lfd_shut = false;
+		return true;
+	}
+	if (!r->deaf_told)
+		fprintf(stderr, "godwit: cannot listen on %s again: %s\n", r->o->listen,
+			strerror(-ret));
+	r->deaf_told = true;
+	return false;
 }
 
 int join_streams(struct receiver *r, struct err *e)

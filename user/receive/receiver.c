@@ -16,6 +16,7 @@
 #include "base/stop.h"
 #include "claim/owners.h"
 #include "fit/fit.h"
+#include "net/address.h"
 #include "receive/load.h"
 #include "receive/receiver_internal.h"
 
@@ -223,8 +224,9 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 static void receiver_release(struct receiver *r)
 {
 	claim_drop(&r->claim, &r->vm);
+	/* A path that was passed in is its owner's to remove. */
 	if (r->lfd >= 0)
-		close(r->lfd);
+		address_close(r->o->listen, r->lfd, r->o->listen_fd < 0 && !r->lfd_shut);
 	device_state_free(&r->devstate);
 	private_ram_free(&r->private);
 	ram_writer_close(&r->writer);

@@ -52,6 +52,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
  * @unpacking: --decompress-threads
  * @lfd: the listener; -1: none
  * @lfd_shut: all streams have joined, and the listener refuses connections
+ * @deaf_told: that it cannot listen again
  * @features: those that this peer and we offer
  * @rtt_ns: the shortest round trip to it; 0: not known
  * @keep_s: how long to wait for the sender when the link is lost; 0: not at all
@@ -84,6 +85,7 @@ struct receiver {
 	struct receive_streams *streams;
 	int lfd;
 	bool lfd_shut;
+	bool deaf_told;
 	uint64_t features, rtt_ns;
 	unsigned int keep_s;
 	uint64_t lost_ns;

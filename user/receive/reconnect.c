@@ -114,8 +114,13 @@ static int reconnect_wait(struct receiver *r, struct err *e)
 		r->lost_ns = now_ns();
 	until = r->lost_ns + r->keep_s * 1000000000ull;
 	while (!ret && now_ns() < until) {
-		if (!receiver_listen_again(r))
-			return 0;
+		/* The address may be free again, or a descriptor. */
+		if (!receiver_listen_again(r)) {
+			nap_ms(AGAIN_MS);
+			if (stop_requested())
+				return stop_err(e);
+			continue;
+		}
 		ret = receiver_greet(r, &h, until, until, e);
 		if (ret == -ETIMEDOUT)
 			return 0;

@@ -146,8 +146,12 @@ static int recover_wait(struct receiver *r, struct err *e)
 
 		if (postcopy_vm_gone(r, e))
 			return -ESRCH;
-		if (!receiver_listen_again(r))
-			return 0;
+		if (!receiver_listen_again(r)) {
+			nap_ms(AGAIN_MS);
+			if (stop_requested())
+				return 0;
+			continue;
+		}
 		/*
 		 * What has come has time for its greeting: a sender that comes again each second
 		 * would else come at the end of each look, and never be heard.

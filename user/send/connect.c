@@ -211,7 +211,7 @@ static int connect_keep(struct sender *s, uint64_t features, struct err *e)
 	if (!s->o->reconnect_s)
 		return 0;
 	s->keeps = (features & WIRE_RECONNECTS) &&
-		   !sock_tcp_peer(channel_fd(s->ch), s->peer, sizeof(s->peer));
+		   !address_of_peer(s->o->addr, channel_fd(s->ch), s->peer);
 	if (s->keeps)
 		return channel_send(s->ch, &h, NULL, e);
 	fprintf(stderr, "godwit: warning: the receiver's godwit is too old for --reconnect: if the link is lost the migration fails\n");

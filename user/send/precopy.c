@@ -52,7 +52,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	struct report *rep = s->report;
 	bool slowed_down = s->limits.bandwidth_mib;
 	const unsigned int reconnects = rep->reconnects;
-	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns(), rate_ns;
+	uint64_t bytes = sender_bytes(s) - m->queued, begin = now_ns(), arrived, rate_ns;
 	struct round_count sent;
 	bool again;
 	int r = sender_renew_lease(s, e);
@@ -70,7 +70,9 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	}
 	/* What has arrived, not what the kernel has taken: that may be 4 MiB a stream more. */
 	m->queued = send_streams_queued(s->streams);
-	bytes = sender_bytes(s) - m->queued - bytes;
+	arrived = sender_bytes(s) - m->queued;
+	/* A UNIX socket counts what it takes of memory, which may be more than was sent. */
+	bytes = arrived > bytes ? arrived - bytes : 0;
 	if (r)
 		return r;
 	sent = precopy_sent(rep);

@@ -31,6 +31,14 @@ class Authority:
                      given=f'subjectAltName={names}\nextendedKeyUsage={purpose}\nkeyUsage=digitalSignature\n')
         return path
 
+    def revoke(self, cert, path):
+        """Writes a list of revoked certificates, with this one."""
+        index, settings = f'{self.cert}.index', f'{self.cert}.conf'
+        with open(index, 'a', encoding='ascii'), open(settings, 'w', encoding='ascii') as f:
+            f.write(f'[ca]\ndefault_ca = it\n[it]\ndatabase = {index}\ndefault_md = sha256\ndefault_crl_days = 30\n')
+        for words in (['-revoke', cert], ['-gencrl', '-out', path]):
+            _openssl('ca', '-config', settings, '-keyfile', self.key, '-cert', self.cert, *words)
+
 
 def shared_key(path, user='godwit'):
     """As psktool writes it."""

@@ -11,25 +11,50 @@ import lab
 from wire import ACK, COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, RAM, VIEWS
 
 
+def connect(to):
+    """An (ADDRESS, PORT), or the path of a UNIX socket."""
+    if not isinstance(to, str):
+        return socket.create_connection(to)
+    far = socket.socket(socket.AF_UNIX)
+    try:
+        far.connect(to)
+    except OSError:
+        far.close()
+        raise
+    return far
+
+
+def serve(at):
+    if not isinstance(at, str):
+        return socket.create_server(at)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(at)
+    server.listen(128)
+    return server
+
+
 class Relay:
     """
+    to, at: where it passes on to, and where it listens: an (ADDRESS, PORT), or the path of a UNIX socket.
     cut: the type of the frame that goes nowhere (of DEVICE: one that is kept, not QEMU's private RAM): with it all connections
     end, whatever is under way on the others. at_cut: is called first. lasting: those that come afterwards are passed on. blind: neither end hears that the other can tell what machine
     it has, as before there was that: what does not fit is QEMU's to refuse.
     """
 
+    at = lab.ADDRESS['src'], 4434
+
     def __init__(self, to, cut, lasting=False, at_cut=lambda: None, blind=False):
         self.to, self.cut, self.lasting, self.at_cut, self.blind = to, cut, lasting, at_cut, blind
         self.sockets = []
         self.stopped = threading.Event()
-        self.address = f'{lab.ADDRESS["src"]}:4434'
+        self.address = f'unix:{self.at}' if isinstance(self.at, str) else f'{self.at[0]}:{self.at[1]}'
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
     def _run(self):
         # The sender's own network: a thread may live in another one than its process.
         lab.enter('src')()
-        with socket.create_server((lab.ADDRESS['src'], 4434)) as server:
+        with serve(self.at) as server:
             server.settimeout(0.1)
             while not self.stopped.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -45,8 +70,8 @@ class Relay:
 
     def _pair(self, near):
         try:
-            far = socket.create_connection(self.to)
-        except ConnectionError:	# refused, or reset: the receiver has just stopped to listen
+            far = connect(self.to)
+        except (ConnectionError, FileNotFoundError):	# refused, or reset: the receiver has just stopped to listen
             near.close()
             return
         self.sockets += [near, far]

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/unix.h"
+
+#define BEGINS_MS	20	/* between the bind and the listen of a server that starts */
+
+static int unix_address(struct sockaddr_un *sun, const char *path)
+{
+	if (!*path)
+		return -ENOENT;
+	if (strlen(path) >= sizeof(sun->sun_path))
+		return -ENAMETOOLONG;
+	*sun = (struct sockaddr_un) { .sun_family = AF_UNIX };
+	memcpy(sun->sun_path, path, strlen(path));
+	return 0;
+}
+
+static int unix_socket(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int sock_unix_connect(const char *path)
+{
+	struct sockaddr_un sun;
+	int fd, r = unix_address(&sun, path);
+
+	if (r)
+		return r;
+	fd = unix_socket();
+	if (fd < 0)
+		return fd;
+	if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+static int unix_bind(int fd, const struct sockaddr_un *sun)
+{
+	return bind(fd, (const struct sockaddr *)sun, sizeof(*sun)) < 0 ? -errno : 0;
+}
+
+static bool unix_refuses(const char *path)
+{
+	int fd = sock_unix_connect(path);
+
+	if (fd >= 0)
+		close(fd);
+	return fd == -ECONNREFUSED;
+}
+
+/* Is the path a socket that no process listens at any more, and none is about to? */
+static bool unix_is_stale(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode) || !unix_refuses(path))
+		return false;
+	nap_ms(BEGINS_MS);
+	return unix_refuses(path);
+}
+
+int sock_unix_listen(const char *path, int backlog)
+{
+	struct sockaddr_un sun;
+	int fd, r = unix_address(&sun, path);
+
+	if (r)
+		return r;
+	fd = unix_socket();
+	if (fd < 0)
+		return fd;
+	/* Before the socket has a name: no process can find it with another mode. */
+	r = fchmod(fd, 0600) < 0 ? -errno : unix_bind(fd, &sun);
+	if (r == -EADDRINUSE && unix_is_stale(path))
+		r = unlink(path) < 0 ? -errno : unix_bind(fd, &sun);
+	if (!r && listen(fd, backlog) < 0) {
+		r = -errno;
+		unlink(path);
+	}
+	if (!r)
+		return fd;
+	close(fd);
+	return r;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* UNIX stream sockets by their path. What these functions make is as sock.h says. */
+#ifndef GODWIT_UNIX_H
+#define GODWIT_UNIX_H
+
+/* Return: the descriptor or -errno. -EAGAIN: as many clients wait there as the server lets wait. */
+int sock_unix_connect(const char *path);
+/*
+ * Listens at path, for the owner only; replaces the socket of a server that was killed. backlog: as
+ * of listen(2). Return: the descriptor or -errno: -EADDRINUSE: another server listens there, or the
+ * path is no socket. -ENAMETOOLONG: the path has more than 107 bytes.
+ */
+int sock_unix_listen(const char *path, int backlog);
+
+#endif
