@@ -30,7 +30,7 @@ def test_unix_socket(pair):
     """Rounds, whose speed TCP tells nothing of there, and a switchover within the limit; no other host reaches the receiver."""
     src, dst = pair
     path = '/dev/shm/receiver'
-    receive = godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'unix:{path}').wait_for('listening')
+    receive = godwit.listen(dst, at=f'unix:{path}', side=None)
     run = godwit.Run(src, dst, '--streams', '4', receiver=False, to=f'unix:{path}')
     run.receive = receive
     report = run.wait()

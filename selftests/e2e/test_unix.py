@@ -39,7 +39,7 @@ def path(tmp_path):
 
 def receiver(dst, path, *options):
     """Without credentials and without --insecure: no other host reaches it."""
-    return godwit.Process('dst', 'receive', '--qmp', dst.main_qmp, '--listen', f'unix:{path}', *options).wait_for('listening')
+    return godwit.listen(dst, *options, at=f'unix:{path}', side=None)
 
 
 def migrate(pair, receive, to, *options):

@@ -12,9 +12,7 @@
 #include "net/unix.h"
 
 #define UNIX_PREFIX	"unix:"	/* and a path from the root */
-#define BACKLOG		72	/* all streams of one sender at once, and some strangers */
 #define ROOM_MS		5000	/* for the receiver to take those that wait */
-#define NAP_MS		5
 
 const char *address_path(const char *addr)
 {
@@ -31,14 +29,11 @@ int address_is_local(const char *addr)
 /* Where TCP goes on asking, a UNIX socket says that its queue is full. */
 static int address_connect_path(const char *path, uint64_t deadline)
 {
-	int fd;
+	int fd = sock_unix_connect_until(path, deadline);
 
-	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline) {
-		if (stop_requested())
-			return -EINTR;
-		nap_ms(NAP_MS);
-	}
-	return fd == -EAGAIN ? -ETIMEDOUT : fd;
+	if (fd == -EAGAIN)
+		return stop_requested() ? -EINTR : -ETIMEDOUT;
+	return fd;
 }
 
 int address_connect(const char *addr, uint64_t deadline)
@@ -69,7 +64,7 @@ int address_listen(const char *addr)
 {
 	const char *path = address_path(addr);
 
-	return path ? sock_unix_listen(path, BACKLOG) : sock_tcp_listen(addr);
+	return path ? sock_unix_listen(path, SOCK_BACKLOG) : sock_tcp_listen(addr);
 }
 
 /* A UNIX socket that was shut never listens again. */
@@ -95,8 +90,8 @@ int address_listen_again(const char *addr, int lfd)
 	int fd, r = 0;
 
 	if (!path)
-		return listen(lfd, BACKLOG) < 0 ? -errno : 0;
-	fd = sock_unix_listen(path, BACKLOG);
+		return listen(lfd, SOCK_BACKLOG) < 0 ? -errno : 0;
+	fd = sock_unix_listen(path, SOCK_BACKLOG);
 	if (fd < 0)
 		return fd;
 	if (dup3(fd, lfd, O_CLOEXEC) < 0) {

@@ -13,6 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Of a receiver's listener: all streams of one sender at once, and some other connections. */
+#define SOCK_BACKLOG	64
+
 /* TCP, for net/address.h, which says what these return. */
 int sock_tcp_connect(const char *addr, uint64_t deadline);
 int sock_tcp_begin_again(int fd);

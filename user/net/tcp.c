@@ -19,7 +19,6 @@
 #include "net/sock.h"
 #include "plan/link.h"
 
-#define BACKLOG		64	/* all streams of one sender at once, and some other connections */
 #define NONBLOCK	(SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 /**
@@ -195,7 +194,7 @@ static int tcp_listen_one(const struct addrinfo *ai)
 	if (fd < 0)
 		return -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-	    bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
+	    bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, SOCK_BACKLOG) < 0) {
 		r = -errno;
 		close(fd);
 		return r;

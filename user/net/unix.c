@@ -8,36 +8,32 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "net/unix.h"
 
+#define AGAIN_MS	10
 #define BEGINS_MS	20	/* between the bind and the listen of a server that starts */
 
-static int unix_address(struct sockaddr_un *sun, const char *path)
+/* A socket that has no name yet, and the one that it is to have. */
+static int unix_open(const char *path, struct sockaddr_un *sun)
 {
+	int fd;
+
 	if (!*path)
 		return -ENOENT;
 	if (strlen(path) >= sizeof(sun->sun_path))
 		return -ENAMETOOLONG;
 	*sun = (struct sockaddr_un) { .sun_family = AF_UNIX };
 	memcpy(sun->sun_path, path, strlen(path));
-	return 0;
-}
-
-static int unix_socket(void)
-{
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	return fd < 0 ? -errno : fd;
 }
 
 int sock_unix_connect(const char *path)
 {
 	struct sockaddr_un sun;
-	int fd, r = unix_address(&sun, path);
+	int fd = unix_open(path, &sun), r;
 
-	if (r)
-		return r;
-	fd = unix_socket();
 	if (fd < 0)
 		return fd;
 	if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0) {
@@ -45,6 +41,16 @@ int sock_unix_connect(const char *path)
 		close(fd);
 		return r;
 	}
+	return fd;
+}
+
+int sock_unix_connect_until(const char *path, uint64_t deadline)
+{
+	int fd;
+
+	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline &&
+	       !stop_requested())
+		nap_ms(AGAIN_MS);
 	return fd;
 }
 
@@ -76,11 +82,8 @@ static bool unix_is_stale(const char *path)
 int sock_unix_listen(const char *path, int backlog)
 {
 	struct sockaddr_un sun;
-	int fd, r = unix_address(&sun, path);
+	int fd = unix_open(path, &sun), r;
 
-	if (r)
-		return r;
-	fd = unix_socket();
 	if (fd < 0)
 		return fd;
 	/* Before the socket has a name: no process can find it with another mode. */

@@ -9,20 +9,8 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "base/text.h"
-#include "net/sock.h"
 #include "net/unix.h"
 #include "qmp/qmp_internal.h"
-
-/* While the socket's queue is full of other clients, connect() fails with EAGAIN. */
-static int qmp_connect(const char *path, uint64_t deadline)
-{
-	int fd;
-
-	while ((fd = sock_unix_connect(path)) == -EAGAIN && now_ns() < deadline &&
-	       !stop_requested())
-		nap_ms(10);
-	return fd;
-}
 
 static int qmp_no_greeting(const char *path, struct err *e)
 {
@@ -34,7 +22,7 @@ static int qmp_no_greeting(const char *path, struct err *e)
 static int qmp_no_socket(const char *path, int err, struct err *e)
 {
 	switch (err) {
-	case EAGAIN:
+	case EAGAIN:	/* the queue is full of other clients */
 		return stop_requested() ? stop_err(e) : qmp_no_greeting(path, e);
 	case ENOENT:
 		return err_set(e, GW_NO_SOCKET, err,
@@ -131,7 +119,7 @@ int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct
 	if (!q)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	q->timeout_ms = timeout_ms;
-	q->stream.fd = qmp_connect(path, deadline);
+	q->stream.fd = sock_unix_connect_until(path, deadline);
 	if (q->stream.fd < 0) {
 		r = qmp_no_socket(path, -q->stream.fd, e);
 	} else {

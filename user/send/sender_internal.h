@@ -101,7 +101,7 @@ struct sender {
 	uint64_t taken;			/* pages of the round in the parts before */
 	uint64_t lost_ns;		/* first loss of the link since the last ACK; 0: none */
 	uint64_t again_ns, again_bytes;	/* when it came back in this round; sent until then */
-	char peer[ADDRESS_MAX];		/* the receiver's address, in numbers */
+	char peer[ADDRESS_MAX];		/* where to connect again, in numbers or a path */
 	struct round_count counts_before;	/* of these connections, before the round */
 	struct round_count counts_lost;	/* in the round, by connections that were lost */
 	bool keeps;			/* the receiver waits for us if the link is lost */
