@@ -19,7 +19,9 @@
 #include "brake/brake.h"
 #include "brake/brake_thread.h"
 
-#define HOLD_NS		10000000ull	/* not longer: QEMU's stop waits for it */
+#define HOLD_NS		10000000ull	/* not much longer: QEMU's stop waits for it */
+#define HOLD_VCPU_NS	200000ull	/* to stop one takes 30 us */
+#define HOLD_MAX_NS	30000000ull
 #define RUN_NS		300000ull	/* not shorter; with 99 % a stop takes 30 ms */
 #define TURN_NS		5000000ull	/* one that had no turn in so long is not waited for */
 #define TRY_NS		2000000ull	/* so long one that is to stop is looked at all the time */
@@ -209,6 +211,18 @@ static void brake_begin(pid_t sender)
 	sched_setscheduler(0, SCHED_RR, &soon);
 }
 
+/* How long vCPUs stand still in a cycle: long beside what it takes to stop them all. */
+static uint64_t brake_hold_ns(const struct brake_work *w, uint32_t percent)
+{
+	uint64_t least = w->n * HOLD_VCPU_NS, hold = RUN_NS * percent / (100 - percent);
+
+	if (least > HOLD_MAX_NS)
+		least = HOLD_MAX_NS;
+	if (least < HOLD_NS)
+		least = HOLD_NS;
+	return hold > least ? hold : least;
+}
+
 void brake_process(struct brake_shared *shared, pid_t sender)
 {
 	static struct brake_work w;
@@ -233,9 +247,7 @@ void brake_process(struct brake_shared *shared, pid_t sender)
 			brake_nap(&w, !free ? LATE_NS : percent ? PAUSE_NS : BEAT_NS);
 			continue;
 		}
-		hold = RUN_NS * percent / (100 - percent);
-		if (hold < HOLD_NS)
-			hold = HOLD_NS;
+		hold = brake_hold_ns(&w, percent);
 		if (!brake_hold(&w, hold))
 			brake_run(&w, hold * (100 - percent) / percent);
 	}
