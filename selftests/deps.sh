@@ -13,6 +13,8 @@ deb="debhelper dh-dkms"
 lab="mmdebstrap zstd systemd udev qemu-utils qemu-block-extra"
 # Pages, completion, lintian, and a real libvirtd.
 packaging="$deb mandoc man-db zsh bash-completion lintian systemd libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients"
+# Two switches that serve guests by vhost-user. The tests start their own: none is to run, or to begin with this host.
+nfv="openvswitch-switch-dpdk librte-net-af-packet23 librte-mempool-ring23"
 tries=3
 
 wanted=$build
@@ -20,6 +22,7 @@ for word; do
 	case $word in
 	deb) wanted="$wanted $deb" ;;
 	lab) wanted="$wanted $lab" ;;
+	nfv) wanted="$wanted $nfv" ;;
 	packaging) wanted="$wanted $packaging" ;;
 	*) wanted="$wanted $word" ;;
 	esac
@@ -44,6 +47,15 @@ install()
 	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
 }
 
+# Of a switch that came with what was installed, not of one that this host had.
+no_switch()
+{
+	service openvswitch-switch stop
+	[ ! -d /run/systemd/system ] || systemctl disable openvswitch-switch
+}
+
+switch=/etc/init.d/openvswitch-switch
+[ ! -e $switch ] || switch=
 try=1
 until install; do
 	echo "deps.sh: try $try of $tries failed, for the reason above" >&2
@@ -51,3 +63,4 @@ until install; do
 	sleep $((try * 5))
 	try=$((try + 1))
 done
+[ ! -e "$switch" ] || no_switch

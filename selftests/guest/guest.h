@@ -90,7 +90,7 @@ void ap_main(uint32_t cpu) __attribute__((noreturn));
 /* cmd.c */
 struct options {
 	uint32_t start, size, high, touch, ws;	/* MiB */
-	uint32_t smp, rate, random, fill_bytes, zeros, net, diskio, ticks;
+	uint32_t smp, rate, random, fill_bytes, zeros, net, fwd, diskio, ticks;
 	struct pace verify, disk, rng, vga;
 };
 extern struct options opt;
@@ -116,6 +116,11 @@ void vblk_init(void), vrng_init(void), vnet_init(void);
 bool vblk_poll(void), vrng_poll(void), vnet_poll(void);
 void vblk_verify(uint32_t n), vrng_verify(uint32_t n), vnet_verify(uint32_t n);
 uint32_t vblk_count(void), vrng_count(void), vnet_count(void);
+
+/* vfwd.c */
+void vfwd_init(void);
+bool vfwd_poll(void);
+uint32_t vfwd_count(void);
 
 /* vga.c */
 bool vga_poll(void);

@@ -33,8 +33,18 @@ static uint32_t pci_read(uint32_t devfn, uint32_t reg)
 	return inl(PCI_DATA);
 }
 
-/* Bus 0 only. */
 uint16_t virtio_find(enum virtio_pci_id id)
+{
+	return virtio_find_nth(id, 0);
+}
+
+uint8_t virtio_config(uint16_t io, uint32_t offset)
+{
+	return inb(io + VIRTIO_CONFIG + offset);
+}
+
+/* Bus 0 only. */
+uint16_t virtio_find_nth(enum virtio_pci_id id, uint32_t n)
 {
 	uint32_t devfn, bar;
 
@@ -42,7 +52,7 @@ uint16_t virtio_find(enum virtio_pci_id id)
 		if (pci_read(devfn, 0) != ((uint32_t)id << 16 | VENDOR))
 			continue;
 		bar = pci_read(devfn, PCI_BAR0);
-		if (!(bar & 1))
+		if (!(bar & 1) || n--)
 			continue;
 		pci_read(devfn, PCI_COMMAND);
 		outw(PCI_DATA, PCI_IO_MASTER);
