@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+A network function: a guest on huge pages that forwards frames between two vhost-user ports moves from one Open vSwitch with
+DPDK to another. The switches write what arrives into its RAM, which they map themselves.
+"""
+import forwarding
+import godwit
+import lab
+import ovs
+import pytest
+from ours import proved
+
+pytestmark = [pytest.mark.usefixtures('module'), pytest.mark.together]
+
+
+@pytest.fixture(scope='module')
+def hosts():
+    """Two hosts, each with a switch: to start them takes longer than a test."""
+    with forwarding.hosts(f'{lab.B}/e2e/test_forwarding') as switches:
+        yield switches
+
+
+@pytest.fixture
+def src(hosts, directory):
+    """It forwards."""
+    vm = forwarding.source(directory, hosts['src'])
+    godwit.note(vm)
+    return vm
+
+
+def twin(src, hosts, name='dst'):
+    return godwit.destination(src, name, devices=forwarding.devices(hosts['dst']))
+
+
+def goes_on(src, dst, traffic):
+    """At the destination, and nothing that came through was another frame than was sent."""
+    traffic.wait_flowing()
+    godwit.proof(src, dst)
+    proved(dst.counters['fwd'] > src.counters['fwd'], 'the guest forwards no more')
+
+
+def unchanged(traffic):
+    for way in ('ab', 'ba'):
+        wrong = {what: traffic.report[way][what] for what in ('wrong', 'twice', 'late')}
+        proved(not any(wrong.values()), 'frames were changed:', way, wrong)
+
+
+def test_it_moves(hosts, src):
+    """
+    The proof fails without the row that sees the switch's writes. After that refusal the guest forwards as before, and the
+    switch no longer logs what it writes. Then it moves.
+    """
+    with forwarding.Traffic() as traffic:
+        traffic.wait_flowing()
+        with godwit.row_off('mapping'):
+            dst = twin(src, hosts)
+            godwit.Run(src, dst).wait('verify')
+            dst.kill()
+        traffic.wait_flowing()
+        proved(not hosts['src'].logs_writes(), 'the switch still logs writes:', hosts['src'].logs_writes())
+        assert hosts['src'].have_logged_writes(), 'the switch was never told to log writes'
+        dst = twin(src, hosts, 'dst2')
+        assert godwit.Run(src, dst).wait()['verified']
+        goes_on(src, dst, traffic)
+    unchanged(traffic)
+
+
+def in_a_round(src, dst):
+    """A migration that is in its rounds until end_soon(), whatever the guest does."""
+    lab.link('rate', 20)
+    run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '1000', '--postcopy', 'off')
+    run.send.wait_round(2)
+    return run
+
+
+def end_soon(run):
+    lab.link('clear')
+    godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': int(godwit.DOWNTIME)})
+    return run.wait()
+
+
+def test_its_switch_is_killed(hosts, src):
+    """In a round. What it wrote last counts as written; the guest arrives, with links that are down until somebody sets them."""
+    try:
+        with forwarding.Traffic() as traffic:
+            traffic.wait_flowing()
+            dst = twin(src, hosts)
+            run = in_a_round(src, dst)
+            hosts['src'].kill()
+            assert end_soon(run)['verified']
+            for i in range(ovs.PORTS):
+                dst.qmp('set_link', name=f'net{i}', up=True)
+            dst.qmp('announce-self', initial=50, max=550, rounds=5, step=100)
+            goes_on(src, dst, traffic)
+        unchanged(traffic)
+    finally:
+        hosts['src'].start().ready()
+
+
+def test_its_switch_begins_anew(hosts, src):
+    """In a round: another process maps the guest's RAM from then on."""
+    with forwarding.Traffic() as traffic:
+        traffic.wait_flowing()
+        dst = twin(src, hosts)
+        run = in_a_round(src, dst)
+        hosts['src'].kill().start().ready().wait_connected()
+        traffic.wait_flowing()
+        assert run.send.poll() is None, 'the migration was over before that'
+        assert end_soon(run)['verified']
+        goes_on(src, dst, traffic)
+    unchanged(traffic)
