@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 override B := $(abspath $(or $(B),build))
 export B
 
-.PHONY: all user module demo check check-native check-lab check-kernels check-all check-debug check-static bench bench-lab \
+.PHONY: all user module demo demo-nfv check check-native check-lab check-kernels check-all check-debug check-static bench bench-lab \
 	bench-kernel deps man install uninstall deb dkms dkms-source clean
 
 all: user module
@@ -27,6 +27,11 @@ deps:
 # A guest moves from one QEMU to another, in the lab; beside it, QEMU's own migration of the same guest.
 demo: deps user
 	selftests/check.sh demo
+
+# A guest that forwards frames moves from one Open vSwitch with DPDK to another, by QEMU and by godwit in turn; three minutes.
+demo-nfv: deps user
+	selftests/deps.sh nfv python3-pygal
+	selftests/check.sh demo-nfv
 
 # What a newcomer runs: unit tests, fuzzing, packaging, then the module and all migrations under KVM in the lab. "run" fetches
 # what it needs by itself; the interpreter that it needs first comes with deps.

@@ -6,7 +6,7 @@
 #	check [PYTEST-OPTIONS]		the end-to-end tests
 #	kselftest [TESTS='godwit:attach_test ...']
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
-#	demo, sweep, slowdown, distant, postcopy	the demo, the benchmarks of migrations
+#	demo, demo-nfv, sweep, slowdown, distant, postcopy	the demos, the benchmarks of migrations
 #
 # LAB_CPUS: how many the lab has for the end-to-end tests, see docs/architecture.md, "The emulator".
 # LAB_NAME: labs of different names run side by side.
@@ -50,7 +50,7 @@ build()
 verb=$1
 shift
 case $verb in
-build|check|kselftest|shell|demo|sweep|slowdown|distant|postcopy) build "$verb" ;;
+build|check|kselftest|shell|demo|demo-nfv|sweep|slowdown|distant|postcopy) build "$verb" ;;
 *) usage ;;
 esac
 
@@ -64,6 +64,8 @@ fi
 case $verb in
 demo)
 	exec "$lab" run --name "$name" --memory 6G -- "$top/selftests/e2e/demo.py" ;;
+demo-nfv)
+	exec "$lab" run --name "$name" --memory 6G --hugepages 2M:224 -- "$top/selftests/e2e/demo_nfv.py" "$@" ;;
 check)
 	exec "$lab" run --name "$name" ${LAB_CPUS:+--cpus "$LAB_CPUS"} --memory 8G --hugepages 2M:160,1G:2 \
 		--timeout "${LAB_TIMEOUT:-3600}" -- \

@@ -6,8 +6,8 @@ DPDK to another. The switches write what arrives into its RAM, which they map th
 import forwarding
 import godwit
 import lab
-import ovs
 import pytest
+import vswitch
 from ours import proved
 
 pytestmark = [pytest.mark.usefixtures('module'), pytest.mark.together]
@@ -88,7 +88,7 @@ def test_its_switch_is_killed(hosts, src):
             run = in_a_round(src, dst)
             hosts['src'].kill()
             assert end_soon(run)['verified']
-            for i in range(ovs.PORTS):
+            for i in range(vswitch.PORTS):
                 dst.qmp('set_link', name=f'net{i}', up=True)
             dst.qmp('announce-self', initial=50, max=550, rounds=5, step=100)
             goes_on(src, dst, traffic)

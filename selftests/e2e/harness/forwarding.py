@@ -17,7 +17,7 @@ import time
 import godwit
 import lab
 from kinds import HUGE
-from ovs import PORTS, Ovs
+from vswitch import PORTS, Ovs
 
 WRITES = 'start=16 size=32 touch=16 rate=100 fwd=1'
 RATE = 250	# frames a second, each way
@@ -48,8 +48,11 @@ def devices(switch):
 
 
 @contextlib.contextmanager
-def hosts(directory, **more):
-    """{'src': Ovs, 'dst': Ovs}, whose ports have had a guest: the first one costs a switch a second more."""
+def hosts(directory, warm=False, **more):
+    """
+    {'src': Ovs, 'dst': Ovs}. warm: their ports have had a guest, as the first one costs a switch two reconfigurations, which
+    are none of a migration's.
+    """
     fabric()
     switches = {}
     with contextlib.ExitStack() as ends, godwit.guests():
@@ -58,6 +61,8 @@ def hosts(directory, **more):
             ends.callback(switches[side].end)
         for switch in switches.values():
             switch.ready()
+            if warm:
+                source(directory, switch, 'warm').kill()
         yield switches
 
 

@@ -47,6 +47,12 @@ class Ovs:
         self._configure({**OPTIONS, 'dpdk-lcore-mask': hex(1 << cpu), 'pmd-cpu-mask': hex(1 << cpu)})
         self.start()
 
+    @staticmethod
+    def version():
+        """The first line: "ovs-vswitchd-dpdk (Open vSwitch) 3.1.0", the second "DPDK 22.11.11"."""
+        said = subprocess.run([VSWITCHD, '--version'], stdout=subprocess.PIPE, text=True, check=True).stdout
+        return ', '.join(said.splitlines()[:2])
+
     def socket(self, port):
         """Where QEMU listens for it."""
         return f'{self.run}/vhu{port}'
