@@ -120,7 +120,7 @@ uint32_t vblk_count(void), vrng_count(void), vnet_count(void);
 /* vfwd.c */
 void vfwd_init(void);
 bool vfwd_poll(void);
-uint32_t vfwd_count(void);
+uint32_t vfwd_count(void), vfwd_links(void);
 
 /* vga.c */
 bool vga_poll(void);

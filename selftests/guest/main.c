@@ -19,10 +19,10 @@ void print_status(void)
 	pattern_check_sum(0);
 	pattern_count(&c);
 	print("tick=%u pages=%u errors=%u smp=%u least=%u held=%u verified=%u sweeps=%u "
-	      "disk=%u rng=%u net=%u fwd=%u vga=%u gap_us=%u clock_ms=%u",
+	      "disk=%u rng=%u net=%u fwd=%u links=%u vga=%u gap_us=%u clock_ms=%u",
 	      tick, c.writes, errors, opt.smp, c.least, c.held, c.verified, c.sweeps,
-	      vblk_count(), vrng_count(), vnet_count(), vfwd_count(), vga_count(), longest_us,
-	      tsc_to_ms(tsc()));
+	      vblk_count(), vrng_count(), vnet_count(), vfwd_count(), vfwd_links(), vga_count(),
+	      longest_us, tsc_to_ms(tsc()));
 }
 
 void check_unwritten(void)

@@ -13,6 +13,8 @@ enum {
 	FRAME_AT	= 16,
 	FRAME_BYTES	= 2048,
 	MAC_BYTES	= 6,
+	STATUS_AT	= 6,		/* in the device's own registers */
+	LINK_UP		= 1,
 };
 
 static struct port {
@@ -123,4 +125,13 @@ bool vfwd_poll(void)
 uint32_t vfwd_count(void)
 {
 	return forwarded;
+}
+
+uint32_t vfwd_links(void)
+{
+	uint32_t i, up = 0;
+
+	for (i = 0; opt.fwd && i < PORTS; i++)
+		up += virtio_config(ports[i].rx.io, STATUS_AT) & LINK_UP;
+	return up;
 }

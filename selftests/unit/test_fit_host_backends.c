@@ -93,10 +93,46 @@ static void test_vhost_user(void **state)
 	assert_null(fact(end, "backends/device[0]/connected"));
 }
 
+static void find_lost(struct end *end, const struct peer_answer *answers, json_t **names)
+{
+	struct peer peer;
+	struct qmp *q = peer_qemu(&peer, answers, &end->e);
+
+	assert_non_null(q);
+	assert_int_equal(host_lost_links(q, &end->vm, names, &end->e), 0);
+	peer_qemu_end(&peer, q);
+}
+
+static void test_lost_links(void **state)
+{
+	static const struct peer_answer answers[] = {
+		{ "query-chardev", "",
+		  "[{\"filename\": \"disconnected:unix:/run/a,server=on\", \"label\": \"vu0\"},"
+		  " {\"filename\": \"unix:/run/b\", \"label\": \"vu1\"}, {\"filename\": \"disconnected:unix:/run/c\", \"label\": \"serial0\"}]" },
+		MONITOR(NIC " \\\\ hn0: index=0,type=vhost-user,vhost-user0 to vu0\\r\\n"
+			NIC " \\\\ hn1: index=0,type=vhost-user,vhost-user0 to vu1\\r\\nhn2: index=0,type=tap,ifname=gone\\r\\n"),
+		END,
+	};
+	/* Such a QEMU is not asked for its network. */
+	static const struct peer_answer connected[] = {
+		{ "query-chardev", "", "[{\"filename\": \"unix:/run/b\", \"label\": \"vu1\"}, 5]" },
+		END,
+	};
+	struct end *end = *state;
+	json_t *names;
+
+	find_lost(end, answers, &names);
+	assert_int_equal(json_array_size(names), 1);
+	assert_string_equal(json_string_value(json_array_get(names, 0)), "hn0");
+	json_decref(names);
+	find_lost(end, connected, &names);
+	assert_null(names);
+}
+
 int main(void)
 {
 #define TEST(name)	cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = { TEST(test_taps), TEST(test_vhost_user) };
+	const struct CMUnitTest tests[] = { TEST(test_taps), TEST(test_vhost_user), TEST(test_lost_links) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,4 +76,11 @@ void host_compare(const json_t *src, const json_t *dst, struct findings *f);
  */
 void host_compare_clocks(int64_t offset_ns, uint64_t rtt_ns, struct findings *f);
 
+/**
+ * host_lost_links() - find the vhost-user network backends that nothing is connected to
+ * @names: becomes their netdevs' ids, an array; NULL: QEMU says of none
+ * QEMU has taken their links down. One command, where all that has a socket is connected.
+ */
+int host_lost_links(struct qmp *q, const struct vm *vm, json_t **names, struct err *e);
+
 #endif

@@ -21,6 +21,7 @@
 #include "fit/host_internal.h"
 
 #define BACKENDS_MAX	1024u
+#define DISCONNECTED	"disconnected:"
 
 /* The text after the prefix, or NULL. */
 static const char *after(const char *text, const char *prefix)
@@ -107,7 +108,7 @@ static void view_vhost_user(const json_t *chardevs, const char *type, const char
 	json_array_foreach(chardevs, i, chardev) {
 		const char *its = host_text(chardev, "label");
 		const char *name = host_text(chardev, "filename");
-		bool connected = !after(name, "disconnected:");
+		bool connected = !after(name, DISCONNECTED);
 
 		if (its && name && !strcmp(its, label))
 			json_object_set_new(o, "connected", json_boolean(connected));
@@ -196,4 +197,28 @@ int host_view_backends(const struct host_look *l, struct err *e)
 	if (!r)
 		r = view_netdevs(l, chardevs, backends, e);
 	return r ? r : view_devices(l, chardevs, backends, e);
+}
+
+int host_lost_links(struct qmp *q, const struct vm *vm, json_t **names, struct err *e)
+{
+	json_auto_t *chardevs = NULL, *backends = json_object();
+	const struct host_look l = { .q = q, .vm = vm, .proc = "/proc", .sys = "/sys" };
+	json_t *chardev, *backend;
+	bool any = false;
+	const char *id;
+	size_t i;
+	int r = host_ask(&l, "query-chardev", NULL, &chardevs, e);
+
+	*names = NULL;
+	json_array_foreach(chardevs, i, chardev)
+		any |= after(host_text(chardev, "filename"), DISCONNECTED) != NULL;
+	if (!r && any)
+		r = view_netdevs(&l, chardevs, backends, e);
+	json_object_foreach(backends, id, backend) {
+		if (!host_is(backend, "connected", false))
+			continue;
+		*names = *names ? *names : json_array();
+		json_array_append_new(*names, json_string(id));
+	}
+	return r;
 }

@@ -110,6 +110,7 @@ struct sender {
 	bool asked, answered;		/* SWITCHOVER has left, and come back */
 	struct owing owing;		/* post-copy */
 	uint64_t heard;			/* frames of the receiver's that came unasked */
+	bool links_lost;		/* a vhost-user backend has gone */
 	bool fits;			/* seen just now: sender_check_fit() need not ask again */
 	enum devstate_mode mode;	/* what this end would do; with the receiver's answer: */
 	const struct devstate_ops *devstate;

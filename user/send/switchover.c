@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "fit/host.h"
 #include "peer/verify.h"
 #include "qmp/jobs.h"
 #include "send/sender_internal.h"
@@ -231,6 +232,15 @@ int sender_check_writers(struct sender *s, struct err *e)
 	return r ? r : vm_check_direct_io(s->vm.pid, e);
 }
 
+static int switchover_find_lost_links(struct sender *s, struct err *e)
+{
+	json_auto_t *names = NULL;
+	int r = host_lost_links(s->qmp, &s->vm, &names, e);
+
+	s->links_lost = names;
+	return r;
+}
+
 /* While the guest still runs: what has changed since the preflight checks? */
 static int switchover_check(struct sender *s, struct err *e)
 {
@@ -253,7 +263,33 @@ static int switchover_check(struct sender *s, struct err *e)
 	 */
 	if (!r)
 		r = backends_same(s->qmp, &s->vm, e);
+	if (!r)
+		r = switchover_find_lost_links(s, e);
 	return r ? r : jobs_check_again(s->qmp, e);
+}
+
+/*
+ * The guest is stopped, and takes its links with it as they are: one that QEMU took down when its
+ * backend died here would stay down at the destination, whose backend lives. With the guest stopped
+ * QEMU starts nothing for a link that is up.
+ */
+static int switchover_raise_links(struct sender *s, struct err *e)
+{
+	json_auto_t *names = NULL;
+	json_t *name;
+	size_t i;
+	int r = s->links_lost ? host_lost_links(s->qmp, &s->vm, &names, e) : 0;
+
+	json_array_foreach(names, i, name) {
+		if (!r)
+			r = journal_command(&s->journal, "set_link",
+					    json_pack("{s:O, s:b}", "name", name, "up", 0), false,
+					    e);
+		if (!r)
+			r = qmp_call(s->qmp, "set_link",
+				     json_pack("{s:O, s:b}", "name", name, "up", 1), NULL, e);
+	}
+	return r;
 }
 
 /*
@@ -290,7 +326,9 @@ static int switchover_at_rest(struct sender *s, struct err *e)
 		return err_set(e, GW_INTERNAL, EPROTO,
 			       "QEMU has stopped the guest without the event STOP");
 	/* Before the last harvest: it finds the RAM that devices write on that. */
-	r = migration_take_writes(s->qmp, e);
+	r = switchover_raise_links(s, e);
+	if (!r)
+		r = migration_take_writes(s->qmp, e);
 	if (!r)
 		r = switchover_harvest(s, e);
 	rep->blackout.check_ns = now_ns() - t - rep->blackout.harvest_ns;
