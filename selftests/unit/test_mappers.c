@@ -90,6 +90,8 @@ static void end(struct play *p, int r, enum gw_exit exit, const char *part)
 	if (!strstr(e.text, part))
 		fail_msg("\"%s\" is not in \"%s\"", part, e.text);
 	assert_false(p->source.changed);
+	if (!r && p->source.ops->mappers)
+		assert_int_equal(p->source.beside, p->lists[p->nr_lists - 1][1] != END);
 	fake_remove(&p->proc);
 }
 
@@ -135,6 +137,17 @@ static void test_nobody_knows(void **state)
 	begin(&p);
 	p.source.ops = &none;
 	end(&p, 0, GW_OK, "");
+}
+
+static void test_nobody_beside(void **state)
+{
+	struct play p;
+
+	(void)state;
+	begin(&p);
+	p.lists[0][1] = END;
+	end(&p, 0, GW_OK, "");
+	assert_false(p.source.beside);
 }
 
 /* QEMU's own files are looked at elsewhere, and what cannot pin needs no look at the RAM. */
@@ -331,7 +344,7 @@ static void test_cannot_be_seen(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_nobody_knows),
+	cmocka_unit_test(test_nobody_knows), cmocka_unit_test(test_nobody_beside),
 	cmocka_unit_test(test_fine),
 	cmocka_unit_test(test_device_without_guest_ram),
 	cmocka_unit_test(test_pinned),

@@ -138,6 +138,7 @@ int source_check_mappers(struct dirty_source *s, const char *root, struct err *e
 	while (!r) {
 		bool unseen = seen.n && !seen.pids[0];
 
+		s->beside = seen.n > 1;
 		r = mappers_check_all(s, root, &seen, e);
 		/* Asks again: another process may have got a pid before the check read /proc. */
 		if (!r)

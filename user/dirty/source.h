@@ -55,6 +55,7 @@ struct dirty_ops {
  * @ops: its functions
  * @vm: the VM whose RAM it watches
  * @map: for each block, one bit a page; set by @harvest, cleared by the thread that takes the page
+ * @beside: a process beside the VMM maps the RAM, as of source_check_mappers()
  * @changed: a harvest saw memslots or mappings change since source_check_mappers()
  * @unmapped: pages were unmapped since the start: some may have become holes after they were sent
  * @lease: a thread clears only under it (lease.h); NULL: this source clears no log, or there is no
@@ -66,6 +67,7 @@ struct dirty_source {
 	const struct dirty_ops *ops;
 	const struct vm *vm;
 	uint64_t *map[WIRE_BLOCKS_MAX];
+	bool beside;
 	bool changed;
 	bool unmapped;
 	struct lease *lease;

@@ -22,9 +22,10 @@
  * short frame, is not worth its unpacking: the frame goes as it is.
  *
  * A page gets hashes (codec/delta.h) when it is sent in a frame that is to be packed, or after a
- * round in which most pages were: then the link is what is slow. A fast link pays nothing. A page
- * that has hashes is compared in any frame. Both are done with a copy in the frame's buffer, also
- * of a page in a mapping.
+ * round in which most pages were: then the link is what is slow. A fast link pays nothing, but for
+ * huge pages where a process beside the VMM maps the RAM (sender_round.c). A page that has hashes
+ * is compared in any frame. Both are done with a copy in the frame's buffer, also of a page in a
+ * mapping.
  */
 #ifndef GODWIT_RAM_FRAME_H
 #define GODWIT_RAM_FRAME_H

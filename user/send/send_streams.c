@@ -137,6 +137,11 @@ static bool send_streams_link_was_slow(const struct round_count *c)
 	return 2 * packed > all || 2 * (c->delta_pages + c->unchanged_pages) > all;
 }
 
+void send_streams_hash_all(struct send_streams *st)
+{
+	st->o.delta_always = true;
+}
+
 void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t number)
 {
 	uint64_t nap_ns, slice_ns;

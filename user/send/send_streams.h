@@ -58,6 +58,8 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
  * receiver gets the reason from the control connection first.
  */
 
+/* From the next round on, all pages get hashes, as with delta_always. */
+void send_streams_hash_all(struct send_streams *st);
 /* Begins to send all of rd, and then ROUND on each stream. rd stays until send_streams_wait(). */
 void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t number);
 /**

@@ -67,6 +67,18 @@ static void sender_report_round(struct sender *s, bool blackout)
 	report_round_begin(rep, blackout, rep->total_ns);
 }
 
+/*
+ * Of a huge page that a process beside the VMM writes (vhost-user) the kernel says only that it is
+ * dirty: a frame's buffer of 2 KiB makes 2 MiB of the last round. With hashes it is what changed.
+ */
+static bool sender_huge_pages_are_shared(const struct sender *s)
+{
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		if (s->vm.blocks[i].page_size > PAGE_BYTES)
+			return s->source->beside;
+	return false;
+}
+
 /* A round, or the next part of it: what is dirty. */
 static void sender_part_begin(struct sender *s, enum round_kind kind)
 {
@@ -85,6 +97,8 @@ static void sender_part_begin(struct sender *s, enum round_kind kind)
 	s->round = rd;
 	if (s->hurries)
 		round_cut(rd);
+	if (sender_huge_pages_are_shared(s))
+		send_streams_hash_all(s->streams);
 	sender_ask_load(s);
 	send_streams_begin(s->streams, rd, s->number);
 }
