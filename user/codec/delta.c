@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-#include <xxhash.h>
 
 #include "codec/delta.h"
-
-#define SECRET_BYTES	192u
+#include "codec/twofold.h"
 
 /**
  * struct delta_stripe - 64 pages
@@ -37,14 +34,13 @@ struct delta_block {
  * @left: stripes that may still get room
  */
 struct delta {
-	uint8_t secret[2][SECRET_BYTES];
+	struct twofold twofold;
 	_Atomic uint64_t left;
 	unsigned int blocks;
 	struct delta_block block[WIRE_BLOCKS_MAX];
 };
 
 _Static_assert(DELTA_STRIPE_BYTES == PAGE_BYTES, "a stripe's hashes are one page");
-_Static_assert(SECRET_BYTES >= XXH3_SECRET_SIZE_MIN, "XXH3 takes no shorter secret");
 
 int delta_parse(const char *text, enum delta_wish *out, struct err *e)
 {
@@ -81,11 +77,8 @@ static bool delta_open_block(struct delta_block *b, uint64_t pages)
 struct delta *delta_new(const uint64_t *pages, unsigned int blocks, uint64_t memory)
 {
 	struct delta *d = calloc(1, sizeof(*d));
-	bool ok = d;
+	bool ok = d && twofold_random(&d->twofold);
 
-	/* Each is so short that no signal cuts it. */
-	for (unsigned int i = 0; i < 2 && ok; i++)
-		ok = getrandom(d->secret[i], SECRET_BYTES, 0) == SECRET_BYTES;
 	for (unsigned int i = 0; i < blocks && ok; i++) {
 		ok = delta_open_block(&d->block[i], pages[i]);
 		d->blocks++;
@@ -129,8 +122,10 @@ bool delta_takes(struct delta *d, unsigned int block, uint64_t page, bool make)
 
 static uint64_t delta_hash(const struct delta *d, const uint8_t *part)
 {
-	return XXH3_64bits_withSecret(part, WIRE_PART, d->secret[0], SECRET_BYTES) ^
-	       XXH3_64bits_withSecret(part, WIRE_PART, d->secret[1], SECRET_BYTES);
+	uint64_t hash[2];
+
+	twofold_hash(&d->twofold, part, WIRE_PART, hash);
+	return hash[0] ^ hash[1];
 }
 
 unsigned int delta_changed(struct delta *d, unsigned int block, uint64_t page, const uint8_t *bytes,

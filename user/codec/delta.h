@@ -27,11 +27,8 @@
  * several threads may share one, nothing is noted and nothing forgotten, as nothing follows.
  *
  * A part that has changed and has the same hash would stay as it was, and only --verify would see
- * that. A hash is XXH3-64 twice, with two secrets of 192 random bytes that never leave the process.
- * One would do for a guest that means no harm. But the accumulators of XXH3, of 64 bits or 128, add
- * up products of 32-bit halves: one can write pairs of parts of which one in 2^33 has the same sum
- * under a secret that one does not know. Under two secrets that is one in 2^66.
- * docs/threat-model.md goes on with these numbers.
+ * that. A hash is XXH3-64 twice (codec/twofold.h), with secrets that never leave the process. One
+ * would do for a guest that means no harm. docs/threat-model.md has the numbers.
  */
 #ifndef GODWIT_DELTA_H
 #define GODWIT_DELTA_H
