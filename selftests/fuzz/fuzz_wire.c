@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "wire/owed.h"
+#include "wire/reuse.h"
 #include "wire/wire.h"
 
 #define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
@@ -218,6 +219,78 @@ static void fuzz_owed_frame(const uint8_t *data, size_t size, unsigned int n)
 	fuzz_owed_body(&h, data, size);
 }
 
+/* One of the frames of content reuse, with the whole body. */
+static void fuzz_reuse(const struct wire_header *h, const uint8_t *body)
+{
+	static struct wire_reference ref[WIRE_REFERENCES_MAX];
+	static struct wire_extent x[WIRE_REFUSED_MAX];
+	const uint64_t entries = 1000;
+	uint64_t most, pages = 0;
+	struct wire_hashes hashes;
+	const uint8_t *secret;
+	unsigned int i;
+
+	if (h->type == WIRE_REUSE && !wire_get_reuse(h, body, &most, &secret)) {
+		CHECK(h->arg < WIRE_REUSE_KINDS && most <= WIRE_ENTRIES_MAX && most == wire_get_u64(body));
+		CHECK(secret ? secret == body + 8 && h->length == 8 + 384 : h->length == 8);
+		CHECK(h->arg || (!most && !secret));
+	}
+	if (h->type == WIRE_HASHES && !wire_get_hashes(h, body, &hashes)) {
+		uint8_t again[WIRE_HASHES_HEAD];
+
+		CHECK(h->arg <= WIRE_ENTRIES_FRAME && h->length == WIRE_HASHES_HEAD + h->arg * 16);
+		CHECK(hashes.first + h->arg <= WIRE_ENTRIES_MAX && hashes.first + h->arg >= hashes.first);
+		wire_put_hashes(again, &hashes);
+		CHECK(!memcmp(again, body, sizeof(again)));
+	}
+	if (h->type == WIRE_REFERENCES && !wire_get_references(h, body, ram, RAM_BLOCKS, entries, ref)) {
+		for (i = 0; i < h->arg; i++) {
+			uint8_t again[WIRE_REFERENCE];
+
+			CHECK(ref[i].x.kind == WIRE_DATA && ref[i].x.block < RAM_BLOCKS);
+			CHECK(ref[i].x.first + ref[i].x.pages <= ram[ref[i].x.block]);
+			CHECK(ref[i].entry < entries && ref[i].entry + ref[i].x.pages <= entries);
+			pages += ref[i].x.pages;
+			wire_put_reference(again, &ref[i]);
+			CHECK(!memcmp(again, body + i * WIRE_REFERENCE, sizeof(again)));
+		}
+		CHECK(pages <= WIRE_REFERRED_MAX);
+	}
+	if (h->type == WIRE_REFUSED && !wire_get_refused(h, body, ram, RAM_BLOCKS, x))
+		for (i = 0; i < h->arg; i++) {
+			check_extent(body + i * WIRE_EXTENT, &x[i]);
+			CHECK(x[i].kind == WIRE_DATA && x[i].block < RAM_BLOCKS && x[i].first + x[i].pages <= ram[x[i].block]);
+		}
+}
+
+static void fuzz_reuse_body(const struct wire_header *h, const uint8_t *data, size_t size)
+{
+	uint8_t *body = size < h->length ? NULL : exact_copy(data, h->length);
+
+	if (body)
+		fuzz_reuse(h, body);
+	free(body);
+}
+
+/* With a length that the fuzzer need not guess. */
+static void fuzz_reuse_frame(const uint8_t *data, size_t size, unsigned int n)
+{
+	unsigned int items = size / WIRE_REFERENCE + (n > 250);
+	struct wire_header h = { .type = WIRE_REFERENCES, .arg = items, .length = items * WIRE_REFERENCE };
+
+	fuzz_reuse_body(&h, data, size);
+	items = size / WIRE_EXTENT + (n > 250);
+	h = (struct wire_header) { .type = WIRE_REFUSED, .arg = items, .length = items * WIRE_EXTENT };
+	fuzz_reuse_body(&h, data, size);
+	if (size < WIRE_HASHES_HEAD)
+		return;
+	items = (size - WIRE_HASHES_HEAD) / WIRE_ENTRY + (n > 250);
+	h = (struct wire_header) { .type = WIRE_HASHES, .arg = items, .length = WIRE_HASHES_HEAD + items * WIRE_ENTRY };
+	fuzz_reuse_body(&h, data, size);
+	h = (struct wire_header) { .type = WIRE_REUSE, .arg = n % 4, .length = n & 4 ? WIRE_REUSE_HEAD : WIRE_REUSE_HEAD + WIRE_REUSE_SECRET };
+	fuzz_reuse_body(&h, data, size);
+}
+
 static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t size)
 {
 	uint8_t again[8];
@@ -243,6 +316,12 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 	case WIRE_FAULTS:
 		fuzz_owed_body(h, data, size);
 		break;
+	case WIRE_REUSE:
+	case WIRE_HASHES:
+	case WIRE_REFERENCES:
+	case WIRE_REFUSED:
+		fuzz_reuse_body(h, data, size);
+		break;
 	default:
 		if (size < sizeof(again))
 			break;
@@ -257,7 +336,7 @@ static void check_header(const struct wire_header *h)
 	CHECK(h->type >= 1 && h->type < WIRE_TYPES && strcmp(wire_type_name(h->type), "?"));
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
 	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVE_MODE) ||
-	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_DEVICE && h->flags == WIRE_HELD) || (h->type == WIRE_VIEW && h->flags == WIRE_MORE) ||
+	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_DEVICE && h->flags == WIRE_HELD) || ((h->type == WIRE_VIEW || h->type == WIRE_HASHES) && h->flags == WIRE_MORE) ||
 	      ((h->type == WIRE_SWITCHOVER || h->type == WIRE_VERDICT) && h->flags == WIRE_OWING) ||
 	      (h->type == WIRE_ASK_VIEW && !(h->flags & ~(WIRE_BRIEF | WIRE_GLANCE))));
 	switch (h->type) {
@@ -348,6 +427,21 @@ static void check_header(const struct wire_header *h)
 		break;
 	case WIRE_RECOVER:
 		CHECK(h->arg <= WIRE_ROUND_MAX && h->length == WIRE_SECRET);
+		break;
+	case WIRE_REUSE:
+		CHECK(h->arg < WIRE_REUSE_KINDS && h->length <= WIRE_REUSE_HEAD + WIRE_REUSE_SECRET);
+		break;
+	case WIRE_WANT_HASHES:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_ENTRIES_FRAME && h->length == 8);
+		break;
+	case WIRE_HASHES:
+		CHECK(h->arg <= WIRE_ENTRIES_FRAME && h->length == WIRE_HASHES_HEAD + h->arg * WIRE_ENTRY);
+		break;
+	case WIRE_REFERENCES:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_REFERENCES_MAX && h->length == h->arg * WIRE_REFERENCE);
+		break;
+	case WIRE_REFUSED:
+		CHECK(h->arg >= 1 && h->arg <= WIRE_REFUSED_MAX && h->length == h->arg * WIRE_EXTENT);
 		break;
 	case WIRE_KEEP:
 		CHECK(h->arg >= 1 && h->arg <= WIRE_KEEP_MAX && !h->length);
@@ -443,8 +537,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	n = data[1];
 	CHECK(strlen(wire_type_name(n)));
-	/* The older seeds know nothing of the last two. */
-	switch (data[0] == 0xff ? 4 : data[0] < 0xf0 ? data[0] % 4 : 5) {
+	/* The older seeds know nothing of the last three. */
+	switch (data[0] == 0xff ? 4 : data[0] == 0xfe ? 6 : data[0] < 0xf0 ? data[0] % 4 : 5) {
 	case 0:
 		fuzz_frame(data + 1, size - 1);
 		break;
@@ -462,6 +556,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 5:
 		fuzz_owed_frame(data + 2, size - 2, n);
+		break;
+	case 6:
+		fuzz_reuse_frame(data + 2, size - 2, n);
 		break;
 	}
 	return 0;

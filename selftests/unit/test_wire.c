@@ -98,6 +98,11 @@ static const struct {
 	{ "COMPLETE", 39, 0, 0, 0, 0, 0, 0, 0 },
 	{ "RECOVER", 40, 0, 0, WIRE_ROUND_MAX, 16, 0, 0, 0 },
 	{ "FAULTS", 41, 0, 0, 0, 48, 0, 0, 0 },
+	{ "REUSE", 42, 0, 0, 2, 0, 0, 8 + 384, 0 },
+	{ "WANT_HASHES", 43, 0, 1, 8192, 8, 0, 0, 0 },
+	{ "HASHES", 44, 8, 0, 8192, 24, 16, 0, 0 },
+	{ "REFERENCES", 45, 0, 1, 1024, 0, 24, 0, 0 },
+	{ "REFUSED", 46, 0, 1, 512, 0, 16, 0, 0 },
 };
 
 static void test_header_bytes(void **state)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "wire/owed.h"
+#include "wire/reuse.h"
 #include "wire/wire.h"
 
 struct header_le {
@@ -148,6 +149,26 @@ static const struct frame_limits frame_limits[] = {
 			   .body_min = WIRE_SECRET,
 			   .body_max = WIRE_SECRET },
 	[WIRE_FAULTS] = { .body_min = WIRE_FAULTS_BYTES, .body_max = WIRE_FAULTS_BYTES },
+	[WIRE_REUSE] = { .arg_max = WIRE_REUSE_KINDS - 1,
+			 .body_max = WIRE_REUSE_HEAD + WIRE_REUSE_SECRET },
+	[WIRE_WANT_HASHES] = { .arg_min = 1,
+			       .arg_max = WIRE_ENTRIES_FRAME,
+			       .body_min = 8,
+			       .body_max = 8 },
+	[WIRE_HASHES] = { .flags = WIRE_MORE,
+			  .arg_max = WIRE_ENTRIES_FRAME,
+			  .body_min = WIRE_HASHES_HEAD,
+			  .body_max = WIRE_HASHES_HEAD,
+			  .item_min = WIRE_ENTRY,
+			  .item_max = WIRE_ENTRY },
+	[WIRE_REFERENCES] = { .arg_min = 1,
+			      .arg_max = WIRE_REFERENCES_MAX,
+			      .item_min = WIRE_REFERENCE,
+			      .item_max = WIRE_REFERENCE },
+	[WIRE_REFUSED] = { .arg_min = 1,
+			   .arg_max = WIRE_REFUSED_MAX,
+			   .item_min = WIRE_EXTENT,
+			   .item_max = WIRE_EXTENT },
 };
 static_assert(sizeof(frame_limits) / sizeof(frame_limits[0]) == WIRE_TYPES,
 	      "a frame type has no limits");
@@ -194,6 +215,11 @@ static const char *const type_names[] = {
 	[WIRE_COMPLETE] = "COMPLETE",
 	[WIRE_RECOVER] = "RECOVER",
 	[WIRE_FAULTS] = "FAULTS",
+	[WIRE_REUSE] = "REUSE",
+	[WIRE_WANT_HASHES] = "WANT_HASHES",
+	[WIRE_HASHES] = "HASHES",
+	[WIRE_REFERENCES] = "REFERENCES",
+	[WIRE_REFUSED] = "REFUSED",
 };
 static_assert(sizeof(type_names) / sizeof(type_names[0]) == WIRE_TYPES, "a frame type has no name");
 

@@ -96,6 +96,9 @@
  * WIRE_POSTCOPY: the guest may run at the destination before all of its RAM is there. WIRE_EARLY:
  * while it still runs at the source the sender may name what it is going to owe. Both: wire/owed.h.
  *
+ * WIRE_REUSES: in place of a page the sender may refer to what the receiver has in a file:
+ * wire/reuse.h.
+ *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
  * guest's stop does not wait for, the receiver passes to its QEMU at once, in order; those with it,
@@ -122,7 +125,8 @@
  * On each stream:
  *
  *	JOIN --------------------> the secret of READY, or the receiver closes the connection
- *	RAM, RAM, ... ROUND -----> this stream's share of a round, and its end; PACKED, DELTA as RAM
+ *	RAM, RAM, ... ROUND -----> this stream's share of a round, and its end; PACKED, DELTA,
+ *				   REFERENCES as RAM
  *	...
  *	ROUND (WIRE_ROUND_LAST) -> no RAM and no PRIVATE comes after it
  *	VERIFY, VERIFY, ... -----> with --verify only: hashes of RAM, to be compared once the last
@@ -227,6 +231,7 @@
  *	to the pages of the WIRE_DATA ones, and is shorter
  * @WIRE_POSTCOPY_ASK: @WIRE_CANNOT: @WIRE_OWED: @WIRE_WANT: @WIRE_COMPLETE: @WIRE_FAULTS: see
  *	wire/owed.h
+ * @WIRE_REUSE: @WIRE_WANT_HASHES: @WIRE_HASHES: @WIRE_REFERENCES: @WIRE_REFUSED: see wire/reuse.h
  * @WIRE_LOAD: arg per mille of the frames of RAM since the last LOAD at whose beginning the stream
  *	had more to read already: at WIRE_LOAD_MAX the receiver, not the link, is what is slow; no
  *	body
@@ -276,6 +281,11 @@ enum wire_type {
 	WIRE_COMPLETE,
 	WIRE_RECOVER,
 	WIRE_FAULTS,
+	WIRE_REUSE,
+	WIRE_WANT_HASHES,
+	WIRE_HASHES,
+	WIRE_REFERENCES,
+	WIRE_REFUSED,
 	WIRE_TYPES
 };
 
@@ -301,6 +311,7 @@ enum wire_type {
 #define WIRE_DELTAS	(1ull << 10)
 #define WIRE_POSTCOPY	(1ull << 11)
 #define WIRE_EARLY	(1ull << 12)
+#define WIRE_REUSES	(1ull << 13)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
