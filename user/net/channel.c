@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "net/channel_internal.h"
+#include "wire/reuse.h"
 #include "net/sock.h"
 
 /* Page-aligned behind the head. Not of malloc(): see engine.h, close. */
@@ -253,6 +254,7 @@ static int get_slot(struct channel *ch, struct slot **out, struct err *e)
 /* The vector of the slot is filled in: it is the next to be sent. */
 static void enqueue(struct channel *ch, struct slot *slot, size_t nr_iov)
 {
+	assert(ch->queued < sizeof(ch->queue) / sizeof(ch->queue[0]));
 	slot->msg = (struct msghdr) { .msg_iov = slot->iov, .msg_iovlen = nr_iov };
 	ch->queue[ch->queued++] = slot;
 	channel_start_send(ch);
@@ -279,6 +281,7 @@ int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e)
 	}
 	slot->frame.nr = slot->frame.nr_iov = slot->frame.bytes = slot->frame.used = 0;
 	slot->frame.same = slot->frame.codec = slot->frame.pages = slot->frame.nr_parts = 0;
+	slot->frame.references = 0;
 	*out = &slot->frame;
 	return 0;
 }
@@ -328,6 +331,21 @@ static void channel_put_block(struct slot *slot, struct wire_header *h, size_t *
 	*head += f->nr_parts;
 }
 
+static int channel_push_references(struct channel *ch, struct slot *slot, struct err *e)
+{
+	const struct wire_header h = {
+		.type = WIRE_REFERENCES, .arg = slot->frame.references,
+		.length = slot->frame.references * WIRE_REFERENCE,
+	};
+
+	static_assert(WIRE_REFERENCES_MAX * WIRE_REFERENCE <= FRAME_BYTES, "a buffer has room");
+	wire_put_header(slot->head, &h);
+	slot->iov[0] = (struct iovec) { slot->head, WIRE_HEADER };
+	slot->iov[1] = (struct iovec) { slot->frame.buf, h.length };
+	enqueue(ch, slot, 2);
+	return channel_go_on(ch, e);
+}
+
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 {
 	struct slot *slot = (struct slot *)f;	/* its first member */
@@ -336,6 +354,8 @@ int channel_push(struct channel *ch, struct ram_frame *f, struct err *e)
 	};
 	size_t head = WIRE_HEADER + f->nr * WIRE_EXTENT;
 
+	if (f->references)
+		return channel_push_references(ch, slot, e);
 	if (!f->nr) {
 		slot->busy = false;
 		return 0;

@@ -25,6 +25,7 @@
 #include "wire/wire.h"
 
 #define CHANNEL_FRAMES	4
+#define CHANNEL_OPEN	2	/* frames under construction at once, at most */
 /*
  * Page bytes of a frame, less than the protocol allows: what pread() has put there should still be
  * in the CPU's cache when the socket takes it.
@@ -46,6 +47,7 @@ struct channel;
  * @parts: of each page of the WIRE_PARTS extents, which parts; @nr_parts: if any, a DELTA frame
  * @codec: 0, or its number: a frame whose block is in @packed, so it is PACKED or DELTA
  * @packed: as many bytes as @buf, for as long
+ * @references: as many are in @buf, and the frame is of these and nothing else; 0: a RAM frame
  */
 struct ram_frame {
 	unsigned int nr;
@@ -58,7 +60,7 @@ struct ram_frame {
 	uint32_t same;
 	unsigned int pages, nr_parts;
 	uint8_t parts[FRAME_PARTS];
-	unsigned int codec;
+	unsigned int codec, references;
 	uint32_t packed_bytes;
 	uint8_t *packed;
 };
@@ -93,7 +95,7 @@ struct zero_copy_count channel_zero_copies(const struct channel *ch);
 /* Waits end when *flag is true, within STOP_SLICE_NS. NULL: no more. */
 void channel_interrupt(struct channel *ch, const atomic_bool *flag);
 
-/* An empty frame; waits for one to become free. */
+/* An empty frame; waits for one to become free. The caller has CHANNEL_OPEN of them at most. */
 int channel_frame(struct channel *ch, struct ram_frame **out, struct err *e);
 /* Sends a frame that channel_frame() gave. An empty one is dropped. */
 int channel_push(struct channel *ch, struct ram_frame *f, struct err *e);

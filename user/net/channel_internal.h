@@ -51,7 +51,7 @@ struct channel {
 	int (*take)(void *arg, const struct wire_header *h, struct err *e);
 	void *take_arg;
 	struct slot slots[CHANNEL_SLOTS];
-	struct slot *queue[CHANNEL_FRAMES];
+	struct slot *queue[CHANNEL_FRAMES - 1 + CHANNEL_OPEN];
 	unsigned int queued;
 	struct msghdr recv_msg;
 	uint32_t due;
