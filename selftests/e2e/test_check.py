@@ -44,7 +44,7 @@ def test_check(src):
     rows = check('--qmp', src.main_qmp, '--to', AT)
     assert {row for row, (result, _) in rows.items() if result == 'no' or result == 'unknown'} == set(), rows
     assert {'QMP', 'alone', 'state', 'blockers', 'jobs', 'RAM', 'other VMs', 'KVM', 'devices', 'cache modes', 'device state', 'kernel', 'module', 'io_uring',
-            'memlock limit', 'zero filter', 'RAM access', 'compression', 'fit', 'page size', 'destination', 'post-copy', 'link delay', 'link speed'} == set(rows)
+            'memlock limit', 'zero filter', 'RAM access', 'compression', 'fit', 'page size', 'destination', 'post-copy', 'reuse', 'link delay', 'link speed'} == set(rows)
     assert '128 MiB in 1 shared file on tmpfs' in rows['RAM'][1]
     assert lab.allocated_bytes(dst.ram[0].path) == 0 and dst.query_status() == 'inmigrate'
     godwit.unharmed(src)

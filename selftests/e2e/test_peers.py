@@ -96,7 +96,7 @@ def receive_exactly(peer, n):
     return answer
 
 
-def strange_sender(directory, speak, strangers=(), offers=VERDICTS | ONE_WAY | RECONNECTS):
+def strange_sender(directory, speak, strangers=(), offers=VERDICTS | ONE_WAY | RECONNECTS, receive_options=()):
     """
     A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest.
 
@@ -105,7 +105,7 @@ def strange_sender(directory, speak, strangers=(), offers=VERDICTS | ONE_WAY | R
     lab.net()
     dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
     dst.query_status()
-    receive = godwit.listen(dst, '--peer-timeout', '3', '--resolve-timeout', '1', at='127.0.0.1:4435', side=None)
+    receive = godwit.listen(dst, '--peer-timeout', '3', '--resolve-timeout', '1', *receive_options, at='127.0.0.1:4435', side=None)
     for said in strangers:
         with socket.create_connection(('127.0.0.1', 4435)) as stranger:
             stranger.sendall(said)

@@ -53,7 +53,7 @@ def check_rounds(report):
         assert before['start-time'] < before['end-time'] <= after['start-time']
     assert sum(r['normal'] for r in rounds) == ram['normal']
     assert sum(r['duplicate'] for r in rounds) == ram['duplicate']
-    for kind in ('same-byte', 'normal-bytes', 'delta', 'delta-bytes', 'unchanged'):
+    for kind in ('same-byte', 'normal-bytes', 'delta', 'delta-bytes', 'unchanged', 'reused', 'reused-bytes'):
         assert sum(r[kind] for r in rounds) == ram[kind]
     assert ram['normal-bytes'] < sum(r['transferred'] for r in rounds) <= ram['transferred']
     # The guest's own 48 MiB go out in the first round; each later one sends what the one before has left, and what has

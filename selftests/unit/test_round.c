@@ -204,7 +204,7 @@ static void the_largest_frame_is_placed(struct rig *rig, bool mapped)
 	const unsigned int nr = sizeof(sizes) / sizeof(sizes[0]), zero = 2;
 	const struct wire_header h = { .type = WIRE_RAM, .arg = nr, .length = nr * WIRE_EXTENT + WIRE_RAM_MAX };
 	uint8_t *body = malloc(h.length), *at = body + nr * WIRE_EXTENT;
-	struct ram_writer_count count = { 0, 0 };
+	struct ram_writer_count count = { 0, 0, 0 };
 	struct ram_scratch scratch;
 	struct channel *in;
 	int pair[2];
@@ -256,7 +256,7 @@ static void a_page_outside_is_refused(void **state)
 	struct rig *rig = *state;
 	struct wire_extent x = { .kind = WIRE_ZERO, .pages = 2, .first = PAGES - 1 };
 	struct wire_header h = { .type = WIRE_RAM, .arg = 1, .length = WIRE_EXTENT }, got;
-	struct ram_writer_count count = { 0, 0 };
+	struct ram_writer_count count = { 0, 0, 0 };
 	struct channel *out, *in;
 	struct ram_scratch scratch;
 	uint8_t body[WIRE_EXTENT];

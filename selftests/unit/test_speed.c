@@ -35,6 +35,34 @@ static void a_round_like_the_last(void **state)
 	}
 }
 
+/*
+ * Most pages went as references, and the link waited for the CPU: the first round's rate is one of few bytes in a long time. A
+ * short round after it tells more, and the pages that were referred to credit nothing.
+ */
+static void references_are_no_rate(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+
+	(void)state;
+	speeds_add(&s, &(struct speed_round) {
+		.bytes = 10 * MIB, .ns = S, .page = PAGE_BYTES, .pages = 2560, .referred = true,
+	});
+	assert_int_equal(s.last.rate, 10 * MIB);
+	for (unsigned int i = 0; i < 2; i++) {
+		struct speeds few = { .last = { 0, 0 } };
+
+		/* As few as one likes. */
+		speeds_add(&few, &(struct speed_round) { .bytes = MIB / 10, .ns = S, .page = PAGE_BYTES, .pages = 25, .referred = !i });
+		speeds_add(&few, &(struct speed_round) { .bytes = MIB, .ns = S / 50, .page = PAGE_BYTES, .pages = 256 });
+		assert_int_equal(few.last.rate, i ? MIB / 10 : 50 * MIB);
+	}
+	speeds_add(&s, &(struct speed_round) {
+		.bytes = 2 * MIB, .ns = S / 50, .page = PAGE_BYTES, .pages = 512,
+	});
+	assert_in_range(s.last.rate, 99 * MIB, 101 * MIB);
+	assert_in_range(speed_pages(&s.last), 25000, 26000);
+}
+
 /* Of pages that were not packed, or where nothing is known of them. */
 static void without_a_codec(void **state)
 {
@@ -178,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_round_like_the_last),
+		cmocka_unit_test(references_are_no_rate),
 		cmocka_unit_test(without_a_codec),
 		cmocka_unit_test(neither_half_is_of_another_round),
 		cmocka_unit_test(bandwidth_does_not_hold_back_the_last_round),

@@ -12,10 +12,11 @@
 #include "page/page.h"
 #include "peer/hello.h"
 #include "peer/postcopy_ask.h"
+#include "peer/referring.h"
 
 #define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: slow for a migration */
 
-#define ROWS_BEHIND	10u	/* the most rows that come after those of the comparison */
+#define ROWS_BEHIND	11u	/* the most rows that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
 
@@ -111,6 +112,26 @@ static void check_postcopy(const struct check_options *o, const struct vm *vm,
 	else
 		check_add(c, name, o->postcopy == POSTCOPY_AUTO ? CHECK_WARNING : CHECK_OK,
 			  "not for this guest: %s", e.text);
+}
+
+/* What the receiver has of the guest already. */
+static void check_reuse(const struct probe_answer *there, struct channel *ch, struct check *c)
+{
+	static const char name[] = "reuse";
+	struct referring_there reuse;
+	struct err e = { 0 };
+
+	if (!(there->features & WIRE_REUSES))
+		check_add(c, name, CHECK_OK, "off: the receiver's godwit is too old for it");
+	else if (referring_look(ch, &reuse, &e))
+		check_refuse(c, name, &e);
+	else if (reuse.kind == WIRE_REUSE_NONE)
+		check_add(c, name, CHECK_OK, "off: the receiver has no file with old RAM (--reuse)");
+	else
+		check_add(c, name, CHECK_OK, "the receiver has %llu pages in a file (%.1f MiB), compared by %s",
+			  (unsigned long long)reuse.entries,
+			  (double)(reuse.entries * PAGE_BYTES) / (1 << 20),
+			  reuse.kind == WIRE_REUSE_HMAC ? "HMAC-SHA-256" : "XXH3");
 }
 
 static void check_save_mode(const struct preflight *l, const struct probe_answer *there,
@@ -260,6 +281,7 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 		check_codecs(o, &there, c);
 		check_save_mode(l, &there, c);
 		check_postcopy(o, l->vm, &there, ch, c);
+		check_reuse(&there, ch, c);
 		check_delay(o, there.streams, ch, c);
 		if (o->probe_ms)
 			check_speed(o, l->vm, ch, c);

@@ -156,6 +156,10 @@ static int owners_refuse(const struct owners_search *s, const char *pid, const c
 		return err_set(e, GW_RAM_IN_USE, EBUSY,
 			       "process %s (%s) maps the file of RAM \"%s\" too, so two VMs share it: give each VM a file of its own",
 			       pid, name, b->name);
+	if (s->end == OWNERS_REUSED)
+		return err_set(e, GW_RAM_IN_USE, EBUSY,
+			       "process %s (%s) maps %.255s, so it is the RAM of a VM that is there now: give --reuse a file that no VM has, or start the receiver without it",
+			       pid, name, b->name);
 	if (s->end == OWNERS_ALONE)
 		return err_set(e, GW_RAM_IN_USE, EBUSY,
 			       "process %s (%s) maps the file of the destination's RAM \"%s\" too, and would read pages before they came: end that process, or migrate without post-copy",
@@ -193,6 +197,8 @@ static int owners_check_process(struct owners_search *s, const char *pid, struct
 	 * of QEMU's own (multi-process QEMU).
 	 */
 	if (s->end == OWNERS_SOURCE && (!owners_is_vmm(dir) || owners_is_connected(s, dir)))
+		return 0;
+	if (s->end == OWNERS_REUSED && !owners_is_vmm(dir))
 		return 0;
 	if (s->end == OWNERS_DESTINATION && !owners_is_vmm(dir) && owners_is_connected(s, dir))
 		return 0;

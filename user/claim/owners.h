@@ -23,6 +23,8 @@ enum owners_end {
 	 * process may map the files.
 	 */
 	OWNERS_ALONE,
+	/* A file that a receiver is to read: no VMM may map it, as it is no old RAM then. */
+	OWNERS_REUSED,
 };
 
 /**

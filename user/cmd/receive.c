@@ -51,6 +51,29 @@ static const struct cmd_option receive_decompress_threads = {
 		"that this process may use",
 };
 
+static const struct cmd_option receive_reuse[] = {
+	{
+		"reuse", .value = "FILE", .set = cmd_set_text,
+		.offset = offsetof(struct receive_args, o.reuse),
+		.help = "FILE has old RAM of this guest, as \"godwit send --leave-image\" leaves it: "
+			"the sender refers to pages that are in it, and sends the others",
+		.more = "Nothing of FILE is trusted: a page is taken from it only if it has, at that "
+			"moment, the hash of the page that the sender means.",
+	},
+	{
+		"reuse-other", .set = cmd_set_flag,
+		.offset = offsetof(struct receive_args, o.reuse_other),
+		.help = "another guest may have written FILE: pages are compared by a cryptographic "
+			"hash, which is slower",
+	},
+	{
+		"reuse-memory", .value = "MIB", .min = 1, .max = 1u << 20, .initial = "512",
+		.set = cmd_set_number, .offset = offsetof(struct receive_args, o.reuse_mib),
+		.help = "use at most so many MiB for what is known of FILE, 5 for each GiB of it; "
+			"what has no room is left out",
+	},
+};
+
 static const struct cmd_option receive_recover = {
 	"recover", .set = cmd_set_flag, .offset = offsetof(struct receive_args, o.recover),
 	.help = "take over a guest that runs here and lacks RAM, from a receiver that has ended "
@@ -78,6 +101,7 @@ static const struct cmd_group receive_groups[] = {
 	{ .options = &cmd_vm_options[CMD_PID], .n = 1, .base = offsetof(struct receive_args, vm) },
 	{ .options = &receive_streams, .n = 1 },
 	{ .options = &receive_decompress_threads, .n = 1 },
+	{ CMD_ROWS(receive_reuse) },
 	CMD_ONE(cmd_io, struct receive_args, io),
 	CMD_ONE(cmd_peer_timeout, struct receive_args, o.timeout_ms),
 	{ .options = &receive_recover, .n = 1 },
@@ -94,6 +118,10 @@ static int receive_parse(struct receive_args *a, int argc, char **argv, struct e
 	if (!r && !a->o.qmp_path)
 		r = err_set(e, GW_USAGE, EINVAL,
 			    "receive needs --qmp SOCKET: see \"godwit receive --help\"");
+	if (!r && a->o.reuse_other && !a->o.reuse)
+		r = err_set(e, GW_USAGE, EINVAL, "--reuse-other says something of the file of --reuse: give that, too");
+	if (!r && a->o.reuse && a->o.recover)
+		r = err_set(e, GW_USAGE, EINVAL, "--recover is for a guest that runs here already: leave out --reuse");
 	a->o.pid = a->vm.pid;
 	a->o.insecure = a->tls.insecure;
 	if (!r)
@@ -137,6 +165,9 @@ static int receive_main(int argc, char **argv)
 	tls_creds_free(a.o.tls);
 	if (r)
 		return cmd_fail(&e);
+	if (res.reused_pages)
+		printf("godwit: took %llu pages from %s\n", (unsigned long long)res.reused_pages,
+		       a.o.reuse);
 	printf("godwit: received in %llu rounds, %llu pages with data, %llu zero; the guest %s here\n",
 	       (unsigned long long)res.rounds, (unsigned long long)res.data_pages,
 	       (unsigned long long)res.zero_pages, res.paused ? "is paused, as it was," : "runs");

@@ -11,6 +11,7 @@
 #include "report/json.h"
 #include "report/metrics.h"
 #include "report/text.h"
+#include "reuse/image.h"
 #include "send/sender.h"
 #include "wire/wire.h"
 
@@ -26,6 +27,7 @@ struct send_args {
 	uint64_t metrics_ns;	/* when they are due */
 	const char *io;
 	struct tls_options tls;
+	bool told;		/* how it ended, before the image is written */
 };
 
 static int send_set_zero_copy(const struct cmd_option *o, const char *text, void *to, struct err *e)
@@ -85,6 +87,25 @@ static const struct cmd_option send_delta[] = {
 		.help = "keep at most so many MiB of these hashes, 16 for each GiB of RAM that "
 			"was sent; 0: keep none",
 		.more = "When they are used up, pages of which there are none yet are sent whole.",
+	},
+};
+
+static const struct cmd_option send_reuse[] = {
+	{
+		"reuse-memory", .value = "MIB", .max = 1u << 20, .initial = "512",
+		.set = cmd_set_number, .offset = offsetof(struct send_args, o.reuse_mib),
+		.help = "use at most so many MiB for what the receiver says it has in a file, "
+			"7 for each GiB of that; 0: send all pages",
+	},
+	{
+		"leave-image", .value = "FILE", .set = cmd_set_text,
+		.offset = offsetof(struct send_args, o.leave_image),
+		.help = "when the guest runs at the destination, leave its RAM in FILE, for "
+			"\"godwit receive --reuse\" when it comes back",
+		.more = "The report comes first, and the sender ends when FILE is whole: leave the "
+			"source QEMU alone until then.\n"
+			"FILE has the guest's secrets, and is for its owner only.\n"
+			"If it cannot be written that is a warning: the guest has moved.",
 	},
 };
 
@@ -195,6 +216,7 @@ static const struct cmd_group send_groups[] = {
 	{ .options = &send_zero_copy, .n = 1 },
 	CMD_ONE(cmd_compress_threads, struct send_args, o.pack_threads),
 	{ CMD_ROWS(send_delta) },
+	{ CMD_ROWS(send_reuse) },
 	CMD_ONE(cmd_peer_timeout, struct send_args, o.timeout_ms),
 	{ .options = &send_reconnect, .n = 1 },
 	{ .options = &send_recover, .n = 1 },
@@ -228,6 +250,8 @@ static int send_parse(struct send_args *a, int argc, char **argv, struct err *e)
 	if (a->o.pause && a->o.limits.throttle)
 		return err_set(e, GW_USAGE, EINVAL,
 			       "--pause stops the guest before RAM is sent, so there is nothing to slow: leave out --throttle");
+	if (a->o.leave_image && image_check(a->o.leave_image, e))
+		return -EINVAL;
 	r = progress_init(&a->progress, a->how, e);
 	if (!r)
 		r = engine_choose(a->io, &a->o.engine, e);
@@ -267,6 +291,28 @@ static void send_tell(struct send_args *a, const struct report *r, const struct 
 		cmd_fail(&e);
 }
 
+static void send_ended(const struct report *r, const struct err *outcome, void *args)
+{
+	struct send_args *a = args;
+
+	a->told = true;
+	send_tell(a, r, outcome);
+	fflush(stdout);
+}
+
+/* The image is there, or not: what has been told before is told whole. */
+static void send_tell_image(const struct send_args *a, const struct report *r,
+			    const struct err *outcome)
+{
+	struct err e = { 0 };
+
+	if (a->progress.how != PROGRESS_JSON && !strcmp(r->image.state, "left"))
+		printf("godwit: left %.1f MiB of RAM in %s\n",
+		       (double)r->image.bytes / (1 << 20), a->o.leave_image);
+	if (a->json && report_write_json(a->json, r, outcome, &e))
+		cmd_fail(&e);
+}
+
 static int send_main(int argc, char **argv)
 {
 	struct report report = { .phase = "connect" };
@@ -281,9 +327,13 @@ static int send_main(int argc, char **argv)
 	stop_install();
 	a.o.progress = send_show;
 	a.o.progress_arg = &a;
+	a.o.ended = send_ended;
 	sender_run(&a.o, &report, &e);
 	tls_creds_free(a.o.tls);
-	send_tell(&a, &report, &e);
+	if (a.told)
+		send_tell_image(&a, &report, &e);
+	else
+		send_tell(&a, &report, &e);
 	return e.exit;
 }
 

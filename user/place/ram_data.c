@@ -303,6 +303,7 @@ void ram_scratch_close(struct ram_scratch *s)
 		close(s->fd);
 	free(s->packed);
 	lazy_unit_free(&s->part);
+	reuse_hasher_close(&s->hasher);
 	codec_states_free(&s->states);
 }
 
@@ -332,8 +333,11 @@ int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire
 	struct wire_extent x[WIRE_EXTENTS_MAX];
 	struct ram_cursor f = { .x = x, .end = x + h->arg };
 	size_t bytes = 0;
-	int r = ram_get_extents(p, ch, h, s->buf, x, e);
+	int r;
 
+	if (h->type == WIRE_REFERENCES)
+		return ram_write_reused(p, ch, h, s, count, e);
+	r = ram_get_extents(p, ch, h, s->buf, x, e);
 	if (r)
 		return r;
 	if (p->lazy)

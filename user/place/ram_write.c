@@ -157,6 +157,7 @@ void ram_writer_close(struct ram_writer *p)
 			munmap(p->base[i], p->pages[i] * PAGE_BYTES);
 		uffd_copy_close(&p->uffd[i]);
 		free(p->placed[i]);
+		free(p->refused[i]);
 		pthread_mutex_destroy(&p->file_lock[i]);
 	}
 }

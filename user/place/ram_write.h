@@ -29,6 +29,7 @@
 #include "net/channel.h"
 #include "postcopy/faults.h"
 #include "ram/uffd_copy.h"
+#include "reuse/index.h"
 #include "vmm/vm.h"
 
 #define RAM_WRITER_BUFFER (256u << 10)	/* bytes; stays in the CPU's cache between the two copies */
@@ -45,6 +46,8 @@
  * @zeros: /dev/zero
  * @features: those that the sender and we offer
  * @unpacking: how many threads may unpack at once; NULL: all
+ * @reuse: what the sender may refer to; NULL: nothing. @refused: a bit a page: it was not there
+ *	when the sender referred to it, and the sender is to be told; @refused_pages: how many times
  * @lazy: the last round is in place, and from here on only owed pages come, to be put there; NULL
  */
 struct ram_writer {
@@ -58,6 +61,9 @@ struct ram_writer {
 	int zeros;
 	uint64_t features;
 	struct thread_slots *unpacking;
+	struct reuse_index *reuse;
+	uint64_t *refused[WIRE_BLOCKS_MAX];
+	_Atomic uint64_t refused_pages;
 	struct lazy_ram *lazy;
 };
 
@@ -67,6 +73,7 @@ struct ram_writer {
  * @packed: a block that is to be unpacked into @buf
  * @part: what has come of a unit of owed pages
  * @answers: this is the request connection, and so only what was asked for may come; else NULL
+ * @hasher: once something was referred to
  */
 struct ram_scratch {
 	uint8_t *buf, *packed;
@@ -74,11 +81,13 @@ struct ram_scratch {
 	struct codec_states states;
 	struct lazy_unit part;
 	struct faults *answers;
+	struct reuse_hasher hasher;
 };
 
 struct ram_writer_count {
 	uint64_t data_pages;
 	uint64_t zero_pages;
+	uint64_t reused_pages;
 };
 
 /*
@@ -86,13 +95,18 @@ struct ram_writer_count {
  * wants no holes. ram_writer_close() also after an error.
  */
 int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e);
+/* From now on the sender may refer to what @ix has, which stays until ram_writer_close(). */
+int ram_writer_reuse(struct ram_writer *p, struct reuse_index *ix, struct err *e);
 /* For what post-copy brings (@lazy), into RAM that a guest runs in: changes nothing there. */
 int ram_writer_take_over(struct ram_writer *p, const struct vm *vm, struct err *e);
 void ram_writer_close(struct ram_writer *p);
 /* GW_INTERNAL: no memory. ram_scratch_close() also then. */
 int ram_scratch_open(struct ram_scratch *s, struct err *e);
 void ram_scratch_close(struct ram_scratch *s);
-/* Serves one RAM, PACKED or DELTA frame whose header was read, on the thread whose scratch s is. */
+/*
+ * Serves one RAM, PACKED, DELTA or REFERENCES frame whose header was read, on the thread whose
+ * scratch s is.
+ */
 int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
 		     struct ram_scratch *s, struct ram_writer_count *count, struct err *e);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shared by ram_write.c (emptying, zeros, what is said of failures), ram_data.c (page bytes) and
- * ram_delta.c (parts of pages).
+ * ram_delta.c (parts of pages), ram_reused.c (pages of a file).
  */
 #ifndef GODWIT_RAM_WRITE_INTERNAL_H
 #define GODWIT_RAM_WRITE_INTERNAL_H
@@ -44,6 +44,9 @@ int ram_write_extent(struct ram_writer *p, const struct wire_extent *x, const st
 /* Into a mapping: @left bytes of the part, without the first @skip, from @part->bytes on. */
 int ram_copy_mapped(const struct ram_writer *p, const struct ram_scratch *s,
 		    const struct ram_part *part, size_t skip, size_t left, struct err *e);
+/* All of a REFERENCES frame. */
+int ram_write_reused(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
+		     struct ram_scratch *s, struct ram_writer_count *count, struct err *e);
 /* What stands behind the extents of a DELTA frame. */
 int ram_write_delta(struct ram_writer *p, struct channel *ch, const struct wire_header *h,
 		    const struct wire_extent *x, struct ram_scratch *s, struct err *e);

@@ -30,7 +30,7 @@ static bool speeds_note_pages(struct speeds *s, const struct speed_round *r)
 {
 	const double fast = (double)r->pages * 1e9 / (double)r->ns;
 
-	if (r->pages < TELLING_PAGES)
+	if (r->pages < TELLING_PAGES || r->referred)
 		return false;
 	if (fast > s->most)
 		s->most = fast;
@@ -59,8 +59,8 @@ void speeds_add(struct speeds *s, const struct speed_round *r)
 		s->last.page = r->page;
 	else
 		return;
-	if (is_long)
-		s->short_tells = false;
+	if (is_long || r->referred)
+		s->short_tells = r->referred;
 	speeds_bound(s, &s->last);
 	if (!r->held_back)
 		s->freely = s->last;

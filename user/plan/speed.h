@@ -44,6 +44,9 @@ uint64_t speed_ns(const struct speed *s, double pages);
  * @page: see struct speed
  * @pages: with --delta, how many with data there were, whole or in part or unchanged; else 0
  * @held_back: by --bandwidth, all of the round or a part
+ * @referred: most pages went as references to what the receiver has: the link waited for CPUs that
+ *	hash. Only bytes that were on the link count, so the rate is too low, and any round that
+ *	follows tells more
  */
 struct speed_round {
 	uint64_t bytes;
@@ -51,6 +54,7 @@ struct speed_round {
 	double page;
 	uint64_t pages;
 	bool held_back;
+	bool referred;
 };
 
 /**

@@ -37,6 +37,8 @@ static int check_reply_frame(struct receiver *r, const struct wire_header *h, st
 		return receiver_pong(r, h, e);
 	case WIRE_PROBE:
 		return check_reply_drop(r, h, e);
+	case WIRE_REUSE:
+		return receiver_on_reuse(r, h, e);
 	case WIRE_POSTCOPY_ASK:
 		return postcopy_reply(r, h, true, e);
 	default:

@@ -187,6 +187,8 @@ int join_streams(struct receiver *r, struct err *e)
 	if (!ret)
 		ret = ram_writer_open(&r->writer, &r->vm, e);
 	if (!ret)
+		ret = receiver_begin_reuse(r, e);
+	if (!ret)
 		ret = migration_plan(&r->migration, true, r->save_mode, 0, e);
 	if (!ret)
 		ret = migration_configure(&r->migration, e);

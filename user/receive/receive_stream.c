@@ -79,13 +79,14 @@ static int receive_stream_write(struct receive_streams *all, struct channel *ch,
 				const struct wire_header *h, struct ram_scratch *scratch,
 				struct err *e)
 {
-	struct ram_writer_count count = { 0, 0 };
+	struct ram_writer_count count = { 0, 0, 0 };
 	int r = ram_writer_frame(all->o.writer, ch, h, scratch, &count, e);
 	bool behind = sock_unread(channel_fd(ch)) >= BEHIND_BYTES;
 
 	pthread_mutex_lock(&all->lock);
 	all->count.data_pages += count.data_pages;
 	all->count.zero_pages += count.zero_pages;
+	all->count.reused_pages += count.reused_pages;
 	all->frames++;
 	all->ram_frames++;
 	all->behind += behind;
@@ -110,7 +111,8 @@ static int receive_stream_serve(struct receive_stream *s, struct channel *ch,
 			r = receive_stream_end_round(s, &h, e);
 			if (!r && s->last && !s->ended)
 				r = receive_stream_wait_placed(s->all);
-		} else if (h.type != WIRE_RAM && h.type != WIRE_PACKED && h.type != WIRE_DELTA) {
+		} else if (h.type != WIRE_RAM && h.type != WIRE_PACKED && h.type != WIRE_DELTA &&
+			   h.type != WIRE_REFERENCES) {
 			r = receive_stream_other(s, ch, &h, e);
 		} else if (s->last && (!s->all->o.writer->lazy || s->ended)) {
 			r = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RAM after the last round");

@@ -230,6 +230,7 @@ static void receiver_release(struct receiver *r)
 	device_state_free(&r->devstate);
 	private_ram_free(&r->private);
 	ram_writer_close(&r->writer);
+	receiver_end_reuse(r);
 	migration_free(&r->migration);
 	vm_close(&r->vm);
 	qmp_close(r->qmp);
@@ -253,6 +254,8 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	} else {
 		ret = receiver_prepare(&r, e);
 		if (!ret)
+			ret = receiver_open_reuse(&r, e);
+		if (!ret)
 			ret = accept_sender(&r, e);
 		if (!ret)
 			ret = receiver_serve(&r, e);
@@ -265,6 +268,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	receiver_settle(&r, ret, e);
 	res->data_pages = r.before.data_pages;
 	res->zero_pages = r.before.zero_pages;
+	res->reused_pages = r.before.reused_pages;
 	receiver_release(&r);
 	return ret;
 }

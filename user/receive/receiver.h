@@ -26,6 +26,8 @@
  * @recover: take such a guest over from a receiver that has ended
  * @streams: how many the sender may open, 1 to WIRE_STREAMS_MAX
  * @unpack_threads: how many of them may unpack at once; 0: one for each CPU
+ * @reuse: a file with old RAM, to which the sender may refer; NULL: none. @reuse_other: of another
+ *	guest, perhaps. @reuse_mib: memory for its index
  */
 struct receiver_options {
 	const char *qmp_path;
@@ -40,6 +42,9 @@ struct receiver_options {
 	bool recover;
 	unsigned int streams;
 	unsigned int unpack_threads;
+	const char *reuse;
+	bool reuse_other;
+	unsigned int reuse_mib;
 	const struct engine_ops *engine;
 };
 
@@ -50,6 +55,7 @@ struct receiver_options {
 struct receiver_result {
 	uint64_t data_pages;
 	uint64_t zero_pages;
+	uint64_t reused_pages;
 	uint64_t rounds;
 	bool paused;
 };

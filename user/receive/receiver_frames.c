@@ -77,8 +77,14 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 		ret = receive_streams_wait_round(r->streams, h->arg, last, &w, e);
 	if (ret)
 		return ret;
-	if (last && r->postcopy.announced)
+	/* Nobody would send that again. */
+	if (last && atomic_load(&r->writer.refused_pages) > r->told_pages)
+		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender referred in the last round to pages that %s has no more",
+			      r->o->reuse);
+	if (!ret && last && r->postcopy.announced)
 		ret = postcopy_begin(r, e);
+	if (!ret && !last)
+		ret = receiver_tell_refused(r, e);
 	if (ret)
 		return ret;
 	if (last) {
@@ -113,6 +119,9 @@ static int receiver_on_switchover(struct receiver *r, const struct wire_header *
 		ret = postcopy_announced(r, e);
 	else if (r->postcopy.announced)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender announced that it would owe pages, and takes that back");
+	/* Of rounds whose ACK was lost. */
+	if (!ret)
+		ret = receiver_tell_refused(r, e);
 	if (ret)
 		return ret;
 	/*
@@ -237,6 +246,12 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 		return private_ram_frame(r->ch, h, &r->private, e);
 	case WIRE_KEEP:
 		return receiver_on_keep(r, h, e);
+	case WIRE_REUSE:
+	case WIRE_WANT_HASHES:
+		if (r->state >= RECEIVER_HAS_RAM || !(r->features & WIRE_REUSES))
+			break;
+		return h->type == WIRE_REUSE ? receiver_on_reuse(r, h, e) :
+					       receiver_on_want_hashes(r, h, e);
 	case WIRE_SWITCHOVER:
 		return receiver_on_switchover(r, h, e);
 	case WIRE_OWED:

@@ -61,6 +61,10 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
  * @base: the latest round that the sender had begun when it connected again
  * @stands: the latest round that is in place on all streams
  * @before: what streams wrote that have ended
+ * @reuse: what is reused of a file (--reuse), or NULL; @told: the writer's refused pages that
+ *	the sender was told of; @told_pages: the writer's count when it had been told of all, over
+ *	this connection;
+ *	@told_changed, @told_index: that the operator has been told of the file
  * @source_ram: a block of this QEMU whose file is the source's own RAM; NULL: there is none, or the
  *	sender does not list its files
  * @private: QEMU's private RAM, numbered as the sender does
@@ -92,6 +96,10 @@ struct receiver {
 	bool waits;
 	uint32_t base, stands;
 	struct ram_writer_count before;
+	struct reuse_index *reuse;
+	uint64_t *told[WIRE_BLOCKS_MAX];
+	uint64_t told_pages;
+	bool told_changed, told_index;
 	const struct ram_block *source_ram;
 	struct private_ram private;
 	bool save_mode;
@@ -168,6 +176,22 @@ int recover(struct receiver *r, int ret, struct err *e);
 int recover_take_over(struct receiver *r, struct err *e);
 /* The guest has all of its RAM, and a sender that does not know has sent RECOVER: tells it so. */
 void recover_tell(struct receiver *r, const struct wire_header *h);
+
+/*
+ * --reuse, if it was given: begins to index the file. Errors: GW_RAM_IN_USE: it is the RAM of a VM;
+ * those of reuse_index_open().
+ */
+int receiver_open_reuse(struct receiver *r, struct err *e);
+void receiver_end_reuse(struct receiver *r);
+/* The writer is there, and may place what is referred to. */
+int receiver_begin_reuse(struct receiver *r, struct err *e);
+/* Serves REUSE, of a check as well. */
+int receiver_on_reuse(struct receiver *r, const struct wire_header *h, struct err *e);
+int receiver_on_want_hashes(struct receiver *r, const struct wire_header *h, struct err *e);
+/* All rounds that have come are in place but for what was refused: tells the sender of that. */
+int receiver_tell_refused(struct receiver *r, struct err *e);
+/* The sender may not have heard any of it. */
+void receiver_refused_again(struct receiver *r);
 
 /*
  * Makes the record of the verdict on this migration. It stays readable after this receiver is

@@ -37,6 +37,7 @@ void receiver_disconnect(struct receiver *r)
 		count = receive_streams_count(r->streams);
 		r->before.data_pages += count.data_pages;
 		r->before.zero_pages += count.zero_pages;
+		r->before.reused_pages += count.reused_pages;
 	}
 	receive_streams_free(r->streams);
 	r->streams = NULL;
@@ -76,6 +77,7 @@ static int reconnect_join(struct receiver *r, const struct wire_header *h, struc
 		return ret;
 	channel_set_timeout(r->ch, receiver_patience_ms(r));
 	r->base = h->arg;
+	receiver_refused_again(r);
 	return join_streams_again(r, WIRE_RECONNECT, e);
 }
 

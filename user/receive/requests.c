@@ -50,7 +50,7 @@ static int requests_ask(struct requests *r, struct channel *ch, const struct wir
 static int requests_answer(struct requests *r, struct channel *ch, struct ram_scratch *s,
 			   struct err *e)
 {
-	struct ram_writer_count ignored = { 0, 0 };
+	struct ram_writer_count ignored = { 0, 0, 0 };
 	struct wire_header h;
 	int ret = channel_recv(ch, &h, false, e);
 

@@ -66,6 +66,8 @@ static const struct field ram_fields[] = {
 	R("delta", UNIT_COUNT, delta_pages),
 	R("delta-bytes", UNIT_COUNT, delta_bytes),
 	R("unchanged", UNIT_COUNT, unchanged_pages),
+	R("reused", UNIT_COUNT, reused_pages),
+	R("reused-bytes", UNIT_COUNT, reused_bytes),
 	R("untouched", UNIT_COUNT, untouched_pages),
 	R("device-bytes", UNIT_COUNT, device_bytes),
 	R("zero-copy-sends", UNIT_COUNT, zero_copies),
@@ -97,6 +99,20 @@ static const struct field postcopy_fields[] = {
 	R("latency-worst", UNIT_MS, postcopy.worst_ns),
 };
 
+static const struct field reuse_fields[] = {
+	R("entries", UNIT_COUNT, reuse.entries),
+	R("left-out", UNIT_COUNT, reuse.left_out),
+	R("index-time", UNIT_MS, reuse.index_ns),
+	R("memory", UNIT_COUNT, reuse.memory),
+	R("refused", UNIT_COUNT, reuse.refused_pages),
+};
+
+static const struct field image_fields[] = {
+	R("state", UNIT_TEXT, image.state),
+	R("bytes", UNIT_COUNT, image.bytes),
+	R("time", UNIT_MS, image.time_ns),
+};
+
 static const struct field row_fields[] = {
 	ROW("round", UNIT_UINT, first),
 	ROW("count", UNIT_UINT, count),
@@ -116,6 +132,8 @@ static const struct field row_fields[] = {
 	ROW("delta", UNIT_COUNT, delta_pages),
 	ROW("delta-bytes", UNIT_COUNT, delta_bytes),
 	ROW("unchanged", UNIT_COUNT, unchanged_pages),
+	ROW("reused", UNIT_COUNT, reused_pages),
+	ROW("reused-bytes", UNIT_COUNT, reused_bytes),
 	ROW("dirty-pages-rate", UNIT_COUNT, dirty_rate),
 	ROW("mbps", UNIT_MBPS, rate),
 	ROW("expected-downtime", UNIT_MS, predicted_ns),
@@ -129,6 +147,8 @@ const struct field_table report_tables[REPORT_TABLES] = {
 	{ "ram", ram_fields, N(ram_fields) },
 	{ "blackout", blackout_fields, N(blackout_fields) },
 	{ "postcopy", postcopy_fields, N(postcopy_fields) },
+	{ "reuse", reuse_fields, N(reuse_fields) },
+	{ "image", image_fields, N(image_fields) },
 };
 
 const struct field_table row_table = { NULL, row_fields, N(row_fields) };
@@ -214,6 +234,7 @@ static bool fields_are_newer(const char *key)
 	static const char *const newer[] = {
 		"encrypted", "kernel-tls", "cipher",
 		"same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes", "unchanged",
+		"reused", "reused-bytes", "entries", "left-out", "index-time", "memory", "refused", "state", "bytes",
 		"time", "owed", "faults", "zero-faults", "requests", "latency-mean", "latency-p99", "latency-worst",
 	};
 

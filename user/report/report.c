@@ -26,6 +26,8 @@ static struct report_row report_join(const struct report_row *a, const struct re
 	sum.delta_pages = a->delta_pages + b->delta_pages;
 	sum.delta_bytes = a->delta_bytes + b->delta_bytes;
 	sum.unchanged_pages = a->unchanged_pages + b->unchanged_pages;
+	sum.reused_pages = a->reused_pages + b->reused_pages;
+	sum.reused_bytes = a->reused_bytes + b->reused_bytes;
 	for (unsigned int i = 0; i < REPORT_CODECS; i++)
 		sum.packed_pages[i] = a->packed_pages[i] + b->packed_pages[i];
 	sum.dirty_rate = report_mean(a->dirty_rate, a->end_ns - a->start_ns, b->dirty_rate,
@@ -73,6 +75,8 @@ void report_round_sent(struct report *r, const struct report_sent *sent)
 	report_count(&r->delta_pages, &row->delta_pages, sent->delta_pages);
 	report_count(&r->delta_bytes, &row->delta_bytes, sent->delta_bytes);
 	report_count(&r->unchanged_pages, &row->unchanged_pages, sent->unchanged_pages);
+	report_count(&r->reused_pages, &row->reused_pages, sent->reused_pages);
+	report_count(&r->reused_bytes, &row->reused_bytes, sent->reused_bytes);
 	for (unsigned int i = 0; i < REPORT_CODECS; i++)
 		report_count(&r->packed_pages[i], &row->packed_pages[i], sent->packed_pages[i]);
 }

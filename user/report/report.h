@@ -33,6 +33,7 @@ extern const char *const report_codecs[REPORT_CODECS];
  * @delta_pages: of @data_pages, those of which only the parts that had changed were sent:
  *	@delta_bytes, before they were packed
  * @unchanged_pages: dirty, and as the destination had them: not sent
+ * @reused_pages: sent as references to what the receiver has in a file: @reused_bytes on the link
  * @pending_pages: dirty, at the harvest after the round
  * @dirty_rate: pages per second that the guest wrote during the round
  * @rate: bytes per second that the link takes, as measured up to the end of the round
@@ -55,6 +56,8 @@ struct report_row {
 	uint64_t delta_pages;
 	uint64_t delta_bytes;
 	uint64_t unchanged_pages;
+	uint64_t reused_pages;
+	uint64_t reused_bytes;
 	uint64_t pending_pages;
 	uint64_t dirty_rate;
 	uint64_t rate;
@@ -74,8 +77,8 @@ struct report_row {
  * @total_pages: guest RAM, 4 KiB pages
  * @data_pages: sent with their bytes; a page sent twice counts twice
  * @zero_pages: found to be all zeros
- * @same_pages, @packed_pages, @page_bytes, @delta_pages, @delta_bytes, @unchanged_pages: as in a
- *	row, of all rounds
+ * @same_pages, @packed_pages, @page_bytes, @delta_pages, @delta_bytes, @unchanged_pages,
+ *	@reused_pages, @reused_bytes: as in a row, of all rounds
  * @untouched_pages: not allocated at the source: at the end of the migration, until then at its
  *	beginning
  * @pending_pages: dirty, at the last harvest; before the first harvest, the allocated pages
@@ -95,6 +98,7 @@ struct report_row {
  * @setup_ns: of that, before the first round
  * @blackout: the parts of the downtime
  * @postcopy: what came after the guest, as the receiver said last
+ * @reuse: what the receiver has in a file; @image: the file that the sender leaves (--leave-image)
  * @save_mode: the device state travelled in save mode
  * @encrypted: by TLS, with @cipher; @kernel_tls: this kernel makes the records
  * @nr_rows: of @rows, which are sorted by time. When all are used each two become one, so that
@@ -117,6 +121,8 @@ struct report {
 	uint64_t delta_pages;
 	uint64_t delta_bytes;
 	uint64_t unchanged_pages;
+	uint64_t reused_pages;
+	uint64_t reused_bytes;
 	uint64_t untouched_pages;
 	uint64_t pending_pages;
 	uint64_t remaining_pages;
@@ -152,6 +158,18 @@ struct report {
 		uint64_t p99_ns;
 		uint64_t worst_ns;
 	} postcopy;
+	struct {
+		uint64_t entries;	/* pages that the receiver has said it has in a file */
+		uint64_t left_out;	/* pages of the file that its memory had no room for */
+		uint64_t index_ns;	/* how long it took the receiver to read the file */
+		uint64_t memory;	/* bytes of the sender's for that */
+		uint64_t refused_pages;	/* that the file did not have any more */
+	} reuse;
+	struct {
+		char state[REPORT_TEXT];	/* "": not asked for; "writing", "left", "failed" */
+		uint64_t bytes;
+		uint64_t time_ns;
+	} image;
 	bool guest_was_paused;
 	bool verified;
 	bool save_mode;
@@ -169,7 +187,7 @@ void report_round_begin(struct report *r, bool blackout, uint64_t now_ns);
 /* The pages of a round; the members are a row's. */
 struct report_sent {
 	uint64_t data_pages, zero_pages, same_pages, page_bytes;
-	uint64_t delta_pages, delta_bytes, unchanged_pages;
+	uint64_t delta_pages, delta_bytes, unchanged_pages, reused_pages, reused_bytes;
 	uint64_t packed_pages[REPORT_CODECS];
 };
 /* What the round has sent so far, or in all; any number of times. */

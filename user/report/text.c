@@ -113,6 +113,28 @@ static void report_print_delta(FILE *f, const struct report *r)
 		report_print_pages(f, "Unchanged pages", r->unchanged_pages);
 }
 
+/* What the receiver had in a file, and what that saved. */
+static void report_print_reused(FILE *f, const struct report *r)
+{
+	if (!r->reuse.entries && !r->reused_pages)
+		return;
+	fprintf(f, "  Reused pages      %10llu pages  %10.1f MiB  (as references of %.1f MiB)\n",
+		(unsigned long long)r->reused_pages, bytes_to_mib(r->reused_pages * PAGE_BYTES),
+		bytes_to_mib(r->reused_bytes));
+	fprintf(f, "    of %llu that the receiver has in a file, read in %.1f ms; left out there %llu, memory here %.1f MiB\n",
+		(unsigned long long)r->reuse.entries, ns_to_ms(r->reuse.index_ns),
+		(unsigned long long)r->reuse.left_out, bytes_to_mib(r->reuse.memory));
+	if (r->reuse.refused_pages)
+		report_print_pages(f, "Refused there", r->reuse.refused_pages);
+}
+
+static void report_print_image(FILE *f, const struct report *r)
+{
+	if (*r->image.state)
+		fprintf(f, "  Image at the source %8s   (%.1f MiB in %.1f ms)\n", r->image.state,
+			bytes_to_mib(r->image.bytes), ns_to_ms(r->image.time_ns));
+}
+
 void report_print(FILE *f, const struct report *r, const struct err *outcome)
 {
 	char summary[REPORT_SUMMARY];
@@ -155,6 +177,8 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 		report_print_pages(f, "One-byte pages", r->same_pages);
 	report_print_pages(f, "Untouched pages", r->untouched_pages);
 	report_print_delta(f, r);
+	report_print_reused(f, r);
 	report_print_packed(f, r);
+	report_print_image(f, r);
 	report_print_rows(f, r);
 }

@@ -29,7 +29,7 @@ static struct round_count precopy_sent(const struct report *rep)
 
 	return (struct round_count) {
 		.data_pages = row->data_pages, .unchanged_pages = row->unchanged_pages,
-		.page_bytes = row->page_bytes,
+		.page_bytes = row->page_bytes, .reused_pages = row->reused_pages,
 	};
 }
 
@@ -81,6 +81,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 		/* The count is of all of the round. */
 		.pages = s->delta && !again ? sent.data_pages + sent.unchanged_pages : 0,
 		.held_back = slowed_down || s->limits.bandwidth_mib,
+		.referred = sent.reused_pages > sent.data_pages,
 	});
 	rep->speed = m->speeds.last;
 	return 0;
@@ -164,13 +165,16 @@ static int precopy_find_vcpus(struct sender *s, struct err *e)
 static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum verdict *verdict,
 			     struct err *e)
 {
-	bool changed;
+	bool changed, refused = false;
 	int r = *verdict == CONVERGE_OWE ? owing_choose(s, e) : 0;
 
 	if (!r)
 		r = sender_ask_switchover(s, e);
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
+	if (!r)
+		r = sender_end_reuse(s, &refused, e);
+	changed |= refused;
 	s->fits = !r && !changed;
 	if (!r && s->owing.chosen && !changed)
 		r = owing_early(s, e);

@@ -20,6 +20,8 @@ void round_count_add(struct round_count *sum, const struct round_count *more)
 	sum->delta_pages += more->delta_pages;
 	sum->delta_bytes += more->delta_bytes;
 	sum->unchanged_pages += more->unchanged_pages;
+	sum->reused_pages += more->reused_pages;
+	sum->reused_bytes += more->reused_bytes;
 }
 
 void round_count_subtract(struct round_count *from, const struct round_count *part)
@@ -31,6 +33,8 @@ void round_count_subtract(struct round_count *from, const struct round_count *pa
 	from->delta_pages -= part->delta_pages;
 	from->delta_bytes -= part->delta_bytes;
 	from->unchanged_pages -= part->unchanged_pages;
+	from->reused_pages -= part->reused_pages;
+	from->reused_bytes -= part->reused_bytes;
 	for (unsigned int i = 0; i < CODECS; i++)
 		from->packed_pages[i] -= part->packed_pages[i];
 }
@@ -57,6 +61,7 @@ void ram_packing_free(struct ram_packing *p)
 	codec_states_free(&p->states);
 	free(p->gathered);
 	p->gathered = NULL;
+	reuse_hasher_close(&p->hasher);
 }
 
 /* The pages one behind the other, where nothing else writes. NULL: no memory. */
@@ -142,21 +147,27 @@ static void ram_framer_pack(struct ram_framer *f, struct ram_frame *frame)
 		ram_framer_look(f, frame, bytes, made_ns);
 }
 
-static int ram_framer_keep_pace(struct ram_framer *f, const struct ram_frame *frame, struct err *e)
+/* bytes: of a frame that is to be sent. */
+static int ram_framer_keep_pace(struct ram_framer *f, uint64_t bytes, struct err *e)
 {
-	uint64_t bytes = WIRE_HEADER + frame->nr * WIRE_EXTENT;
-	uint64_t now = now_ns(), at;
+	uint64_t now = now_ns(), at = pace_take(f->pace, bytes, now);
 
-	bytes += frame->codec ? frame->packed_bytes : frame->bytes;
-	if (frame->codec || frame->nr_parts)
-		bytes += WIRE_PACKED_HEAD + frame->nr_parts;
-	at = pace_take(f->pace, bytes, now);
 	if (f->packing)
 		f->packing->paced_ns = at > now ? at - now : 0;
 	return channel_pause(f->ch, at, e);
 }
 
-int ram_framer_flush(struct ram_framer *f, struct err *e)
+static uint64_t ram_frame_bytes(const struct ram_frame *frame)
+{
+	uint64_t bytes = WIRE_HEADER + frame->nr * WIRE_EXTENT;
+
+	bytes += frame->codec ? frame->packed_bytes : frame->bytes;
+	if (frame->codec || frame->nr_parts)
+		bytes += WIRE_PACKED_HEAD + frame->nr_parts;
+	return bytes;
+}
+
+static int ram_framer_push(struct ram_framer *f, struct err *e)
 {
 	struct ram_frame *frame = f->frame;
 	int r = 0;
@@ -167,8 +178,31 @@ int ram_framer_flush(struct ram_framer *f, struct err *e)
 	if (frame->bytes)
 		ram_framer_pack(f, frame);
 	if (f->pace)
-		r = ram_framer_keep_pace(f, frame, e);
+		r = ram_framer_keep_pace(f, ram_frame_bytes(frame), e);
 	return r ? r : channel_push(f->ch, frame, e);
+}
+
+static int ram_framer_push_references(struct ram_framer *f, struct err *e)
+{
+	struct ram_frame *frame = f->references;
+	uint64_t bytes;
+	int r = 0;
+
+	if (!frame)
+		return 0;
+	bytes = WIRE_HEADER + frame->references * WIRE_REFERENCE;
+	f->references = NULL;
+	f->count.reused_bytes += bytes;
+	if (f->pace)
+		r = ram_framer_keep_pace(f, bytes, e);
+	return r ? r : channel_push(f->ch, frame, e);
+}
+
+int ram_framer_flush(struct ram_framer *f, struct err *e)
+{
+	int r = ram_framer_push(f, e);
+
+	return r ? r : ram_framer_push_references(f, e);
 }
 
 /* limit: bytes of the buffer. */
@@ -190,7 +224,7 @@ static int ram_framer_room(struct ram_framer *f, uint64_t *pages, struct err *e)
 	if (limit > FRAME_BYTES)
 		limit = FRAME_BYTES;
 	if (f->frame && ram_frame_is_full(f->frame, limit)) {
-		r = ram_framer_flush(f, e);
+		r = ram_framer_push(f, e);
 		if (r)
 			return r;
 	}
@@ -254,23 +288,80 @@ static void ram_frame_put(struct ram_frame *frame, uint8_t *bytes, uint32_t n, u
 		frame->iov[frame->nr_iov++] = (struct iovec) { bytes, n };
 }
 
+/* Does the receiver have such a page in its file? Nothing refers to it in the last round. */
+static bool ram_framer_refers(const struct ram_framer *f, const uint8_t *bytes, uint64_t *entry)
+{
+	struct reuse_hasher *h;
+	uint64_t hash[2];
+
+	if (!f->reuse || !f->reuse->table || f->last || atomic_load(&f->reuse->off))
+		return false;
+	h = &f->packing->hasher;
+	if (!h->key && !reuse_hasher_open(h, reuse_table_key(f->reuse->table))) {
+		h->key = NULL;
+		return false;
+	}
+	reuse_hash(h, bytes, hash);
+	return reuse_table_find(f->reuse->table, hash, entry);
+}
+
+static int ram_framer_add_reference(struct ram_framer *f, unsigned int block, uint64_t page,
+				    uint64_t entry, struct err *e)
+{
+	struct wire_reference *ref = &f->reference;
+	int r = 0;
+
+	f->count.reused_pages++;
+	if (f->references && (f->references->references == WIRE_REFERENCES_MAX ||
+			      f->referred == WIRE_REFERRED_MAX))
+		r = ram_framer_push_references(f, e);
+	if (!r && !f->references) {
+		r = channel_frame(f->ch, &f->references, e);
+		*ref = (struct wire_reference) { .entry = UINT64_MAX };
+		f->referred = 0;
+	}
+	if (r)
+		return r;
+	if (ref->x.pages && ref->x.block == block && ref->x.first + ref->x.pages == page &&
+	    ref->entry + ref->x.pages == entry) {
+		ref->x.pages++;
+	} else {
+		f->references->references++;
+		*ref = (struct wire_reference) {
+			.x = {
+				.block = (uint16_t)block, .kind = WIRE_DATA, .pages = 1,
+				.first = page,
+			},
+			.entry = entry,
+		};
+	}
+	f->referred++;
+	wire_put_reference(f->references->buf +
+			   (f->references->references - 1) * WIRE_REFERENCE, ref);
+	return 0;
+}
+
 /*
  * A page as what has changed of it. It is copied to where the frame's buffer is free: forward from
  * further behind there, or out of a mapping, where the guest may write to it meanwhile. What is
  * hashed is the copy, as that is sent.
  */
-static void ram_framer_add_changed(struct ram_framer *f, unsigned int block, uint64_t page,
-				   const uint8_t *bytes)
+static int ram_framer_add_changed(struct ram_framer *f, unsigned int block, uint64_t page,
+				  const uint8_t *bytes, struct err *e)
 {
 	struct ram_frame *frame = f->frame;
 	uint8_t *copy = memmove(frame->buf + frame->used, bytes, PAGE_BYTES), *end = copy;
 	unsigned int parts = delta_changed(f->delta, block, page, copy, !f->last);
+	uint64_t entry;
 	uint32_t n;
 
 	if (!parts) {
 		f->count.unchanged_pages++;
-		return;
+		return 0;
 	}
+	/* The copy is what the receiver has then, as of a page that was sent. */
+	if (ram_framer_refers(f, copy, &entry))
+		return ram_framer_add_reference(f, block, page, entry, e);
 	for (unsigned int i = 0; i < WIRE_PAGE_PARTS; i++) {
 		if (!(parts >> i & 1))
 			continue;
@@ -282,23 +373,25 @@ static void ram_framer_add_changed(struct ram_framer *f, unsigned int block, uin
 	ram_frame_extend(frame, block, parts == DELTA_ALL ? WIRE_DATA : WIRE_PARTS, page, 1);
 	ram_frame_put(frame, copy, n, frame->used + n);
 	if (parts == DELTA_ALL)
-		return;
+		return 0;
 	frame->parts[frame->nr_parts++] = (uint8_t)parts;
 	f->count.delta_pages++;
 	f->count.delta_bytes += n;
+	return 0;
 }
 
 /* used: how much of the frame's buffer is used once this page is in it. */
-static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t page, uint8_t *bytes,
-			   uint32_t used)
+static int ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t page, uint8_t *bytes,
+			  uint32_t used, struct err *e)
 {
 	struct ram_frame *frame = f->frame;
+	uint64_t entry;
 
 	if (zero_filter_best()->is_zero(bytes)) {
 		ram_frame_extend(frame, block, WIRE_ZERO, page, 1);
 		f->count.zero_pages++;
 		ram_framer_forget(f, block, page);
-		return;
+		return 0;
 	}
 	if (f->packing && f->packing->same && page_is_one_byte(bytes)) {
 		/* Read once: from a mapping it may change meanwhile, and must not become zero. */
@@ -309,16 +402,17 @@ static void ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t pa
 			frame->same++;
 			f->count.same_pages++;
 			ram_framer_forget(f, block, page);
-			return;
+			return 0;
 		}
 	}
-	if (ram_framer_compares(f, block, page)) {
-		ram_framer_add_changed(f, block, page, bytes);
-		return;
-	}
+	if (ram_framer_compares(f, block, page))
+		return ram_framer_add_changed(f, block, page, bytes, e);
+	if (ram_framer_refers(f, bytes, &entry))
+		return ram_framer_add_reference(f, block, page, entry, e);
 	ram_frame_extend(frame, block, WIRE_DATA, page, 1);
 	f->count.data_pages++;
 	ram_frame_put(frame, bytes, PAGE_BYTES, used);
+	return 0;
 }
 
 /*
@@ -365,9 +459,11 @@ static int ram_framer_send_run(struct ram_framer *f, unsigned int block, struct 
 			r = channel_go_on(f->ch, e);
 		if (r)
 			return r;
-		for (uint64_t i = 0; i < n; i++)
-			ram_framer_add(f, block, run.first + i, at + i * PAGE_BYTES,
-				       used + (uint32_t)(i + 1) * PAGE_BYTES);
+		for (uint64_t i = 0; i < n && !r; i++)
+			r = ram_framer_add(f, block, run.first + i, at + i * PAGE_BYTES,
+					   used + (uint32_t)(i + 1) * PAGE_BYTES, e);
+		if (r)
+			return r;
 		run.first += n;
 		run.count -= n;
 	}

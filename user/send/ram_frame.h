@@ -26,6 +26,11 @@
  * huge pages where a process beside the VMM maps the RAM (sender_round.c). A page that has hashes
  * is compared in any frame. Both are done with a copy in the frame's buffer, also of a page in a
  * mapping.
+ *
+ * A page that the receiver has in a file (wire/reuse.h) goes as a reference, which beats every
+ * codec. It is hashed where it is, also in a mapping: if the guest writes to it meanwhile, it has
+ * the hash of what the receiver has only if that is what was read, as one can read it for any
+ * frame; and it is dirty again.
  */
 #ifndef GODWIT_RAM_FRAME_H
 #define GODWIT_RAM_FRAME_H
@@ -38,6 +43,7 @@
 #include "codec/delta.h"
 #include "net/channel.h"
 #include "net/pace.h"
+#include "peer/referring.h"
 #include "send/round.h"
 #include "vmm/vm.h"
 
@@ -50,6 +56,7 @@
  * @delta_pages: of @data_pages, those of which only the changed parts were sent: @delta_bytes,
  *	packed or not
  * @unchanged_pages: that were dirty, and as the receiver has them
+ * @reused_pages: that were sent as references, in @reused_bytes
  */
 struct round_count {
 	uint64_t data_pages;
@@ -60,6 +67,8 @@ struct round_count {
 	uint64_t delta_pages;
 	uint64_t delta_bytes;
 	uint64_t unchanged_pages;
+	uint64_t reused_pages;
+	uint64_t reused_bytes;
 };
 
 /* It is an array as well. */
@@ -83,6 +92,7 @@ double round_count_page(const struct round_count *c);
  * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
  *	until it is needed
  * @paced_ns: how long --bandwidth had the last frame wait
+ * @hasher: once the receiver has said what it has
  * @keeps: the codec stays. The small frames of a spread round leave one by one, as fast as the
  *	window lets them: that says nothing of a codec
  */
@@ -97,6 +107,7 @@ struct ram_packing {
 	const _Atomic uint64_t *load;
 	uint8_t *gathered;
 	uint64_t paced_ns;
+	struct reuse_hasher hasher;
 };
 
 /* Before the first frame, and whenever the operator has changed how RAM is packed. */
@@ -113,6 +124,9 @@ void ram_packing_free(struct ram_packing *p);
  * @delta: what was sent of each page; NULL: pages go whole. Not without @packing
  * @delta_always: pages get hashes also while frames are not packed
  * @last: of the last round: nothing follows
+ * @reuse: what the receiver has in a file; NULL: nothing is referred to. Not without @packing
+ * @references: a frame of them, under construction, or NULL: the latest is @reference, and there
+ *	are @referred pages in it
  * @frame: under construction, or NULL
  */
 struct ram_framer {
@@ -123,13 +137,17 @@ struct ram_framer {
 	struct ram_packing *packing;
 	struct delta *delta;
 	bool delta_always, last;
+	const struct referring *reuse;
+	struct ram_frame *references;
+	struct wire_reference reference;
+	uint32_t referred;
 	struct ram_frame *frame;
 	struct round_count count;
 };
 
 /* Sends a piece. On return frames may still be under construction or under way. */
 int ram_framer_send(struct ram_framer *f, const struct round_piece *p, struct err *e);
-/* Sends the frame that is under construction, if there is one. */
+/* Sends what is under construction. */
 int ram_framer_flush(struct ram_framer *f, struct err *e);
 
 #endif

@@ -113,6 +113,8 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 		/* The receiver has emptied what is pushed: over that no part of a page is right. */
 		.delta = st->round->kind == ROUND_PUSH ? NULL : st->o.delta,
 		.delta_always = st->delta_always, .last = last,
+		/* Of what is owed the receiver may have no page refused. */
+		.reuse = st->round->kind == ROUND_PRECOPY ? st->o.reuse : NULL,
 	};
 	const struct round_count before = send_stream_counts(s);
 	struct round_piece p;

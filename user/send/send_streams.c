@@ -124,17 +124,18 @@ static bool send_streams_have_room(const struct send_streams *st)
 #define LOOKS	32u	/* in a round trip, for the ACK that makes room */
 
 /*
- * Were most pages of the round packed, or known? Then the link is what is slow, also if what is
- * left to send now comes in single frames that find no queue.
+ * Were most pages of the round packed, or known, or in the receiver's file? Then the link is what
+ * is slow, also if what is left to send now comes in single frames that find no queue.
  */
 static bool send_streams_link_was_slow(const struct round_count *c)
 {
-	const uint64_t all = c->data_pages + c->unchanged_pages;
-	uint64_t packed = c->unchanged_pages;
+	const uint64_t all = c->data_pages + c->unchanged_pages + c->reused_pages;
+	uint64_t packed = c->unchanged_pages + c->reused_pages;
 
 	for (unsigned int i = 0; i < CODECS; i++)
 		packed += c->packed_pages[i];
-	return 2 * packed > all || 2 * (c->delta_pages + c->unchanged_pages) > all;
+	return 2 * packed > all ||
+	       2 * (c->delta_pages + c->unchanged_pages + c->reused_pages) > all;
 }
 
 void send_streams_hash_all(struct send_streams *st)

@@ -27,6 +27,7 @@ struct send_streams;
  *	that both ends offer
  * @delta: what was sent of each page, also over connections before; NULL: pages go whole
  * @delta_always: --delta on
+ * @reuse: what the receiver has in a file, also when it is known later
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @timeout_ms: how long the receiver may accept no byte
  * @idle: called about ten times a second while the caller waits for the streams, to take the
@@ -43,6 +44,7 @@ struct send_streams_options {
 	uint64_t features;
 	struct delta *delta;
 	bool delta_always;
+	const struct referring *reuse;
 	unsigned int pack_threads;
 	unsigned int timeout_ms;
 	int (*idle)(void *arg, struct err *e);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "kernel/device.h"
+#include "reuse/image.h"
 #include "send/preflight.h"
 #include "send/sender_internal.h"
 
@@ -205,6 +206,8 @@ static int sender_migrate(struct sender *s, struct err *e)
 	to = (struct frame_out) { .send = frame_out_to_channel, .arg = s->ch };
 	if (!r && s->devstate == &devstate_save)
 		r = private_ram_send(&s->private_copy, &to, &s->report->device_bytes, e);
+	if (!r)
+		r = sender_begin_reuse(s, e);
 	if (!r && !s->o->pause)
 		r = precopy(s, e);
 	if (!r)
@@ -233,6 +236,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	hot_pages_free(&s->hot);
 	stripes_free(&s->stripes);
 	delta_free(s->delta);
+	referring_free(&s->reuse);
 	save_close(&s->save);
 	journal_close(&s->journal);
 	private_ram_copy_free(&s->private_copy);
@@ -243,8 +247,33 @@ static void sender_close(struct sender *s, const struct err *outcome)
 		claim_leave(&s->claim);
 	else
 		claim_drop(&s->claim, &s->vm);
-	vm_close(&s->vm);
 	qmp_close(s->qmp);
+}
+
+/*
+ * All that the migration had is undone, and every lock, note and socket of it is gone: nobody waits
+ * for this. The source's RAM is at rest, as its guest runs elsewhere; if the operator ends QEMU, or
+ * runs something in it, there is no image or a useless one, which harms no receiver.
+ */
+static void sender_leave_image(struct sender *s, const struct err *outcome)
+{
+	struct report *rep = s->report;
+	uint64_t began_ns;
+	struct err e = { 0 };
+	int r;
+
+	strcpy(rep->image.state, "writing");
+	if (s->o->ended)
+		s->o->ended(rep, outcome, s->o->progress_arg);
+	/* A request to stop may end it. */
+	stop_heed();
+	began_ns = now_ns();
+	r = image_write(s->o->leave_image, &s->vm, stop_requested, &rep->image.bytes, &e);
+	rep->image.time_ns = now_ns() - began_ns;
+	strcpy(rep->image.state, r ? "failed" : "left");
+	if (r)
+		fprintf(stderr, "godwit: warning: the guest has moved, and no image of it was left: %s\n",
+			e.text);
 }
 
 int sender_run(const struct sender_options *o, struct report *report, struct err *e)
@@ -291,5 +320,8 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 			switchover_times(&s);
 	}
 	sender_close(&s, e);
+	if (!r && o->leave_image)
+		sender_leave_image(&s, e);
+	vm_close(&s.vm);
 	return r;
 }

@@ -38,6 +38,10 @@
  * @zero_copy: of RAM to the network, see engine.h
  * @delta: whether pages that are sent again go as their changes
  * @delta_mib: memory for what it notes of pages; 0: as with DELTA_OFF
+ * @reuse_mib: memory for what the receiver says that it has in a file; 0: nothing is reused
+ * @leave_image: where to leave the guest's RAM once it runs at the destination; NULL: nowhere
+ * @ended: called before that, when all else is over and nobody waits for anything: @report and
+ *	*outcome are what the caller gets
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @pause: no module: stop the guest first, send everything once
  * @progress: called about ten times a second; may be NULL
@@ -60,6 +64,9 @@ struct sender_options {
 	enum engine_zero_copy zero_copy;
 	enum delta_wish delta;
 	unsigned int delta_mib;
+	unsigned int reuse_mib;
+	const char *leave_image;
+	void (*ended)(const struct report *report, const struct err *outcome, void *arg);
 	unsigned int pack_threads;
 	enum mode_wish wish;
 	unsigned int accepted;

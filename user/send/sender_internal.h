@@ -21,6 +21,7 @@
 #include "net/channel.h"
 #include "net/pace.h"
 #include "peer/private_ram_frames.h"
+#include "peer/referring.h"
 #include "plan/converge.h"
 #include "plan/limits.h"
 #include "qmp/dirty_rate.h"
@@ -90,6 +91,7 @@ struct sender {
 	struct send_streams *streams;
 	struct stripes stripes;
 	struct delta *delta;		/* what was sent of each page, or NULL */
+	struct referring reuse;		/* what the receiver has in a file */
 	struct round *round;		/* under way, or NULL; it is: */
 	struct round the_round;
 	/* By their numbers on the wire, where each part of a round is one: */
@@ -168,6 +170,13 @@ int owing_recover(struct sender *s, int r, struct err *e);
 int owing_take_over(struct sender *s, struct err *e);
 /* Whether pages that are sent again go as their changes: what for is known once HELLO is there. */
 int sender_open_delta(struct sender *s, struct err *e);
+/* Asks what the receiver has in a file (wire/reuse.h), and waits a little until it is read. */
+int sender_begin_reuse(struct sender *s, struct err *e);
+/*
+ * Before the last round: all rounds are in place at the receiver but for what it has refused, which
+ * is dirty again: *some.
+ */
+int sender_end_reuse(struct sender *s, bool *some, struct err *e);
 /* Closes all connections, if there are any. */
 void sender_disconnect(struct sender *s);
 /*

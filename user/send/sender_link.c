@@ -37,6 +37,7 @@ void sender_report_sent(struct sender *s, const struct round_count *c)
 		.same_pages = c->same_pages, .page_bytes = c->page_bytes,
 		.delta_pages = c->delta_pages, .delta_bytes = c->delta_bytes,
 		.unchanged_pages = c->unchanged_pages,
+		.reused_pages = c->reused_pages, .reused_bytes = c->reused_bytes,
 	};
 
 	static_assert(REPORT_CODECS == CODECS, "the report has a count for each codec");
@@ -142,6 +143,12 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 			return 0;
 		send_streams_load(s->streams, h->arg);
 		return 1;
+	case WIRE_HASHES:
+	case WIRE_REFUSED:
+		r = referring_take(&s->reuse, s->ch, h, e);
+		if (r > 0 && !s->round)
+			referring_again(&s->reuse, s->delta, s->source->map);
+		return r;
 	case WIRE_SWITCHOVER:
 		if (!s->asked || s->answered)
 			return 0;
@@ -235,6 +242,9 @@ int sender_idle(void *arg, struct err *e)
 		s->next_renew_ns = now_ns() + STOP_SLICE_NS;
 		r = s->lease ? foreign_renew_soon(&s->foreign, e) : 0;
 	}
+	/* In the switchover nothing is referred to any more. */
+	if (!r && s->round && s->round->kind == ROUND_PRECOPY)
+		r = referring_ask(&s->reuse, s->ch, e);
 	/* Only the streams send now; the receiver must not time out on the control connection. */
 	return r ? r : sender_keep_alive(s, e);
 }

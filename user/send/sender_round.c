@@ -39,6 +39,68 @@ int sender_open_delta(struct sender *s, struct err *e)
 	return err_set(e, GW_INTERNAL, ENOMEM, "no memory for --delta: give off, or free memory");
 }
 
+#define INDEX_NS	5000000000ull	/* at most, until the receiver has read its file */
+#define INDEX_NAP_NS	20000000ull
+
+/* What is known so far, into the report. */
+static void sender_report_reuse(struct sender *s)
+{
+	struct report *rep = s->report;
+
+	if (!s->reuse.table)
+		return;
+	rep->reuse.entries = reuse_table_entries(s->reuse.table);
+	rep->reuse.left_out = s->reuse.left_out;
+	rep->reuse.memory = reuse_table_memory(s->reuse.table);
+	rep->reuse.index_ns = s->reuse.index_ns;
+	rep->reuse.refused_pages = s->reuse.refused_pages;
+}
+
+/*
+ * The receiver reads its file much faster than a link carries the guest, so it is worth a moment.
+ * What has not been read by then becomes known while rounds go on (sender_idle()).
+ */
+int sender_begin_reuse(struct sender *s, struct err *e)
+{
+	const uint64_t until = now_ns() + INDEX_NS;
+	uint64_t pages[WIRE_BLOCKS_MAX];
+	int r;
+
+	if (!(s->features & WIRE_REUSES) || !s->o->reuse_mib)
+		return 0;
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		pages[i] = s->vm.blocks[i].pages;
+	r = referring_begin(&s->reuse, s->ch, pages, s->vm.nblocks,
+			    (uint64_t)s->o->reuse_mib << 20, e);
+	while (!r && s->reuse.table && !s->reuse.complete && now_ns() < until && !s->hurries) {
+		const uint64_t before = reuse_table_entries(s->reuse.table);
+
+		r = referring_ask(&s->reuse, s->ch, e);
+		while (!r && s->reuse.asked)
+			r = sender_listen(s, e);
+		if (!r && reuse_table_entries(s->reuse.table) - before < WIRE_ENTRIES_FRAME &&
+		    !s->reuse.complete)
+			r = channel_pause(s->ch, now_ns() + INDEX_NAP_NS, e);
+		sender_progress(s);
+	}
+	sender_report_reuse(s);
+	return r;
+}
+
+int sender_end_reuse(struct sender *s, bool *some, struct err *e)
+{
+	const uint64_t before = s->reuse.refused_pages;
+	int r = 0;
+
+	/* As long as it takes: PONGs show that the receiver writes, and without them this ends. */
+	while (!r && s->reuse.table &&
+	       (s->reuse.asked || atomic_load(&s->stripes.acked) != s->announced))
+		r = sender_listen(s, e);
+	*some = s->reuse.refused_pages != before;
+	sender_report_reuse(s);
+	return r;
+}
+
 /* Sends ROUND once all streams have sent theirs. */
 static int sender_announce_round(struct sender *s, struct err *e)
 {
@@ -145,6 +207,7 @@ static int sender_part_end(struct sender *s, struct round_count *sum, struct err
 		round_drop(s->round);
 	s->round = NULL;
 	round_end(&s->the_round);
+	referring_again(&s->reuse, s->delta, s->source->map);
 	return r;
 }
 
@@ -196,6 +259,7 @@ void sender_disconnect(struct sender *s)
 		s->counts_before = (struct round_count) { .data_pages = 0 };
 	}
 	owing_disconnect(s);
+	referring_disconnect(&s->reuse);
 	channel_free(s->ch);
 	s->ch = NULL;
 	send_streams_free(s->streams);

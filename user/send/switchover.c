@@ -293,20 +293,34 @@ static int switchover_raise_links(struct sender *s, struct err *e)
 }
 
 /*
- * --pause with --reconnect: RAM is at rest, and goes as in pre-copy, so that a loss of the link is
- * survived. Nothing is left for the last round then but holes. After a loss the receiver is to say
- * again that it may follow.
+ * --pause with --reconnect, or with a file to reuse: RAM is at rest, and goes as in pre-copy, so
+ * that a loss of the link is survived, and pages may be refused. Nothing is left for the last round
+ * then but these, and holes. After a loss the receiver is to say again that it may follow; one
+ * while the ACK is waited for is survived as well, and what may have been lost goes again.
  */
 static int switchover_send_at_rest(struct sender *s, struct err *e)
 {
+	bool ignored, again;
 	int r;
 
 	/* No limit slows down what the guest waits for. */
 	pace_set(&s->pace, 0);
-	r = sender_round(s, e);
-	if (!r)
+	do {
+		again = false;
+		r = sender_round(s, e);
+		if (r)
+			break;
 		r = sender_ask_switchover(s, e);
-	return r ? r : sender_await_switchover(s, e);
+		if (!r)
+			r = sender_await_switchover(s, e);
+		if (!r)
+			r = sender_end_reuse(s, &ignored, e);
+		if (r) {
+			r = connect_again(s, r, e);
+			again = !r;
+		}
+	} while (again);
+	return r;
 }
 
 /*
@@ -339,6 +353,7 @@ int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
 	uint64_t t;
+	bool ignored;
 	int r = 0;
 
 	rep->phase = "switchover";
@@ -351,6 +366,9 @@ int switchover(struct sender *s, struct err *e)
 		r = switchover_check(s, e);
 	if (!r)
 		r = sender_await_switchover(s, e);
+	/* In a hurry there was no look before: what is refused now is for the last round. */
+	if (!r)
+		r = sender_end_reuse(s, &ignored, e);
 	if (!r)
 		r = owing_check(s, e);
 	if (!r)
@@ -364,7 +382,7 @@ int switchover(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	t = now_ns();
-	if (s->o->pause && s->keeps && !s->owing.chosen)
+	if (s->o->pause && (s->keeps || s->reuse.table) && !s->owing.chosen)
 		r = switchover_send_at_rest(s, e);
 	if (!r)
 		r = switchover_send(s, e);
