@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
---reuse and --leave-image: a guest that comes back finds most of its pages at the destination, in a file that nobody trusts. RAM at
+--reuse: a guest that comes back finds most of its pages at the destination, in a file that nobody trusts. RAM at
 rest (--pause) goes in rounds then, so two QEMUs without KVM show most of it; for the rounds of a guest that writes the sender is one
 for which all pages are dirty (tools/alldirty.c). --verify finds each page that is not right.
 """
 import os
 import shutil
-import stat
-import struct
-import subprocess
 import time
 
 import credentials
@@ -19,8 +16,7 @@ import relay
 import wire
 from guestram import write
 from kinds import KINDS
-from test_compress import AT, content, extent
-from test_peers import join, receive_exactly, refused, strange_sender
+from test_compress import AT, content
 
 pytestmark = pytest.mark.native
 
@@ -377,21 +373,6 @@ def test_an_end_is_killed(directory, who):
     godwit.unharmed(src)
 
 
-def test_a_peer_that_never_answers(directory):
-    """The receiver's hashes go astray: the sender gives up in time, and its guest runs on."""
-    src = source(directory)
-    file = old_ram(src)
-    for kind in (wire.REUSE, wire.HASHES):
-        with relay.Losing(godwit.TO, swallow={kind}) as between:
-            dst = godwit.destination(src)
-            run = godwit.Run(src, dst, '--pause', '--peer-timeout', '3', to=between.address,
-                             receive_options=['--reuse', file, '--peer-timeout', '3', '--resolve-timeout', '1'])
-            assert run.send.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.send.said
-            run.receive.wait(60)
-            godwit.unharmed(src)
-            dst.kill()
-
-
 def test_check_tells(directory):
     src = source(directory)
     file = old_ram(src)
@@ -401,129 +382,3 @@ def test_check_tells(directory):
     said.wait()
     assert 'pages in a file' in said.said and 'compared by XXH3' in said.said, said.said
     run.kill().wait()
-
-
-ALL = wire.VERDICTS | wire.ONE_WAY | wire.REUSES
-
-
-def references(*entries, pages=1, first=0):
-    return wire.frame(wire.REFERENCES, len(entries), b''.join(extent(0, pages, first) + struct.pack('<Q', entry) for entry in entries))
-
-
-def ask(control, most=100):
-    """All that the receiver has is said."""
-    control.sendall(wire.frame(wire.REUSE, 1))
-    head = wire.HEADER.unpack(receive_exactly(control, 24))
-    assert head[1] == wire.REUSE and head[3] == 1 and len(receive_exactly(control, head[4])) == 8 + 384
-    flags = 8
-    while flags:
-        control.sendall(wire.frame(wire.WANT_HASHES, most, struct.pack('<Q', 0)))
-        _, kind, flags, n, length, _ = wire.HEADER.unpack(receive_exactly(control, 24))
-        receive_exactly(control, length)
-    assert kind == wire.HASHES and n == 8
-
-
-@pytest.mark.parametrize('frame,asks,words', [
-    (references(0), None, 'not agreed on'),
-    (references(0), False, 'malformed'),
-    (references(8), True, 'malformed'),
-    (references(7, pages=2), True, 'malformed'),
-    (references((1 << 64) - 1), True, 'malformed'),
-    (references(0, first=128 << 8), True, 'malformed'),
-    (references(0)[:-8] + struct.pack('<Q', 1 << 63), True, 'malformed'),
-    (wire.frame(wire.REFERENCES, 1, extent(1, 1, 0) + bytes(8)), True, 'malformed'),
-], ids=['no-file', 'nothing-was-said', 'behind', 'over-the-end', 'wraps', 'outside', 'far', 'kind'])
-def test_hostile(directory, frame, asks, words):
-    """A stream that refers to what there is not. asks: has the sender heard what there is? None: there is no file."""
-    file = f'{directory}/old.ram'
-    with open(file, 'wb') as f:
-        f.write(os.urandom(8 * 4096))
-
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        if asks:
-            ask(control)
-        streams[0].sendall(frame)
-    refused(strange_sender(directory, speak, offers=ALL, receive_options=['--reuse', file] if asks is not None else []), 'bad-peer', words)
-
-
-@pytest.mark.parametrize('frame,words', [
-    (wire.frame(wire.REUSE, 1, bytes(8)), 'malformed'),
-    (wire.frame(wire.REUSE, 2), 'malformed'),
-    (wire.frame(wire.WANT_HASHES, 1, bytes(8)), 'no file to reuse'),
-    (wire.frame(wire.REFUSED, 1, extent(0, 1, 0)), 'at the wrong time'),
-    (wire.frame(wire.HASHES, 0, bytes(24)), 'at the wrong time'),
-], ids=['body', 'arg', 'no-file', 'refused', 'hashes'])
-def test_hostile_questions(directory, frame, words):
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        control.sendall(frame)
-    refused(strange_sender(directory, speak, offers=ALL), 'bad-peer', words)
-
-
-def test_references_in_the_last_round(directory):
-    """Nobody would send what is refused there: the guest stays at the source."""
-    file = f'{directory}/old.ram'
-    with open(file, 'wb') as f:
-        f.write(os.urandom(8 * 4096))
-
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        ask(control)
-        os.truncate(file, 4096)
-        control.sendall(wire.frame(wire.SWITCHOVER))
-        assert wire.HEADER.unpack(receive_exactly(control, 24))[1] == wire.SWITCHOVER
-        for stream in streams:
-            stream.sendall(references(5) + wire.frame(wire.ROUND, 1, flags=1))
-        control.sendall(wire.frame(wire.ROUND, 1, flags=1))
-    refused(strange_sender(directory, speak, offers=ALL, receive_options=['--reuse', file]), 'bad-peer', 'in the last round', file)
-
-
-def leave(src, dst, image, *options, **more):
-    run = godwit.Run(src, dst, '--pause', '--leave-image', image, *options, **more)
-    report = run.wait()
-    godwit.proof(src, dst, stopped='postmigrate')
-    return report, run
-
-
-def test_it_leaves_an_image_and_comes_back(directory):
-    """All of the source's RAM, and nothing but; with the guest's own writes meanwhile most of it is found again."""
-    src = source(directory)
-    dst = godwit.destination(src)
-    image = f'{directory}/image'
-    report, run = leave(src, dst, image)
-    assert report['image']['state'] == 'left' and report['image']['bytes'] > 12 * MIB and report['image']['time'] > 0
-    assert f'left {report["image"]["bytes"] / MIB:.1f} MiB of RAM in {image}' in run.send.said
-    st = os.stat(image)
-    assert stat.S_IMODE(st.st_mode) == 0o600 and st.st_size == 64 * MIB and st.st_blocks * 512 < 40 * MIB
-    assert not subprocess.run(['cmp', image, src.ram[0].path], check=False).returncode
-    assert not [name for name in os.listdir(directory) if name.startswith('image.')]
-    src.kill()
-    back = godwit.destination(dst, 'src')
-    report, _ = migrate(dst, back, image)
-    assert report['ram']['reused'] > 2000 and report['ram']['normal'] < 2000, report['ram']
-
-
-def test_an_image_that_cannot_be_left(directory):
-    """No room: the guest has gone all the same, and that is what the report says."""
-    src = source(directory)
-    with godwit.guests():
-        place = f'{directory}/small'
-        os.makedirs(place, exist_ok=True)
-        subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=4m', 'none', place], check=True)
-        try:
-            report, run = leave(src, godwit.destination(src), f'{place}/image')
-            assert report['image']['state'] == 'failed' and report['status'] == 'ok'
-            assert 'the guest has moved, and no image of it was left' in run.send.said and 'No space' in run.send.said
-            assert not os.listdir(place)
-        finally:
-            subprocess.run(['umount', '-l', place], check=True)
-
-
-def test_an_image_that_is_refused(directory):
-    """Before anything is changed."""
-    src = source(directory)
-    for image, why in ((f'{directory}/none/image', 'No such file'), (str(directory), 'no regular file')):
-        send = godwit.Process('src', 'send', '--pause', '--qmp', src.main_qmp, '--leave-image', image, godwit.AT)
-        assert send.wait() == godwit.EXIT['usage'] and why in send.said, send.said
-    godwit.unharmed(src)

@@ -31,10 +31,7 @@ static struct world {
 	const char *to;
 	struct sender *s;
 	bool owes, early;
-	unsigned int refuses;
 } world;
-
-static unsigned int refusals;
 
 /* Only its address counts. */
 const struct devstate_ops devstate_save = { .state = NULL };
@@ -114,13 +111,10 @@ int sender_check_fit(struct sender *s, bool *changed, struct err *e)
 	return 0;
 }
 
-/* What was referred to is not there, so many times. */
-int sender_end_reuse(struct sender *s, bool *some, struct err *e)
+int sender_end_reuse(struct sender *s, struct err *e)
 {
 	(void)s;
 	(void)e;
-	*some = world.refuses > 0;
-	world.refuses -= *some;
 	return 0;
 }
 
@@ -278,7 +272,7 @@ static struct report migrate(unsigned int limit_ms, unsigned int rounds, const c
 	assert_int_equal(codec_parse(from, &wish, &e), 0);
 	atomic_store(&s.compress, codec_wish_word(&wish));
 	world = (struct world) {
-		.now = S, .when = when, .round = round, .to = to, .s = &s, .refuses = refusals,
+		.now = S, .when = when, .round = round, .to = to, .s = &s,
 	};
 	assert_int_equal(precopy(&s, &e), 0);
 	assert_int_equal(world.when, NEVER);
@@ -325,19 +319,6 @@ static void less_than_a_byte(void **state)
 	(void)state;
 	assert_in_range(r.predicted_ns, 0, 40 * MS);
 	assert_float_equal(r.speed.page, 36. / 64, 0.01);
-}
-
-/* Pages that the receiver's file does not have any more are not for the blackout. */
-static void what_is_refused_is_for_another_round(void **state)
-{
-	struct report r;
-
-	(void)state;
-	refusals = 2;
-	r = migrate(2000, 30, "off", NEVER, 0, NULL);
-	refusals = 0;
-	assert_int_equal(r.round, 2 + 2);
-	assert_int_equal(world.refuses, 0);
 }
 
 /* The last round has not helped, and the operator has just now done something about it. */
@@ -399,7 +380,6 @@ int main(void)
 		cmocka_unit_test(the_speed_is_reported),
 		cmocka_unit_test(a_codec_that_changes),
 		cmocka_unit_test(less_than_a_byte),
-		cmocka_unit_test(what_is_refused_is_for_another_round),
 		cmocka_unit_test(no_end_before_it_has_told),
 		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
 		cmocka_unit_test(the_guest_is_slowed_first),

@@ -41,7 +41,7 @@ static void a_round_like_the_last(void **state)
  */
 static void references_are_no_rate(void **state)
 {
-	struct speeds s = { .last = { 0, 0 } };
+	struct speeds s = { .last = { 0, 0 } }, all = { .last = { 0, 0 } };
 
 	(void)state;
 	speeds_add(&s, &(struct speed_round) {
@@ -53,9 +53,14 @@ static void references_are_no_rate(void **state)
 
 		/* As few as one likes. */
 		speeds_add(&few, &(struct speed_round) { .bytes = MIB / 10, .ns = S, .page = PAGE_BYTES, .pages = 25, .referred = !i });
+		assert_int_equal(few.last.rate, i ? MIB / 10 : 0);
 		speeds_add(&few, &(struct speed_round) { .bytes = MIB, .ns = S / 50, .page = PAGE_BYTES, .pages = 256 });
 		assert_int_equal(few.last.rate, i ? MIB / 10 : 50 * MIB);
 	}
+	/* Where all rounds are such, the second is better than nothing. */
+	for (unsigned int i = 0; i < 2; i++)
+		speeds_add(&all, &(struct speed_round) { .bytes = MIB, .ns = S / 10, .page = PAGE_BYTES, .referred = true });
+	assert_int_equal(all.last.rate, 10 * MIB);
 	speeds_add(&s, &(struct speed_round) {
 		.bytes = 2 * MIB, .ns = S / 50, .page = PAGE_BYTES, .pages = 512,
 	});

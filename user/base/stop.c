@@ -40,6 +40,8 @@ void stop_install(void)
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	/* A file that may grow no more is an error like any other (EFBIG). */
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 bool stop_requested(void)

@@ -30,7 +30,8 @@ struct referring {
 	struct reuse_table *table;
 	atomic_bool off;
 	unsigned int asked;
-	bool complete, waiting;
+	atomic_bool complete;
+	bool waiting;
 	unsigned int blocks;
 	uint64_t pages[WIRE_BLOCKS_MAX];
 	uint64_t *refused[WIRE_BLOCKS_MAX];

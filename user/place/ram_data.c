@@ -331,12 +331,13 @@ int ram_writer_frame(struct ram_writer *p, struct channel *ch, const struct wire
 		     struct ram_scratch *s, struct ram_writer_count *count, struct err *e)
 {
 	struct wire_extent x[WIRE_EXTENTS_MAX];
-	struct ram_cursor f = { .x = x, .end = x + h->arg };
+	struct ram_cursor f = { .x = x };
 	size_t bytes = 0;
 	int r;
 
 	if (h->type == WIRE_REFERENCES)
 		return ram_write_reused(p, ch, h, s, count, e);
+	f.end = x + h->arg;
 	r = ram_get_extents(p, ch, h, s->buf, x, e);
 	if (r)
 		return r;

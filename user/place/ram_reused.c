@@ -7,15 +7,22 @@
  * more, is refused (wire/reuse.h): the sender sends it again, and whole. Until then the page is
  * what it was. Parts of it that come meanwhile, from a sender that does not know yet, make no page,
  * and are no error: so it counts as placed.
+ *
+ * A frame is 16 MiB of the file, from anywhere in it: a disk that seeks for each page, or a network
+ * file system, may take longer for it than the link would. What has not been read within SLOW_NS is
+ * refused as well, and with that the sender refers to nothing any more.
  */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "page/page.h"
 #include "place/ram_write_internal.h"
 
 static_assert(REUSE_READ_PAGES * PAGE_BYTES <= RAM_WRITER_BUFFER, "pages are read in one step");
+#define SLOW_NS	2000000000ull	/* 8 MiB/s */
+
 static_assert(WIRE_REFERENCES_MAX * WIRE_REFERENCE <= WIRE_PACKED_MAX, "a frame fits the buffer");
 
 int ram_writer_reuse(struct ram_writer *p, struct reuse_index *ix, struct err *e)
@@ -63,8 +70,8 @@ static int ram_place_good(struct ram_writer *p, const struct wire_extent *all, u
 }
 
 static int ram_write_reference(struct ram_writer *p, const struct wire_reference *ref,
-			       const struct ram_scratch *s, struct ram_writer_count *count,
-			       struct err *e)
+			       uint64_t until, const struct ram_scratch *s,
+			       struct ram_writer_count *count, struct err *e)
 {
 	int r = 0;
 
@@ -75,6 +82,13 @@ static int ram_write_reference(struct ram_writer *p, const struct wire_reference
 		x.pages -= done;
 		if (x.pages > REUSE_READ_PAGES)
 			x.pages = REUSE_READ_PAGES;
+		if (now_ns() > until) {
+			atomic_store(&p->slow, true);
+			ram_reuse_refuse(p, &x);
+			continue;
+		}
+		if (s->step)
+			s->step(s->step_arg);
 		r = ram_place_good(p, &x, reuse_index_read(p->reuse, &s->hasher, ref->entry + done,
 							   x.pages, s->buf), s, count, e);
 	}
@@ -85,6 +99,8 @@ int ram_write_reused(struct ram_writer *p, struct channel *ch, const struct wire
 		     struct ram_scratch *s, struct ram_writer_count *count, struct err *e)
 {
 	struct wire_reference refs[WIRE_REFERENCES_MAX];
+	/* Frames that are on their way already are not waited for either. */
+	const uint64_t until = atomic_load(&p->slow) ? 0 : now_ns() + SLOW_NS;
 	int r = channel_body(ch, s->packed, h->length, e);
 
 	if (r)
@@ -97,6 +113,6 @@ int ram_write_reused(struct ram_writer *p, struct channel *ch, const struct wire
 	if (!s->hasher.key && !reuse_hasher_open(&s->hasher, reuse_index_key(p->reuse)))
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < h->arg && !r; i++)
-		r = ram_write_reference(p, &refs[i], s, count, e);
+		r = ram_write_reference(p, &refs[i], until, s, count, e);
 	return r;
 }

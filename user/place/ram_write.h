@@ -64,6 +64,7 @@ struct ram_writer {
 	struct reuse_index *reuse;
 	uint64_t *refused[WIRE_BLOCKS_MAX];
 	_Atomic uint64_t refused_pages;
+	atomic_bool slow;
 	struct lazy_ram *lazy;
 };
 
@@ -74,6 +75,7 @@ struct ram_writer {
  * @part: what has come of a unit of owed pages
  * @answers: this is the request connection, and so only what was asked for may come; else NULL
  * @hasher: once something was referred to
+ * @step: NULL, or called while a frame is being placed that takes long
  */
 struct ram_scratch {
 	uint8_t *buf, *packed;
@@ -82,6 +84,8 @@ struct ram_scratch {
 	struct lazy_unit part;
 	struct faults *answers;
 	struct reuse_hasher hasher;
+	void (*step)(void *arg);
+	void *step_arg;
 };
 
 struct ram_writer_count {

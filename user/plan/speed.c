@@ -48,6 +48,10 @@ void speeds_add(struct speeds *s, const struct speed_round *r)
 	s->changed = false;
 	if (!r->ns)
 		return;
+	if (r->referred && !is_long && !s->last.rate && !s->skipped) {
+		s->skipped = s->short_tells = true;
+		return;
+	}
 	many = speeds_note_pages(s, r);
 	/* Of the first round there is nothing better. */
 	tells = is_long || !s->last.rate || (s->short_tells && r->bytes && r->page > 0);

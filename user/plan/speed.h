@@ -45,8 +45,8 @@ uint64_t speed_ns(const struct speed *s, double pages);
  * @pages: with --delta, how many with data there were, whole or in part or unchanged; else 0
  * @held_back: by --bandwidth, all of the round or a part
  * @referred: most pages went as references to what the receiver has: the link waited for CPUs that
- *	hash. Only bytes that were on the link count, so the rate is too low, and any round that
- *	follows tells more
+ *	hash, and files that are read. The rate is far too low, and any round that follows tells
+ *	more: so the first such round tells nothing, if it is short, and not knowing is better
  */
 struct speed_round {
 	uint64_t bytes;
@@ -63,12 +63,13 @@ struct speed_round {
  * @freely: of the last one of these that was not held back
  * @changed: pages are packed in another way since the last round: nothing is known yet
  * @short_tells: since then there was no long round, and a short one is better than nothing
+ * @skipped: a round of references has told nothing
  * @most: pages per second of the fastest round of enough @pages to tell; 0: there was none
  */
 struct speeds {
 	struct speed last, freely;
 	double most;
-	bool changed, short_tells;
+	bool changed, short_tells, skipped;
 };
 
 void speeds_add(struct speeds *s, const struct speed_round *r);

@@ -75,6 +75,16 @@ static int receive_stream_other(struct receive_stream *s, struct channel *ch,
 	return r;
 }
 
+/* A frame that takes long is a sign of life, too. */
+static void receive_stream_step(void *arg)
+{
+	struct receive_streams *all = arg;
+
+	pthread_mutex_lock(&all->lock);
+	all->frames++;
+	pthread_mutex_unlock(&all->lock);
+}
+
 static int receive_stream_write(struct receive_streams *all, struct channel *ch,
 				const struct wire_header *h, struct ram_scratch *scratch,
 				struct err *e)
@@ -152,6 +162,8 @@ void *receive_stream_main(void *arg)
 	r = channel_new_tls(s->fd, s->tls, s->all->o.engine, s->all->o.timeout_ms, &ch, &e);
 	if (ram_scratch_open(&scratch, r ? &(struct err) { 0 } : &e) && !r)
 		r = -ENOMEM;
+	scratch.step = receive_stream_step;
+	scratch.step_arg = s->all;
 	if (!r) {
 		channel_interrupt(ch, &s->all->stop);
 		r = receive_stream_serve(s, ch, &scratch, &e);

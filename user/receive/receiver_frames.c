@@ -71,6 +71,8 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	/* RAM that comes now would be punched out. */
 	if (!ret && r->postcopy.early.blocks)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND between OWED and SWITCHOVER");
+	if (last)
+		reuse_index_rest(r->reuse);
 	if (!ret && last && r->state < RECEIVER_SWITCHES)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent the last ROUND without SWITCHOVER");
 	if (!ret)

@@ -206,8 +206,9 @@ int receiver_tell_refused(struct receiver *r, struct err *e)
 	if (refused == r->told_pages)
 		return 0;
 	if (!r->told_changed)
-		fprintf(stderr, "godwit: %s has changed since it was read: the sender sends these pages itself, and refers to no more\n",
-			r->o->reuse);
+		fprintf(stderr, "godwit: %s %s: the sender sends these pages itself, and refers to no more\n",
+			r->o->reuse, atomic_load(&r->writer.slow) ? "is read too slowly (less than 8 MiB/s)" :
+			"has changed since it was read");
 	r->told_changed = true;
 	for (unsigned int i = 0; i < r->vm.nblocks && !ret; i++)
 		ret = reuse_tell_block(&f, i, e);

@@ -28,6 +28,8 @@ int image_check(const char *path, struct err *e)
 	char copy[PATH_MAX];
 	struct stat st;
 
+	if (!*path || path[strlen(path) - 1] == '/')
+		return err_set(e, GW_USAGE, EISDIR, "--leave-image: give the name of a file");
 	if (strlen(path) + sizeof(".XXXXXX") > sizeof(copy))
 		return err_set(e, GW_USAGE, ENAMETOOLONG, "--leave-image: the name is too long");
 	strcpy(copy, path);
@@ -117,6 +119,42 @@ static int image_block(struct image *im, const struct ram_block *b, struct err *
 	return r;
 }
 
+/*
+ * A file of mode 0600 without a name, which goes with this process however it ends; *temp is empty
+ * then. Where the file system has no such files, one with a new name: no link of another's is
+ * followed.
+ */
+static int image_open(const char *path, char temp[PATH_MAX])
+{
+	char copy[PATH_MAX];
+	int fd;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	*temp = '\0';
+	fd = open(dirname(copy), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		return fd;
+	snprintf(temp, PATH_MAX, "%s.XXXXXX", path);
+	return mkostemp(temp, O_CLOEXEC);
+}
+
+/* From here on the file is there, whole, in place of any before. */
+static int image_name(const struct image *im, char temp[PATH_MAX], struct err *e)
+{
+	char fd[32];
+
+	if (!*temp) {
+		snprintf(fd, sizeof(fd), "/proc/self/fd/%d", im->fd);
+		snprintf(temp, PATH_MAX, "%s.%d", im->path, (int)getpid());
+		unlink(temp);
+		if (linkat(AT_FDCWD, fd, AT_FDCWD, temp, AT_SYMLINK_FOLLOW)) {
+			*temp = '\0';
+			return image_failed(im, e);
+		}
+	}
+	return rename(temp, im->path) ? image_failed(im, e) : 0;
+}
+
 int image_write(const char *path, const struct vm *vm, bool (*stop)(void), uint64_t *bytes,
 		struct err *e)
 {
@@ -124,9 +162,7 @@ int image_write(const char *path, const struct vm *vm, bool (*stop)(void), uint6
 	char temp[PATH_MAX];
 	int r = 0;
 
-	/* Its mode is 0600, and the name is a new one: no link of another's is followed. */
-	snprintf(temp, sizeof(temp), "%s.XXXXXX", path);
-	im.fd = mkostemp(temp, O_CLOEXEC);
+	im.fd = image_open(path, temp);
 	if (im.fd < 0)
 		return image_failed(&im, e);
 	im.buf = aligned_alloc(PAGE_BYTES, (size_t)IMAGE_PAGES * PAGE_BYTES);
@@ -137,11 +173,13 @@ int image_write(const char *path, const struct vm *vm, bool (*stop)(void), uint6
 	if (!r && ftruncate(im.fd, (off_t)im.at))
 		r = image_failed(&im, e);
 	free(im.buf);
-	if (close(im.fd) && !r)
+	/* What a network file system could not write it says here at the latest. */
+	if (!r && fsync(im.fd))
 		r = image_failed(&im, e);
-	if (!r && rename(temp, path))
-		r = image_failed(&im, e);
-	if (r)
+	if (!r)
+		r = image_name(&im, temp, e);
+	close(im.fd);
+	if (r && *temp)
 		unlink(temp);
 	*bytes = im.bytes;
 	return r;

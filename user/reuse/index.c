@@ -39,17 +39,20 @@ struct reuse_index {
 	bool started;
 };
 
-/* As many whole pages as there are. */
-static unsigned int index_pread(int fd, uint64_t page, unsigned int n, uint8_t *buf)
+/* As many whole pages as there are; *error: an errno, if it was one that ended them. */
+static unsigned int index_pread(int fd, uint64_t page, unsigned int n, uint8_t *buf, int *error)
 {
 	size_t have = 0;
 
+	*error = 0;
 	while (have < (size_t)n * PAGE_BYTES) {
 		ssize_t got = pread(fd, buf + have, (size_t)n * PAGE_BYTES - have,
 				    (off_t)(page * PAGE_BYTES + have));
 
 		if (got < 0 && errno == EINTR)
 			continue;
+		if (got < 0)
+			*error = errno;
 		if (got <= 0)
 			break;
 		have += (size_t)got;
@@ -68,34 +71,36 @@ static void index_add(struct reuse_index *ix, const struct reuse_hasher *h, uint
 		atomic_fetch_add(&ix->left_out, 1);
 		return;
 	}
-	reuse_hash(h, bytes, ix->hashes[n]);
+	if (!reuse_hash(h, bytes, ix->hashes[n]))
+		return;
 	ix->pages[n] = (uint32_t)page;
 	atomic_store_explicit(&ix->entries, n + 1, memory_order_release);
 }
 
-/* A run of pages that are there. false: it is of no use to go on. */
-static bool index_run(struct reuse_index *ix, const struct reuse_hasher *h, uint64_t first,
+/* A run of pages that are there. 1; 0: it is of no use to go on; or -errno. */
+static int index_run(struct reuse_index *ix, const struct reuse_hasher *h, uint64_t first,
 		      uint64_t count, uint8_t *buf)
 {
 	while (count) {
 		unsigned int n = count < REUSE_READ_PAGES ? (unsigned int)count : REUSE_READ_PAGES;
 		unsigned int got;
+		int error;
 
 		if (atomic_load(&ix->stop))
-			return false;
+			return 0;
 		if (atomic_load(&ix->entries) == ix->most) {
 			atomic_fetch_add(&ix->left_out, count);
-			return true;
+			return 1;
 		}
-		got = index_pread(ix->fd, first, n, buf);
+		got = index_pread(ix->fd, first, n, buf, &error);
 		for (unsigned int i = 0; i < got; i++)
 			index_add(ix, h, first + i, buf + i * PAGE_BYTES);
 		if (got < n)
-			return false;
+			return -error;
 		first += n;
 		count -= n;
 	}
-	return true;
+	return 1;
 }
 
 static void *index_main(void *arg)
@@ -111,8 +116,8 @@ static void *index_main(void *arg)
 
 	while (r > 0) {
 		r = file_next_data(ix->fd, from, ix->file_pages, false, &first, &count, &e);
-		if (r > 0 && !index_run(ix, &h, first, count, buf))
-			break;
+		if (r > 0)
+			r = index_run(ix, &h, first, count, buf);
 		from = first + count;
 		atomic_store(&ix->ns, now_ns() - began_ns);
 	}
@@ -198,6 +203,12 @@ int reuse_index_open(const char *path, bool other, uint64_t memory, struct reuse
 	return r;
 }
 
+void reuse_index_rest(struct reuse_index *ix)
+{
+	if (ix)
+		atomic_store(&ix->stop, true);
+}
+
 void reuse_index_close(struct reuse_index *ix)
 {
 	if (!ix)
@@ -281,14 +292,15 @@ uint64_t reuse_index_read(const struct reuse_index *ix, const struct reuse_hashe
 
 	for (unsigned int i = 0; i < n;) {
 		unsigned int run = index_together(&ix->pages[entry + i], n - i);
+		int error;
 		unsigned int got = index_pread(ix->fd, ix->pages[entry + i], run,
-					       buf + (size_t)i * PAGE_BYTES);
+					       buf + (size_t)i * PAGE_BYTES, &error);
 
 		for (unsigned int end = i + got; i < end; i++, run--) {
 			uint64_t hash[2];
 
-			reuse_hash(h, buf + (size_t)i * PAGE_BYTES, hash);
-			if (hash[0] == ix->hashes[entry + i][0] &&
+			if (reuse_hash(h, buf + (size_t)i * PAGE_BYTES, hash) &&
+			    hash[0] == ix->hashes[entry + i][0] &&
 			    hash[1] == ix->hashes[entry + i][1])
 				good |= (uint64_t)1 << i;
 		}

@@ -46,6 +46,8 @@ struct reuse_index_state {
  */
 int reuse_index_open(const char *path, bool other, uint64_t memory, struct reuse_index **out,
 		     struct err *e);
+/* Nothing is referred to any more: its thread reads no further. NULL is fine. */
+void reuse_index_rest(struct reuse_index *ix);
 void reuse_index_close(struct reuse_index *ix);	/* NULL is fine; ends the thread */
 const char *reuse_index_path(const struct reuse_index *ix);
 void reuse_index_file(const struct reuse_index *ix, dev_t *dev, ino_t *ino, int *fd);

@@ -36,19 +36,21 @@ void reuse_hasher_close(struct reuse_hasher *h)
 	h->hmac = NULL;
 }
 
-void reuse_hash(const struct reuse_hasher *h, const void *page, uint64_t hash[2])
+bool reuse_hash(const struct reuse_hasher *h, const void *page, uint64_t hash[2])
 {
 	uint8_t mac[HMAC_BYTES] = { 0 };
 
 	if (h->key->kind != WIRE_REUSE_HMAC) {
 		twofold_hash(&h->key->secret, page, PAGE_BYTES, hash);
-		return;
+		return true;
 	}
-	gnutls_hmac(h->hmac, page, PAGE_BYTES);
+	if (gnutls_hmac(h->hmac, page, PAGE_BYTES) < 0)
+		return false;
 	/* It is as new after that. */
 	gnutls_hmac_output(h->hmac, mac);
 	hash[0] = wire_get_u64(mac);
 	hash[1] = wire_get_u64(mac + 8);
+	return true;
 }
 
 bool reuse_worth(const uint8_t *page)

@@ -33,8 +33,8 @@ bool reuse_key_random(struct reuse_key *key, enum wire_reuse_kind kind);
 /* false: no memory. reuse_hasher_close() also then, and zeros are fine for it. */
 bool reuse_hasher_open(struct reuse_hasher *h, const struct reuse_key *key);
 void reuse_hasher_close(struct reuse_hasher *h);
-/* Of PAGE_BYTES. */
-void reuse_hash(const struct reuse_hasher *h, const void *page, uint64_t hash[2]);
+/* Of PAGE_BYTES. false: GnuTLS failed, and what it left says nothing of the page. */
+bool reuse_hash(const struct reuse_hasher *h, const void *page, uint64_t hash[2]);
 /* Would it be worth it? A page of one byte costs as much on the link as a reference. */
 bool reuse_worth(const uint8_t *page);
 

@@ -165,16 +165,16 @@ static int precopy_find_vcpus(struct sender *s, struct err *e)
 static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum verdict *verdict,
 			     struct err *e)
 {
-	bool changed, refused = false;
+	bool changed;
 	int r = *verdict == CONVERGE_OWE ? owing_choose(s, e) : 0;
 
 	if (!r)
 		r = sender_ask_switchover(s, e);
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
+	/* OWED is long, and the receiver may not read while it sends long answers. */
 	if (!r)
-		r = sender_end_reuse(s, &refused, e);
-	changed |= refused;
+		r = sender_end_reuse(s, e);
 	s->fits = !r && !changed;
 	if (!r && s->owing.chosen && !changed)
 		r = owing_early(s, e);

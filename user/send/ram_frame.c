@@ -288,21 +288,42 @@ static void ram_frame_put(struct ram_frame *frame, uint8_t *bytes, uint32_t n, u
 		frame->iov[frame->nr_iov++] = (struct iovec) { bytes, n };
 }
 
+#define FEW_HASHED	65536u	/* 256 MiB */
+#define FEW_FOUND	100u
+
+/*
+ * Is it worth to hash a page? Not if of so many, with all entries known, not one of a hundred was
+ * found: a CPU hashes no faster than a good link sends.
+ */
+static bool ram_framer_may_refer(const struct ram_framer *f)
+{
+	if (!f->reuse || !f->reuse->table || f->last || atomic_load(&f->reuse->off) ||
+	    !reuse_table_entries(f->reuse->table))
+		return false;
+	return f->packing->hashed < FEW_HASHED ||
+	       f->packing->found >= f->packing->hashed / FEW_FOUND;
+}
+
 /* Does the receiver have such a page in its file? Nothing refers to it in the last round. */
-static bool ram_framer_refers(const struct ram_framer *f, const uint8_t *bytes, uint64_t *entry)
+static bool ram_framer_refers(struct ram_framer *f, const uint8_t *bytes, uint64_t *entry)
 {
 	struct reuse_hasher *h;
 	uint64_t hash[2];
+	bool found;
 
-	if (!f->reuse || !f->reuse->table || f->last || atomic_load(&f->reuse->off))
+	if (!ram_framer_may_refer(f))
 		return false;
 	h = &f->packing->hasher;
 	if (!h->key && !reuse_hasher_open(h, reuse_table_key(f->reuse->table))) {
 		h->key = NULL;
 		return false;
 	}
-	reuse_hash(h, bytes, hash);
-	return reuse_table_find(f->reuse->table, hash, entry);
+	found = reuse_hash(h, bytes, hash) && reuse_table_find(f->reuse->table, hash, entry);
+	if (atomic_load(&f->reuse->complete)) {
+		f->packing->hashed++;
+		f->packing->found += found;
+	}
+	return found;
 }
 
 static int ram_framer_add_reference(struct ram_framer *f, unsigned int block, uint64_t page,

@@ -92,7 +92,7 @@ double round_count_page(const struct round_count *c);
  * @gathered: pages that do not lie in the frame's buffer one behind the other; FRAME_BYTES, or NULL
  *	until it is needed
  * @paced_ns: how long --bandwidth had the last frame wait
- * @hasher: once the receiver has said what it has
+ * @hasher: once the receiver has said what it has; of @hashed pages, with all that known, @found
  * @keeps: the codec stays. The small frames of a spread round leave one by one, as fast as the
  *	window lets them: that says nothing of a codec
  */
@@ -108,6 +108,7 @@ struct ram_packing {
 	uint8_t *gathered;
 	uint64_t paced_ns;
 	struct reuse_hasher hasher;
+	uint64_t hashed, found;
 };
 
 /* Before the first frame, and whenever the operator has changed how RAM is packed. */

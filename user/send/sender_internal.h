@@ -173,10 +173,10 @@ int sender_open_delta(struct sender *s, struct err *e);
 /* Asks what the receiver has in a file (wire/reuse.h), and waits a little until it is read. */
 int sender_begin_reuse(struct sender *s, struct err *e);
 /*
- * Before the last round: all rounds are in place at the receiver but for what it has refused, which
- * is dirty again: *some.
+ * With a file to reuse, waits until all rounds that were announced are in place at the receiver but
+ * for what it has refused, and nothing is asked for.
  */
-int sender_end_reuse(struct sender *s, bool *some, struct err *e);
+int sender_end_reuse(struct sender *s, struct err *e);
 /* Closes all connections, if there are any. */
 void sender_disconnect(struct sender *s);
 /*

@@ -58,7 +58,8 @@ static void sender_count_speed(struct sender *s, const struct round_count *c)
 		start_ns = s->again_ns - s->started_ns;
 		start_bytes = s->again_bytes;
 	}
-	if (rep->round != 1 || rep->total_ns <= start_ns)
+	/* References are few bytes, and take CPUs long. */
+	if (rep->round != 1 || rep->total_ns <= start_ns || c->reused_pages > c->data_pages)
 		return;
 	rep->speed.rate = (uint64_t)((double)(rep->bytes - start_bytes) * 1e9 /
 				     (double)(rep->total_ns - start_ns));
@@ -145,6 +146,10 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 		return 1;
 	case WIRE_HASHES:
 	case WIRE_REFUSED:
+		/* What it refuses comes before the ACK, or before it answers SWITCHOVER. */
+		if (h->type == WIRE_REFUSED && s->answered &&
+		    atomic_load(&s->stripes.acked) == s->announced)
+			return 0;
 		r = referring_take(&s->reuse, s->ch, h, e);
 		if (r > 0 && !s->round)
 			referring_again(&s->reuse, s->delta, s->source->map);

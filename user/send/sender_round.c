@@ -87,16 +87,14 @@ int sender_begin_reuse(struct sender *s, struct err *e)
 	return r;
 }
 
-int sender_end_reuse(struct sender *s, bool *some, struct err *e)
+int sender_end_reuse(struct sender *s, struct err *e)
 {
-	const uint64_t before = s->reuse.refused_pages;
 	int r = 0;
 
 	/* As long as it takes: PONGs show that the receiver writes, and without them this ends. */
 	while (!r && s->reuse.table &&
 	       (s->reuse.asked || atomic_load(&s->stripes.acked) != s->announced))
 		r = sender_listen(s, e);
-	*some = s->reuse.refused_pages != before;
 	sender_report_reuse(s);
 	return r;
 }
@@ -199,6 +197,13 @@ static int sender_part_end(struct sender *s, struct round_count *sum, struct err
 
 	if (!r && s->round->kind == ROUND_PRECOPY)
 		r = sender_announce_round(s, e);
+	/*
+	 * References of GiBs are on the link in no time, and the receiver reads for long: what it
+	 * refuses is to be in the map before the next harvest, which a decision is made on, and its
+	 * time is the round's.
+	 */
+	if (!r && sent.reused_pages)
+		r = sender_end_reuse(s, e);
 	round_count_add(sum, &sent);
 	/* After a failure, or a cut, some of the round is not sent. */
 	sender_count(s);

@@ -300,7 +300,7 @@ static int switchover_raise_links(struct sender *s, struct err *e)
  */
 static int switchover_send_at_rest(struct sender *s, struct err *e)
 {
-	bool ignored, again;
+	bool again;
 	int r;
 
 	/* No limit slows down what the guest waits for. */
@@ -314,7 +314,7 @@ static int switchover_send_at_rest(struct sender *s, struct err *e)
 		if (!r)
 			r = sender_await_switchover(s, e);
 		if (!r)
-			r = sender_end_reuse(s, &ignored, e);
+			r = sender_end_reuse(s, e);
 		if (r) {
 			r = connect_again(s, r, e);
 			again = !r;
@@ -353,7 +353,6 @@ int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
 	uint64_t t;
-	bool ignored;
 	int r = 0;
 
 	rep->phase = "switchover";
@@ -366,9 +365,9 @@ int switchover(struct sender *s, struct err *e)
 		r = switchover_check(s, e);
 	if (!r)
 		r = sender_await_switchover(s, e);
-	/* In a hurry there was no look before: what is refused now is for the last round. */
+	/* No answer that was asked for comes after the last round. */
 	if (!r)
-		r = sender_end_reuse(s, &ignored, e);
+		r = sender_end_reuse(s, e);
 	if (!r)
 		r = owing_check(s, e);
 	if (!r)
