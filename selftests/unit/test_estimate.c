@@ -9,7 +9,7 @@
 #include "estimate/estimate.h"
 #include "page/page.h"
 #include "plan/converge.h"
-#include "send/round.h"
+#include "round/round.h"
 #include "wire/wire.h"
 
 #define S	1000000000ull

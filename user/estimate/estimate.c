@@ -15,7 +15,7 @@
 #include "estimate/estimate.h"
 #include "page/page.h"
 #include "plan/converge.h"
-#include "send/round.h"
+#include "round/round.h"
 #include "wire/wire.h"
 
 /* How long a page takes, with its share of a frame. */

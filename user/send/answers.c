@@ -10,7 +10,7 @@
 #include "base/stop.h"
 #include "base/thread.h"
 #include "send/answers.h"
-#include "send/ram_frame.h"
+#include "round/ram_frame.h"
 #include "wire/owed.h"
 
 /* @lock: protects @failed and @err */

@@ -11,8 +11,8 @@
 #include "net/channel.h"
 #include "net/engine.h"
 #include "net/pace.h"
-#include "send/ram_frame.h"
-#include "send/round.h"
+#include "round/ram_frame.h"
+#include "round/round.h"
 #include "tls/tls.h"
 #include "vmm/vm.h"
 

@@ -28,7 +28,7 @@
 #include "report/report.h"
 #include "doubt/doubt.h"
 #include "send/owing.h"
-#include "send/round.h"
+#include "round/round.h"
 #include "send/send_streams.h"
 #include "send/sender.h"
 #include "txn/commit.h"

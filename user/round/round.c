@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "dirty/lease.h"
-#include "send/round.h"
+#include "round/round.h"
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
 #define PIECE_LAST_PAGES	64u	/* one frame */

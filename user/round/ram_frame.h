@@ -44,7 +44,7 @@
 #include "net/channel.h"
 #include "net/pace.h"
 #include "peer/referring.h"
-#include "send/round.h"
+#include "round/round.h"
 #include "vmm/vm.h"
 
 /**
