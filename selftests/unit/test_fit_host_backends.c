@@ -93,13 +93,13 @@ static void test_vhost_user(void **state)
 	assert_null(fact(end, "backends/device[0]/connected"));
 }
 
-static void find_lost(struct end *end, const struct peer_answer *answers, json_t **names)
+static void find_lost(struct end *end, const struct peer_answer *answers, json_t **links)
 {
 	struct peer peer;
 	struct qmp *q = peer_qemu(&peer, answers, &end->e);
 
 	assert_non_null(q);
-	assert_int_equal(host_lost_links(q, &end->vm, names, &end->e), 0);
+	assert_int_equal(host_lost_links(q, &end->vm, links, &end->e), 0);
 	peer_qemu_end(&peer, q);
 }
 
@@ -119,14 +119,15 @@ static void test_lost_links(void **state)
 		END,
 	};
 	struct end *end = *state;
-	json_t *names;
+	json_t *links;
 
-	find_lost(end, answers, &names);
-	assert_int_equal(json_array_size(names), 1);
-	assert_string_equal(json_string_value(json_array_get(names, 0)), "hn0");
-	json_decref(names);
-	find_lost(end, connected, &names);
-	assert_null(names);
+	find_lost(end, answers, &links);
+	assert_int_equal(json_array_size(links), 1);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(links, 0), "name")), "hn0");
+	assert_string_equal(json_string_value(json_object_get(json_array_get(links, 0), "chardev")), "vu0");
+	json_decref(links);
+	find_lost(end, connected, &links);
+	assert_null(links);
 }
 
 int main(void)

@@ -18,11 +18,13 @@
  * struct vm - QEMU as its answers show it; it changes as the real one does
  * @total: query-migrate's total-time; -1: none. @downtime: likewise
  * @heard: commands that change something
+ * @connected: is something connected to "vu0"? To "vu1" nothing is
  */
 struct vm {
 	struct peer peer;
 	const char *migration, *guest;
 	int total, downtime;
+	bool connected;
 	char heard[1024];
 };
 
@@ -39,6 +41,12 @@ static void answer(struct vm *vm, const char *command)
 	}
 	if (!strcmp(command, "query-status")) {
 		snprintf(text, sizeof(text), "{\"status\": \"%s\"}", vm->guest);
+		peer_reply(&vm->peer, "return", text);
+		return;
+	}
+	if (!strcmp(command, "query-chardev")) {
+		snprintf(text, sizeof(text), "[{\"label\": \"vu0\", \"filename\": \"%sunix:/a\"},"
+			 " {\"label\": \"vu1\", \"filename\": \"disconnected:unix:/b\"}]", vm->connected ? "" : "disconnected:");
 		peer_reply(&vm->peer, "return", text);
 		return;
 	}
@@ -67,7 +75,7 @@ static void script(struct peer *p)
 	}
 }
 
-enum did { MIGRATED = 1, ACCEPTED = 2, REFUSED = 4, CONTINUED = 8, COMPLETED = 16, STOPPED = 32, SET = 64 };
+enum did { MIGRATED = 1, ACCEPTED = 2, REFUSED = 4, CONTINUED = 8, COMPLETED = 16, STOPPED = 32, SET = 64, LINKS = 128 };
 
 #define AGE_S	60u	/* since it began */
 
@@ -110,6 +118,9 @@ static const char *undone(struct vm *vm, unsigned int did, enum undo_what what, 
 		assert_int_equal(journal_accepted(&j, &e), 0);
 	if (did & REFUSED)
 		journal_refused(&j);
+	if (did & LINKS)
+		assert_int_equal(journal_links(&j, json_pack("[{s:s, s:s}, {s:s, s:s}]", "name", "hn0", "chardev", "vu0",
+							     "name", "hn1", "chardev", "vu1"), &e), 0);
 	if (did & CONTINUED)
 		assert_int_equal(journal_continue(&j, &e), 0);
 	if (did & COMPLETED)
@@ -210,6 +221,33 @@ static void one_that_we_moved_comes_back(void **state)
 
 	(void)state;
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_ALL, NULL), "cont ");
+}
+
+/*
+ * Links that came up between the two are no reason not to know it, and go down first. Where the backend is back QEMU has the
+ * link up, and it stays so, however often this is done.
+ */
+static void links_go_down_where_backends_are_dead(void **state)
+{
+	struct vm vm = VM("completed", "postmigrate", 300, 70);
+
+	(void)state;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | LINKS | CONTINUED | COMPLETED, UNDO_ALL, NULL),
+			    "set_link set_link cont ");
+	assert_false(left);
+	vm = VM("completed", "postmigrate", 300, 70);
+	vm.connected = true;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | LINKS | CONTINUED | COMPLETED, UNDO_ALL, NULL), "set_link cont ");
+	continued_s = 2;
+	vm = VM("completed", "postmigrate", 58000, 57000);
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | LINKS | CONTINUED, UNDO_ALL, NULL), "set_link set_link cont ");
+	vm = VM("pre-switchover", "finish-migrate", 60000, -1);
+	assert_string_equal(undone(&vm, SET | MIGRATED | ACCEPTED | LINKS, UNDO_ALL, NULL),
+			    "set_link set_link migrate_cancel migrate-set-parameters ");
+	/* The guest runs there, and has its links. */
+	vm = VM("completed", "postmigrate", 300, 70);
+	assert_string_equal(undone(&vm, SET | MIGRATED | ACCEPTED | LINKS | CONTINUED | COMPLETED, UNDO_SETTINGS, NULL),
+			    "migrate-set-parameters ");
 }
 
 static void a_guest_that_was_stopped_by_others_stays(void **state)
@@ -357,7 +395,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(somebody_elses_is_not),
 	cmocka_unit_test(a_guest_that_was_moved_elsewhere_stays),
 	cmocka_unit_test(one_that_completed_unheard_comes_back),
-	cmocka_unit_test(one_that_we_moved_comes_back),
+	cmocka_unit_test(one_that_we_moved_comes_back), cmocka_unit_test(links_go_down_where_backends_are_dead),
 	cmocka_unit_test(a_guest_that_was_stopped_by_others_stays),
 	cmocka_unit_test(one_that_we_stopped_runs),
 	cmocka_unit_test(behind_the_commit_point_only_settings),

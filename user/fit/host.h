@@ -78,9 +78,9 @@ void host_compare_clocks(int64_t offset_ns, uint64_t rtt_ns, struct findings *f)
 
 /**
  * host_lost_links() - find the vhost-user network backends that nothing is connected to
- * @names: becomes their netdevs' ids, an array; NULL: QEMU says of none
+ * @links: becomes an array of {"name": the netdev's id, "chardev": its label}; NULL: there is none
  * QEMU has taken their links down. One command, where all that has a socket is connected.
  */
-int host_lost_links(struct qmp *q, const struct vm *vm, json_t **names, struct err *e);
+int host_lost_links(struct qmp *q, const struct vm *vm, json_t **links, struct err *e);
 
 #endif

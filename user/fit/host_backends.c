@@ -199,7 +199,7 @@ int host_view_backends(const struct host_look *l, struct err *e)
 	return r ? r : view_devices(l, chardevs, backends, e);
 }
 
-int host_lost_links(struct qmp *q, const struct vm *vm, json_t **names, struct err *e)
+int host_lost_links(struct qmp *q, const struct vm *vm, json_t **links, struct err *e)
 {
 	json_auto_t *chardevs = NULL, *backends = json_object();
 	const struct host_look l = { .q = q, .vm = vm, .proc = "/proc", .sys = "/sys" };
@@ -209,7 +209,7 @@ int host_lost_links(struct qmp *q, const struct vm *vm, json_t **names, struct e
 	size_t i;
 	int r = host_ask(&l, "query-chardev", NULL, &chardevs, e);
 
-	*names = NULL;
+	*links = NULL;
 	json_array_foreach(chardevs, i, chardev)
 		any |= after(host_text(chardev, "filename"), DISCONNECTED) != NULL;
 	if (!r && any)
@@ -217,8 +217,9 @@ int host_lost_links(struct qmp *q, const struct vm *vm, json_t **names, struct e
 	json_object_foreach(backends, id, backend) {
 		if (!host_is(backend, "connected", false))
 			continue;
-		*names = *names ? *names : json_array();
-		json_array_append_new(*names, json_string(id));
+		*links = *links ? *links : json_array();
+		json_array_append_new(*links, json_pack("{s:s, s:O}", "name", id, "chardev",
+							json_object_get(backend, "chardev")));
 	}
 	return r;
 }

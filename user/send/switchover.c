@@ -234,10 +234,10 @@ int sender_check_writers(struct sender *s, struct err *e)
 
 static int switchover_find_lost_links(struct sender *s, struct err *e)
 {
-	json_auto_t *names = NULL;
-	int r = host_lost_links(s->qmp, &s->vm, &names, e);
+	json_auto_t *links = NULL;
+	int r = host_lost_links(s->qmp, &s->vm, &links, e);
 
-	s->links_lost = names;
+	s->links_lost = links;
 	return r;
 }
 
@@ -275,19 +275,25 @@ static int switchover_check(struct sender *s, struct err *e)
  */
 static int switchover_raise_links(struct sender *s, struct err *e)
 {
-	json_auto_t *names = NULL;
-	json_t *name;
+	json_auto_t *links = NULL;
+	json_t *link;
 	size_t i;
-	int r = s->links_lost ? host_lost_links(s->qmp, &s->vm, &names, e) : 0;
+	int r = s->links_lost ? host_lost_links(s->qmp, &s->vm, &links, e) : 0;
 
-	json_array_foreach(names, i, name) {
-		if (!r)
-			r = journal_command(&s->journal, "set_link",
-					    json_pack("{s:O, s:b}", "name", name, "up", 0), false,
-					    e);
+	if (!r && links)
+		r = journal_links(&s->journal, json_incref(links), e);
+	json_array_foreach(links, i, link) {
+		struct err why = { 0 };
+		json_t *name = json_object_get(link, "name");
+
 		if (!r)
 			r = qmp_call(s->qmp, "set_link",
-				     json_pack("{s:O, s:b}", "name", name, "up", 1), NULL, e);
+				     json_pack("{s:O, s:b}", "name", name, "up", 1), NULL, &why);
+		/* The guest moves all the same, as it did. */
+		if (r && why.exit == GW_QMP)
+			r = 0;
+		else if (r && why.exit)
+			*e = why;
 	}
 	return r;
 }

@@ -60,6 +60,12 @@ int journal_continue(struct journal *j, struct err *e);
  * running: the guest ran when QEMU stopped it.
  */
 int journal_completed(struct journal *j, struct qmp *q, bool running, struct err *e);
+/*
+ * The links of these netdevs, whose backends nothing is connected to, come up next: @links is an
+ * array of {"name", "chardev"}; stolen. QEMU changes a link by itself when a backend comes or goes,
+ * so that only those are taken down again that are dead still.
+ */
+int journal_links(struct journal *j, json_t *links, struct err *e);
 /* `stop` comes next, of a guest that runs now. */
 int journal_stop(struct journal *j, struct err *e);
 /* save_open() comes next. */

@@ -136,8 +136,10 @@ static void bench(unsigned int vcpus)
 	if (!list.pid)
 		run_vm(vcpus);
 	for (unsigned int i = 0; i < vcpus; i++) {
-		while (!atomic_load(&tid[i]))
+		while (!atomic_load(&tid[i])) {
+			check(!waitpid(list.pid, NULL, WNOHANG), "the vCPUs");
 			nap_ms(1);
+		}
 		list.tid[i] = atomic_load(&tid[i]);
 	}
 	check(!brake_open(&b, &e), e.text);

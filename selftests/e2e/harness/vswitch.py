@@ -68,6 +68,8 @@ class Ovs:
         self.vsctl('--no-wait', 'init', '--', *words)
 
     def start(self):
+        if self.switch:
+            self.kill()
         self.switch = lab.popen(self.side, [VSWITCHD, f'unix:{self.run}/db.sock', f'--log-file={self.run}/vswitchd.log',
                                             '-vconsole:off', f'--unixctl={self.run}/vs.ctl'], env=self.env)
         return self
