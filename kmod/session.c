@@ -132,11 +132,15 @@ static void job_work(struct work_struct *work)
 	job->ret = s->state == GODWIT_STATE_RETIRING || READ_ONCE(s->vm_gone) ?
 		   -EOWNERDEAD : job->fn(s, job->arg);
 	mutex_unlock(&s->lock);
+	godwit_session_put(s);
+	/*
+	 * Before the caller goes on, which may unload the module next: a worker that is preempted
+	 * here would have it refused. godwit_exit() drains the workqueue, so this function has left
+	 * the module's text by then.
+	 */
+	module_put(THIS_MODULE);
 	complete(&job->done);
 	job_put(job);
-	godwit_session_put(s);
-	/* godwit_exit() drains the workqueue: this function has left the module's text by then. */
-	module_put(THIS_MODULE);
 }
 
 /* Takes a copy of arg. NULL: out of memory. */
