@@ -3,6 +3,7 @@
 import glob
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 
@@ -22,6 +23,13 @@ def _untouched(f, size):
     for at in range(0, size, 10 * MIB):
         f.seek(at)
         f.write(os.urandom(min(MIB, size - at)))
+
+
+def _idle(f, size):
+    """A guest that has booted and does nothing: one huge page of twenty holds data, the others were never allocated."""
+    for at in range(0, size, 40 * MIB):
+        f.seek(at)
+        f.write(os.urandom(min(2 * MIB, size - at)))
 
 
 def _half_zero(f, size):
@@ -101,13 +109,22 @@ def _process(f, size):
 
 
 IMAGES = {'random': _random, '90 % untouched': _untouched, '50 % touched zeros': _half_zero,
-          'all touched zeros': _all_zero, 'text and zeros by the page': _mix}
+          'all touched zeros': _all_zero, 'text and zeros by the page': _mix, '95 % untouched': _idle}
 # Of real programs, for what packs them.
 REAL = {'files': _files, 'process': _process}
 
 
 # A QEMU that looks at a page that was never touched has it allocated: then the next contestant would find zeros.
-HOLES = {'90 % untouched'}
+HOLES = {'90 % untouched', '95 % untouched'}
+
+
+def leave_and_go_on(path, old):
+    """old becomes what is in path now; there, a page of twenty then is another: a guest that comes back after some minutes."""
+    shutil.copyfile(path, old)
+    with open(path, 'r+b') as f:
+        for at in range(0, os.path.getsize(path), 20 * PAGE):
+            f.seek(at)
+            f.write(os.urandom(PAGE))
 
 
 def write(name, path, mib):

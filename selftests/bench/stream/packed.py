@@ -4,7 +4,7 @@
 packed.py [--quick] [--mib N] [--runs N] [--link LINK ...] [--image NAME ...] [--only WORD ...]
 
 RAM of real programs over links that are slow: what each of godwit's codecs makes of it, and what QEMU's own do, in the clear and
-over TLS. Results go to build/bench.json, as those of bench.py; bytes are counted at the source's interface, for all alike.
+over TLS; and of a guest that comes back to a host that has what was in 19 of 20 pages. Results go to build/bench.json, as those of bench.py; bytes are counted at the source's interface, for all alike.
 """
 import argparse
 import dataclasses
@@ -27,16 +27,19 @@ GOALS = {'1G': (2.0, 1.0), '10G': (1.25, None), '100M': (1.0, 1 / .97)}
 CPU_GOAL = 1 / .75
 OFF_GOAL, FIXED_GOAL = 1 / 1.03, 1 / 1.1	# of auto, to none at all and to the best fixed codec
 X509_GOAL, PSK_GOAL, PLAIN_GOAL = 1.35, 4, 1 / 1.1
+BACK_GOALS = 6, 1 / .15	# of a guest that comes back, to the newest QEMU's zstd: time, bytes
+BACK = {'godwit back': ['--reuse'], 'godwit back to a strange image': ['--reuse-other', '--reuse']}
 AUTO, OWN = 'godwit', ('off', 'lz4', 'zstd', 'zlib')
 
 
 @dataclasses.dataclass
 class Contestant:
-    """qemu: by whose own migration; None: godwit's. tls: 'x509', 'psk' or None."""
+    """qemu: by whose own migration; None: godwit's. tls: 'x509', 'psk' or None. back: the receiver's options before the old image."""
     qemu: str = None
     channels: int = 0
     packing: str = None
     tls: str = None
+    back: list = None
 
 
 def contestants(quick):
@@ -46,6 +49,8 @@ def contestants(quick):
         found[f'godwit {how}'] = Contestant(packing=how)
     for tls in ('x509', 'psk'):
         found[f'godwit {tls}'] = Contestant(tls=tls)
+    for name, options in BACK.items():
+        found[name] = Contestant(back=options)
     for qemu in (emulators.DEBIAN,) if quick else (emulators.DEBIAN, emulators.NEWEST):
         name = emulators.version(qemu)
         newest = qemu == emulators.NEWEST
@@ -91,7 +96,8 @@ def migrate(contestant, net, work, ram, mib, keys):
         if contestant.qemu:
             return rig.by_qemu(pair, port, contestant.channels, contestant.packing, keys.objects(contestant.tls))
         how = ('--compress', contestant.packing) if contestant.packing else ()
-        return rig.by_godwit(pair, port, how, keys.options(contestant.tls))
+        back = [*contestant.back, f'{work}/old'] if contestant.back else ()
+        return rig.by_godwit(pair, port, how, keys.options(contestant.tls), back)
 
 
 def own(names):
@@ -123,6 +129,11 @@ def show(results, where, link, samples):
         results.add(f'packed: {where}: auto beside off', 's', part(gib, ['godwit off']), OFF_GOAL)
     if len(ours) > 1:
         results.add(f'packed: {where}: auto beside the best codec', 's', part(gib, ours), FIXED_GOAL)
+    zstd = [name for name in theirs if name.startswith(emulators.version(emulators.NEWEST)) and ' zstd ' in name]
+    for name in BACK:
+        if name in samples and zstd and link == '1G':
+            results.add(f'packed: {where}: {name}, time', 's', part(gib, zstd, name), BACK_GOALS[0], zstd)
+            results.add(f'packed: {where}: {name}, bytes', 'MiB', part(sent, zstd, name), BACK_GOALS[1], zstd)
     for tls, goal in (('x509', X509_GOAL), ('psk', PSK_GOAL)):
         mine, rivals = f'godwit {tls}', foreign(samples, (tls,))
         if mine in samples and rivals and link == 'loopback':
@@ -139,6 +150,7 @@ def bench_link(link, args, found, results):
         for image in args.image:
             samples = {name: [] for name in found}
             images.write(image, ram[0], mib)
+            images.leave_and_go_on(ram[0], f'{work}/old')
             for _ in range(args.runs):
                 for name in draw.sample(list(found), len(found)):
                     samples[name].append(migrate(found[name], net, work, ram, mib, keys))

@@ -187,11 +187,11 @@ def until_loaded(pair, begin, private, failed):
                 raise RuntimeError(why) from None
 
 
-def by_godwit(pair, port, options=(), tls=('--insecure',)):
-    """tls: options of both ends."""
+def by_godwit(pair, port, options=(), tls=('--insecure',), receive_options=()):
+    """options: of the sender; tls: options of both ends."""
     address = f'{pair.net.address}:{port}'
     receive = subprocess.Popen(pair.net.there(f'{B}/godwit', 'receive', '--qmp', pair.socket('dst'), '--listen', address,
-                                              *tls), stdout=subprocess.PIPE, text=True)
+                                              *tls, *receive_options), stdout=subprocess.PIPE, text=True)
     assert 'listening' in receive.stdout.readline()
     before = {side: cpu_seconds(pair.pid(side)) for side in pair.processes}
     sent = pair.net.sent()
