@@ -3,6 +3,8 @@
 A network function: a guest on huge pages that forwards frames between two vhost-user ports moves from one Open vSwitch with
 DPDK to another. The switches write what arrives into its RAM, which they map themselves.
 """
+import contextlib
+
 import forwarding
 import godwit
 import lab
@@ -83,6 +85,16 @@ def end_soon(run):
     return run.wait()
 
 
+@contextlib.contextmanager
+def without_its_switch(hosts):
+    """Afterwards there is another."""
+    hosts['src'].kill()
+    try:
+        yield
+    finally:
+        hosts['src'].start().ready()
+
+
 def test_its_switch_is_killed(hosts, src):
     """In a round. What it wrote last counts as written; the guest arrives with its links up, and forwards there."""
     try:
@@ -105,15 +117,12 @@ def test_its_switch_was_killed(hosts, src):
     """A migration that ends in the blackout leaves the links to QEMU, which took them down, and takes them up with a new switch."""
     with forwarding.Traffic() as traffic:
         traffic.wait_flowing()
-        hosts['src'].kill()
-        try:
+        with without_its_switch(hosts):
             run = godwit.start_in('paused', (src, twin(src, hosts)))
             run.receive.kill()
             run.send.wait()
             godwit.unharmed(src)
             proved(src.counters['links'] == 0, 'its links are up')
-        finally:
-            hosts['src'].start().ready()
         hosts['src'].wait_connected()
         traffic.wait_flowing()
         proved(src.wait_ticks().counters['links'] == 2, 'its links stay down')
@@ -127,15 +136,12 @@ def test_it_is_refused_without_its_switch(hosts, src):
     """
     with forwarding.Traffic() as traffic:
         traffic.wait_flowing()
-        hosts['src'].kill()
-        try:
+        with without_its_switch(hosts):
             other = [word.replace('disable-legacy=off', 'disable-legacy=on') for word in forwarding.devices(hosts['dst'])]
             dst = godwit.destination(src, devices=other)
             godwit.Run(src, dst, '--device-state', 'migrate').wait('device-state')
             godwit.unharmed(src)
             proved(src.counters['links'] == 0, 'its links are up')
-        finally:
-            hosts['src'].start().ready()
         hosts['src'].wait_connected()
         traffic.wait_flowing()
     unchanged(traffic)

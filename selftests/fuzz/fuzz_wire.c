@@ -196,13 +196,14 @@ static void fuzz_owed(const struct wire_header *h, const uint8_t *body)
 			CHECK(__builtin_popcount(units[i]) == 1 && units[i] <= WIRE_UNIT_MAX);
 }
 
-/* The decoders take a whole body: as much of it as the header says must be there. */
-static void fuzz_owed_body(const struct wire_header *h, const uint8_t *data, size_t size)
+/* These decoders take a whole body: as much of it as the header says must be there. */
+static void fuzz_whole(const struct wire_header *h, const uint8_t *data, size_t size,
+		       void (*fuzz)(const struct wire_header *h, const uint8_t *body))
 {
 	uint8_t *body = size < h->length ? NULL : exact_copy(data, h->length);
 
 	if (body)
-		fuzz_owed(h, body);
+		fuzz(h, body);
 	free(body);
 }
 
@@ -212,11 +213,11 @@ static void fuzz_owed_frame(const uint8_t *data, size_t size, unsigned int n)
 	unsigned int words = size > WIRE_EXTENT ? (size - WIRE_EXTENT) / 8 : 0;
 	struct wire_header h = { .type = WIRE_OWED, .arg = words + (n > 250), .length = WIRE_EXTENT + words * 8 };
 
-	fuzz_owed_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_owed);
 	h = (struct wire_header) { .type = WIRE_WANT, .arg = size / WIRE_EXTENT, .length = size / WIRE_EXTENT * WIRE_EXTENT };
-	fuzz_owed_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_owed);
 	h = (struct wire_header) { .type = WIRE_POSTCOPY_ASK, .arg = RAM_BLOCKS, .length = RAM_BLOCKS * WIRE_UNIT };
-	fuzz_owed_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_owed);
 }
 
 /* One of the frames of content reuse, with the whole body. */
@@ -263,32 +264,23 @@ static void fuzz_reuse(const struct wire_header *h, const uint8_t *body)
 		}
 }
 
-static void fuzz_reuse_body(const struct wire_header *h, const uint8_t *data, size_t size)
-{
-	uint8_t *body = size < h->length ? NULL : exact_copy(data, h->length);
-
-	if (body)
-		fuzz_reuse(h, body);
-	free(body);
-}
-
 /* With a length that the fuzzer need not guess. */
 static void fuzz_reuse_frame(const uint8_t *data, size_t size, unsigned int n)
 {
 	unsigned int items = size / WIRE_REFERENCE + (n > 250);
 	struct wire_header h = { .type = WIRE_REFERENCES, .arg = items, .length = items * WIRE_REFERENCE };
 
-	fuzz_reuse_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_reuse);
 	items = size / WIRE_EXTENT + (n > 250);
 	h = (struct wire_header) { .type = WIRE_REFUSED, .arg = items, .length = items * WIRE_EXTENT };
-	fuzz_reuse_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_reuse);
 	if (size < WIRE_HASHES_HEAD)
 		return;
 	items = (size - WIRE_HASHES_HEAD) / WIRE_ENTRY + (n > 250);
 	h = (struct wire_header) { .type = WIRE_HASHES, .arg = items, .length = WIRE_HASHES_HEAD + items * WIRE_ENTRY };
-	fuzz_reuse_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_reuse);
 	h = (struct wire_header) { .type = WIRE_REUSE, .arg = n % 4, .length = n & 4 ? WIRE_REUSE_HEAD : WIRE_REUSE_HEAD + WIRE_REUSE_SECRET };
-	fuzz_reuse_body(&h, data, size);
+	fuzz_whole(&h, data, size, fuzz_reuse);
 }
 
 static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t size)
@@ -314,13 +306,13 @@ static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t s
 	case WIRE_WANT:
 	case WIRE_POSTCOPY_ASK:
 	case WIRE_FAULTS:
-		fuzz_owed_body(h, data, size);
+		fuzz_whole(h, data, size, fuzz_owed);
 		break;
 	case WIRE_REUSE:
 	case WIRE_HASHES:
 	case WIRE_REFERENCES:
 	case WIRE_REFUSED:
-		fuzz_reuse_body(h, data, size);
+		fuzz_whole(h, data, size, fuzz_reuse);
 		break;
 	default:
 		if (size < sizeof(again))

@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 
 #include "fit/host_internal.h"
+#include "qmp/chardev.h"
 
 #define BACKENDS_MAX	1024u
-#define DISCONNECTED	"disconnected:"
 
 /* The text after the prefix, or NULL. */
 static const char *after(const char *text, const char *prefix)
@@ -97,7 +97,6 @@ static void view_tap(const struct host_look *l, const char *id, const char *how,
 	json_object_set_new(o, "up", json_boolean(strtoul(line, NULL, 16) & IFF_UP));
 }
 
-/* While nothing is connected, a socket is called "disconnected:unix:/run/vu0.sock,server=on". */
 static void view_vhost_user(const json_t *chardevs, const char *type, const char *label, json_t *o)
 {
 	json_t *chardev;
@@ -108,10 +107,10 @@ static void view_vhost_user(const json_t *chardevs, const char *type, const char
 	json_array_foreach(chardevs, i, chardev) {
 		const char *its = host_text(chardev, "label");
 		const char *name = host_text(chardev, "filename");
-		bool connected = !after(name, DISCONNECTED);
 
 		if (its && name && !strcmp(its, label))
-			json_object_set_new(o, "connected", json_boolean(connected));
+			json_object_set_new(o, "connected",
+					    json_boolean(!chardev_is_dead(chardev)));
 	}
 }
 
@@ -211,7 +210,7 @@ int host_lost_links(struct qmp *q, const struct vm *vm, json_t **links, struct e
 
 	*links = NULL;
 	json_array_foreach(chardevs, i, chardev)
-		any |= after(host_text(chardev, "filename"), DISCONNECTED) != NULL;
+		any |= chardev_is_dead(chardev);
 	if (!r && any)
 		r = view_netdevs(&l, chardevs, backends, e);
 	json_object_foreach(backends, id, backend) {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "devstate/migration.h"
 #include "devstate/save.h"
+#include "qmp/chardev.h"
 #include "txn/journal_internal.h"
 #include "txn/mark.h"
 
@@ -171,19 +172,16 @@ static int journal_undo_command(struct qmp *q, const json_t *record, struct err 
 	return r ? err_set(e, why.exit, -r, "%s", why.text) : 0;
 }
 
-/* While nothing is connected, a socket is called "disconnected:unix:/run/vu0.sock,server=on". */
 static bool journal_is_dead(const json_t *chardevs, const char *label)
 {
-	static const char dead[] = "disconnected:";
 	json_t *chardev;
 	size_t i;
 
 	json_array_foreach(chardevs, i, chardev) {
 		const char *its = json_string_value(json_object_get(chardev, "label"));
-		const char *name = json_string_value(json_object_get(chardev, "filename"));
 
-		if (its && name && !strcmp(its, label))
-			return !strncmp(name, dead, strlen(dead));
+		if (its && !strcmp(its, label))
+			return chardev_is_dead(chardev);
 	}
 	return false;
 }
