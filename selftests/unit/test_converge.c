@@ -280,6 +280,10 @@ static void the_fixed_part_is_made_of_what_was_measured(void **state)
 	assert_in_range(converge_fixed(&b) - slow, 19 * MS, 20 * MS);
 	b.rate = 1;
 	assert_true(converge_fixed(&b) > 100000 * 1000 * MS);
+	b.rate = 0;
+	b.queued = 1 << 20;
+	assert_in_range(converge_fixed(&b), slow, slow + 20 * MS);
+	assert_in_range(converge_lead(&b), 20 * b.qmp_ns, 21 * b.qmp_ns);
 }
 
 int main(void)

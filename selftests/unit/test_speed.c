@@ -207,6 +207,31 @@ static void no_more_pages_than_in_any_round(void **state)
 	assert_in_range(speed_ns(&freely, 100000), S, S + S / 500);
 }
 
+/* What device state takes: of few bytes that waited for a CPU nobody knows. */
+static void what_the_link_carries(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+
+	(void)state;
+	speeds_add(&s, &(struct speed_round) { .bytes = MIB, .ns = S, .page = PAGE_BYTES, .referred = true });
+	for (unsigned int i = 0; i < 3; i++)
+		add_again(&s, 4400, 1, S / 50);
+	assert_int_equal(s.link, 0);
+	/* A mebibyte at least as fast as that; more slowly says less than more quickly. */
+	add_again(&s, 4400, 240, S / 50);
+	assert_in_range(s.link, 50 * MIB, 51 * MIB);
+	add_again(&s, 4400, 240, S);
+	add_again(&s, 4400, 1, S / 50);
+	assert_in_range(s.link, 50 * MIB, 51 * MIB);
+	/* The link is another now; and --bandwidth is not the link. */
+	add(&s, 2560, PAGE_BYTES, S, false);
+	assert_int_equal(s.link, 10 * MIB);
+	add(&s, 2560, PAGE_BYTES, 2 * S, true);
+	assert_int_equal(s.link, 10 * MIB);
+	add(&s, 2560, PAGE_BYTES, S / 2, true);
+	assert_int_equal(s.link, 20 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +243,7 @@ int main(void)
 		cmocka_unit_test(another_codec),
 		cmocka_unit_test(pages_that_go_in_part),
 		cmocka_unit_test(no_more_pages_than_in_any_round),
+		cmocka_unit_test(what_the_link_carries),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

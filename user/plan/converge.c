@@ -26,18 +26,17 @@
 #define DEVICE_BYTES	(256u << 10)	/* of device state, for a guest of a few vCPUs */
 #define NS_PER_GIB	75000ull
 
-/* Of bytes that are not packed. */
+/* Of bytes that are not packed; 0 where nothing is known of the link. */
 static uint64_t converge_transfer_ns(uint64_t bytes, uint64_t rate)
 {
-	return speed_ns(&(struct speed) { .rate = rate, .page = 1 }, (double)bytes);
+	return rate ? speed_ns(&(struct speed) { .rate = rate, .page = 1 }, (double)bytes) : 0;
 }
 
 uint64_t converge_fixed(const struct blackout *b)
 {
-	uint64_t device_ns = b->rate ? converge_transfer_ns(DEVICE_BYTES, b->rate) : 0;
-
 	/* Nothing is waited for: half a round trip is the way of the last byte. */
-	return DEVICE_NS + QMP_STEPS * b->qmp_ns + b->rtt_ns / 2 + b->harvest_ns + device_ns +
+	return DEVICE_NS + QMP_STEPS * b->qmp_ns + b->rtt_ns / 2 + b->harvest_ns +
+	       converge_transfer_ns(DEVICE_BYTES, b->rate) +
 	       b->ram_pages * NS_PER_GIB / ((1u << 30) / PAGE_BYTES);
 }
 

@@ -17,7 +17,7 @@ enum verdict { CONVERGE_AGAIN, CONVERGE_SWITCH, CONVERGE_OWE, CONVERGE_GIVE_UP }
  *	main loops like the one that answers QMP
  * @rtt_ns: of the link
  * @harvest_ns: what the last harvest took
- * @rate: bytes per second of the link; 0: not known yet
+ * @rate: bytes per second of the link (struct speeds); 0: not known yet
  * @queued: bytes on their way that the receiver has not got: all that follows comes behind them
  * @ram_pages: of the guest, if QEMU walks all RAM once with the guest stopped; 0: it does not
  */

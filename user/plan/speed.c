@@ -4,6 +4,7 @@
 
 #define TELLING_BYTES	(4u << 20)
 #define TELLING_PAGES	(TELLING_BYTES / PAGE_BYTES)
+#define LINK_BYTES	(256u << 10)
 #define YEAR_S		31536000ull
 
 double speed_pages(const struct speed *s)
@@ -37,6 +38,17 @@ static bool speeds_note_pages(struct speeds *s, const struct speed_round *r)
 	return true;
 }
 
+/* A link carries at least what it has carried. */
+static void speeds_note_link(struct speeds *s, const struct speed_round *r, bool is_long)
+{
+	const uint64_t rate = (uint64_t)((double)r->bytes * 1e9 / (double)r->ns);
+
+	if (r->bytes < LINK_BYTES || (r->referred && !is_long))
+		return;
+	if (rate > s->link || (is_long && !r->held_back))
+		s->link = rate;
+}
+
 void speeds_add(struct speeds *s, const struct speed_round *r)
 {
 	const bool is_long = r->bytes > TELLING_BYTES;
@@ -48,6 +60,7 @@ void speeds_add(struct speeds *s, const struct speed_round *r)
 	s->changed = false;
 	if (!r->ns)
 		return;
+	speeds_note_link(s, r, is_long);
 	if (r->referred && !is_long && !s->last.rate && !s->skipped) {
 		s->skipped = s->short_tells = true;
 		return;

@@ -64,10 +64,14 @@ struct speed_round {
  * @changed: pages are packed in another way since the last round: nothing is known yet
  * @short_tells: since then there was no long round, and a short one is better than nothing
  * @skipped: a round of references has told nothing
+ * @link: bytes per second that the link carries, for what is no page: of the last long round, or of
+ *	the fastest since; a round of few bytes, in which it waits for CPUs, tells nothing of it; 0:
+ *	not known
  * @most: pages per second of the fastest round of enough @pages to tell; 0: there was none
  */
 struct speeds {
 	struct speed last, freely;
+	uint64_t link;
 	double most;
 	bool changed, short_tells, skipped;
 };

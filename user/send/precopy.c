@@ -122,7 +122,7 @@ static enum verdict precopy_decide(struct sender *s, struct precopy_measured *m,
 	const struct speed speed = speeds_freely(&m->speeds);
 	struct blackout b = {
 		.qmp_ns = qmp_latency_median(&m->latency), .rtt_ns = s->rtt_ns,
-		.harvest_ns = m->harvest_ns, .rate = speed.rate,
+		.harvest_ns = m->harvest_ns, .rate = m->speeds.link,
 		.queued = send_streams_queued(s->streams),
 		.ram_pages = s->devstate == &devstate_save ? 0 : s->report->total_pages,
 	};
