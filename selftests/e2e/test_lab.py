@@ -53,7 +53,7 @@ def test_guest_notices_a_lost_page(directory):
         with pytest.raises(AssertionError, match='^src: its RAM is wrong in the same places: .*page 1024 at 1400000'):
             godwit.check_moved(vm, vm)
         # Of the guest that complains, and of the one that it was before.
-        other = lab.Qemu('other', append='start=16 size=16', directory=directory)
+        other = lab.Qemu('other', append='start=16 size=16', directory=directory).wait_ticks(1)
         with pytest.raises(AssertionError, match='^src: [0-9]+ errors: .*page 1024 at 1400000'):
             godwit.check_moved(other, vm)
         write = int(re.search(r'not of write (\d+)', vm.complaints[0])[1])
