@@ -24,7 +24,7 @@ import timed	# noqa: E402
 
 DIRECTORY = f'{lab.B}/demo-nfv'
 MIB = 128
-APPEND = 'start=16 size=64 touch=32 rate=100 fwd=1'
+APPEND = 'start=16 size=64 touch=32 rate=100'
 LIMIT_MS = 1000		# as in demo.py
 # The comparison of both ends, which an operator makes before (godwit check), takes an emulated host ten seconds.
 OPTIONS = ['--no-compare']

@@ -71,6 +71,19 @@ def test_it_moves(hosts, src):
     unchanged(traffic)
 
 
+def test_several_queues(hosts, directory):
+    """Two queue pairs a port, and buffers that may be merged; what comes in by one pair goes out by the other."""
+    src = forwarding.source(directory, hosts['src'], pairs=2)
+    godwit.note(src)
+    with forwarding.Traffic() as traffic:
+        traffic.wait_flowing()
+        dst = godwit.destination(src, devices=forwarding.devices(hosts['dst'], pairs=2))
+        assert godwit.Run(src, dst).wait()['verified']
+        hosts['dst'].wait_connected(pairs=2)
+        goes_on(src, dst, traffic)
+    unchanged(traffic)
+
+
 def in_a_round(src, dst):
     """A migration that is in its rounds until end_soon(), whatever the guest does."""
     lab.link('rate', 20)

@@ -48,8 +48,8 @@ static const struct key {
 	{ "ticks",	&opt.ticks,		1, 100, LIVE },
 	/* 1: receive frames */
 	{ "net",	&opt.net,		0, 1, AT_BOOT },
-	/* 1: forward frames between two cards */
-	{ "fwd",	&opt.fwd,		0, 1, AT_BOOT },
+	/* forward frames between two cards of so many queue pairs */
+	{ "fwd",	&opt.fwd,		0, FWD_PAIRS, AT_BOOT },
 };
 
 static const struct verb {

@@ -118,6 +118,7 @@ void vblk_verify(uint32_t n), vrng_verify(uint32_t n), vnet_verify(uint32_t n);
 uint32_t vblk_count(void), vrng_count(void), vnet_count(void);
 
 /* vfwd.c */
+enum { FWD_PAIRS = 2 };
 void vfwd_init(void);
 bool vfwd_poll(void);
 uint32_t vfwd_count(void), vfwd_links(void);

@@ -43,7 +43,7 @@ void vblk_init(void)
 
 	if (!io)
 		return;
-	virtio_start(io);
+	virtio_start(io, 0);
 	chunks = inl(io + VIRTIO_CONFIG) / SECTORS_PER_PAGE / opt.diskio;
 	buffers = BUFFER_PAGES / opt.diskio;
 	/* On its next turn a buffer must get another chunk, else a stale one looks right. */

@@ -11,6 +11,7 @@ enum {
 	PCI_IO_MASTER	= 0x05,
 	VENDOR		= 0x1af4,
 
+	HOST_FEATURES	= 0,
 	GUEST_FEATURES	= 4,
 	QUEUE_PFN	= 8,
 	QUEUE_SIZE	= 12,
@@ -61,12 +62,14 @@ uint16_t virtio_find_nth(enum virtio_pci_id id, uint32_t n)
 	return 0;
 }
 
-void virtio_start(uint16_t io)
+void virtio_start(uint16_t io, uint32_t features)
 {
 	outb(io + STATUS, 0);
 	outb(io + STATUS, STATUS_ACK);
 	outb(io + STATUS, STATUS_ACK | STATUS_DRIVER);
-	outl(io + GUEST_FEATURES, 0);
+	if (features & ~inl(io + HOST_FEATURES))
+		die("a device lacks a feature");
+	outl(io + GUEST_FEATURES, features);
 }
 
 uint32_t virtq_init(struct virtq *q, uint16_t io, uint16_t index,

@@ -48,7 +48,8 @@ struct virtq_buf {
 uint16_t virtio_find(enum virtio_pci_id id);
 uint16_t virtio_find_nth(enum virtio_pci_id id, uint32_t n);
 uint8_t virtio_config(uint16_t io, uint32_t offset);
-void virtio_start(uint16_t io);
+/* Dies if the device does not offer all of these features. */
+void virtio_start(uint16_t io, uint32_t features);
 /* Returns how many slots there are, `slots` at most. */
 uint32_t virtq_init(struct virtq *q, uint16_t io, uint16_t index,
 		    uint16_t per_slot, uint32_t slots);

@@ -41,7 +41,7 @@ void vnet_init(void)
 
 	if (!io)
 		return;
-	virtio_start(io);
+	virtio_start(io, 0);
 	slots = virtq_init(&q, io, 0, 2, SLOTS);
 	held_init(&held, "net", 512, FRAME_AT);
 	virtio_ready(io);

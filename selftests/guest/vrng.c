@@ -20,7 +20,7 @@ void vrng_init(void)
 
 	if (!io)
 		return;
-	virtio_start(io);
+	virtio_start(io, 0);
 	slots = virtq_init(&q, io, 0, 1, SLOTS);
 	held_init(&held, "rng", 256, 0);
 	virtio_ready(io);

@@ -19,7 +19,7 @@ import lab
 from kinds import HUGE
 from vswitch import PORTS, Ovs
 
-WRITES = 'start=16 size=32 touch=16 rate=100 fwd=1'
+WRITES = 'start=16 size=32 touch=16 rate=100'
 RATE = 250	# frames a second, each way
 BYTES = 64
 MIB = 64
@@ -40,11 +40,12 @@ def fabric():
         lab.call('ip', 'link', 'set', f'tor{i}', 'up')
 
 
-def devices(switch):
+def devices(switch, pairs=1):
+    several = (f',queues={pairs}', f',mq=on,mrg_rxbuf=on,vectors={2 * pairs + 2}') if pairs > 1 else ('', '')
     return [word for i in range(PORTS) for word in (
         '-chardev', f'socket,id=vhu{i},path={switch.socket(i)},server=on,wait=off',
-        '-netdev', f'vhost-user,id=net{i},chardev=vhu{i}',
-        '-device', f'virtio-net-pci,netdev=net{i},mac=52:54:00:67:64:0{i + 1},disable-legacy=off')]
+        '-netdev', f'vhost-user,id=net{i},chardev=vhu{i}{several[0]}',
+        '-device', f'virtio-net-pci,netdev=net{i},mac=52:54:00:67:64:0{i + 1},disable-legacy=off{several[1]}')]
 
 
 @contextlib.contextmanager
@@ -66,11 +67,11 @@ def hosts(directory, warm=False, **more):
         yield switches
 
 
-def source(directory, switch, name='src', append=WRITES, mib=MIB, **more):
-    """A guest on pages of 2 MiB that forwards behind this switch."""
-    vm = lab.Qemu(name, switch.side, ram=[lab.Ram(mib, f'{HUGE}/{name}.ram')], directory=directory, append=append,
-                  devices=devices(switch), **more).wait_ticks(2)
-    switch.wait_connected()
+def source(directory, switch, name='src', append=WRITES, mib=MIB, pairs=1, **more):
+    """A guest on pages of 2 MiB that forwards behind this switch, with so many queue pairs a port."""
+    vm = lab.Qemu(name, switch.side, ram=[lab.Ram(mib, f'{HUGE}/{name}.ram')], directory=directory, append=f'{append} fwd={pairs}',
+                  devices=devices(switch, pairs), **more).wait_ticks(2)
+    switch.wait_connected(pairs)
     return vm
 
 

@@ -89,14 +89,14 @@ class Ovs:
     def vsctl(self, *words):
         return self.call('ovs-vsctl', f'--db=unix:{self.run}/db.sock', *words)
 
-    def connected(self):
-        """Does it poll its guest's queues? (What its database says of that may be from before.)"""
+    def connected(self, pairs=1):
+        """Does it poll its guest's queues, so many of each port? (What its database says of that may be from before.)"""
         said = self.call('ovs-appctl', '-t', f'{self.run}/vs.ctl', 'dpif-netdev/pmd-rxq-show')
-        return len(re.findall(r'vhu\d +queue-id: +\d+ \(enabled\)', said)) == PORTS
+        return len(re.findall(r'vhu\d +queue-id: +\d+ \(enabled\)', said)) == PORTS * pairs
 
-    def wait_connected(self, timeout=60):
+    def wait_connected(self, pairs=1, timeout=60):
         end = time.monotonic() + timeout
-        while not self.connected():
+        while not self.connected(pairs):
             assert time.monotonic() < end, f'OVS {self.side}: the guest\'s ports do not come up\n{self.log()}'
             time.sleep(0.2)
         return self
