@@ -113,9 +113,9 @@ def test_sender_killed(pair):
 
 
 def test_control_cut(pair):
-    """It is not needed any more, and the sender asks by another."""
-    with one_stream(1, cut=True) as between:
-        run = migrate(pair, between)
+    """It is not needed any more, and the sender asks by another. The receiver has found out when the stream comes, twice."""
+    with one_stream(2.6, cut=True) as between:
+        run = migrate(pair, between, seconds='5')
         run.wait()
     assert 'in doubt' in run.send.said
     godwit.proof(*pair)

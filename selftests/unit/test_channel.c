@@ -235,6 +235,30 @@ static void a_reason_behind_other_frames(void **state)
 	assert_true(channel_aborted(l->ch));
 }
 
+/* The peer has closed, and what it had said before is there after sends that failed. */
+static void what_was_said_before_is_kept(void **state)
+{
+	const struct wire_header pong = { .type = WIRE_PONG, .length = 8 };
+	struct link *l = *state;
+	uint8_t bytes[512], some[9];
+	size_t len = put_frame(bytes, WIRE_PONG, 1, "12345678");
+	struct wire_header h;
+
+	len += put_frame(bytes + len, WIRE_ABORT, GW_VERIFY, "page 7 differs");
+	assert_int_equal(write(l->peer, bytes, len), len);
+	close(l->peer);
+	l->peer = -1;
+	channel_keep_unread(l->ch);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_not_equal(channel_send(l->ch, &pong, "abcdefgh", &(struct err) { 0 }), 0);
+	assert_int_equal(channel_recv(l->ch, &h, false, &l->e), 0);
+	assert_int_equal(h.arg, 1);
+	assert_int_equal(channel_body(l->ch, some, 8, &l->e), 0);
+	assert_memory_equal(some, "12345678", 8);
+	assert_int_not_equal(channel_recv(l->ch, &h, false, &l->e), 0);
+	assert_int_equal(l->e.exit, GW_VERIFY);
+}
+
 /* No error of its own, soon, and the buffer of the receive is the caller's again. */
 static void an_interrupt_ends_a_wait(void **state)
 {
@@ -264,6 +288,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_peer_that_takes_nothing_is_left, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_reason_behind_other_frames, setup_narrow, teardown),
+	cmocka_unit_test_setup_teardown(what_was_said_before_is_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(an_interrupt_ends_a_wait, setup, teardown),
 };
 

@@ -132,6 +132,11 @@ int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *
 int channel_body(struct channel *ch, void *buf, size_t len, struct err *e);
 /* Scatters; iov is used up. */
 int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct err *e);
+/*
+ * From now on what has come is not searched for an ABORT when a send fails, and channel_recv() goes
+ * on with it.
+ */
+void channel_keep_unread(struct channel *ch);
 /* Was an error the peer's ABORT? */
 bool channel_aborted(const struct channel *ch);
 /* Has the peer said something, or closed? Does not wait. */

@@ -40,6 +40,7 @@ struct slot {
  * @until_ns: no wait goes on longer, whatever comes; 0: no such limit
  * @take: serves frames that come unasked; may be NULL
  * @due: bytes of the last frame's body that have not been received
+ * @keeps: see channel_keep_unread()
  * @torn: a wait ended in the middle of a header: what comes next makes no sense
  */
 struct channel {
@@ -55,7 +56,7 @@ struct channel {
 	unsigned int queued;
 	struct msghdr recv_msg;
 	uint32_t due;
-	bool sending, broken, aborted, torn;
+	bool sending, broken, aborted, keeps, torn;
 	uint64_t sent;
 };
 

@@ -91,6 +91,11 @@ static ssize_t read_on(struct channel *ch, struct err *e)
 	return n;
 }
 
+void channel_keep_unread(struct channel *ch)
+{
+	ch->keeps = true;
+}
+
 /*
  * A send fails when the peer has closed, and it may have said why before: then that is the error.
  */
@@ -101,7 +106,7 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	ch->broken = true;
 	if (ch->tls && tls_explain(ch->tls, err, e))
 		return -err;
-	if (!ch->engine->receiving)
+	if (!ch->engine->receiving && !ch->keeps)
 		n = read_on(ch, e);
 	if (ch->aborted)
 		return -ECONNABORTED;

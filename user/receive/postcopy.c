@@ -164,7 +164,7 @@ static int postcopy_punch(struct receiver *r, const struct owed *what, struct er
 {
 	uint64_t *placed[WIRE_BLOCKS_MAX];
 	const struct lazy_punch p = {
-		.what = what, .placed = placed, .alive = receiver_alive, .arg = r,
+		.what = what, .placed = placed, .alive = receiver_alive_anyway, .arg = r,
 	};
 
 	/* In a mapped block zeros may take a huge page, and leave no bit. */

@@ -38,23 +38,27 @@ int receiver_alive(void *arg, struct err *e)
 	struct wire_header pong = { .type = WIRE_PONG, .length = 8 };
 	struct receiver *r = arg;
 	uint8_t body[8];
+	int ret = receiver_send_load(r, e);
 
-	int ret = 0;
-
-	/*
-	 * Once the last ROUND may have come, one frame at a time: to a sender whose DEVICE_END is
-	 * here, and whose connection is gone, the first one still leaves.
-	 */
-	if (r->state < RECEIVER_SWITCHES)
-		ret = receiver_send_load(r, e);
 	wire_put_u64(body, realtime_ns());
 	return ret ? ret : channel_send(r->ch, &pong, body, e);
+}
+
+int receiver_alive_anyway(void *arg, struct err *e)
+{
+	struct err ignored = { 0 };
+
+	(void)e;
+	receiver_alive(arg, &ignored);
+	return 0;
 }
 
 static int receiver_on_round(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	bool last = h->flags & WIRE_ROUND_LAST;
-	const struct receive_wait w = { .alive = receiver_alive, .arg = r, .always = last };
+	const struct receive_wait w = {
+		.alive = last ? receiver_alive_anyway : receiver_alive, .arg = r, .always = last,
+	};
 	struct qmp_event ev;
 	int ret;
 
@@ -71,8 +75,10 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	/* RAM that comes now would be punched out. */
 	if (!ret && r->postcopy.early.blocks)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND between OWED and SWITCHOVER");
-	if (last)
+	if (last) {
 		reuse_index_rest(r->reuse);
+		channel_keep_unread(r->ch);
+	}
 	if (!ret && last && r->state < RECEIVER_SWITCHES)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent the last ROUND without SWITCHOVER");
 	if (!ret)
@@ -138,16 +144,6 @@ static int receiver_on_commit(struct receiver *r, struct err *e)
 	if (r->state < RECEIVER_HAS_RAM)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent COMMIT before the last round");
 	r->state = RECEIVER_COMMITTED;
-	return 0;
-}
-
-/* DEVICE_END has come: the control connection is not needed any more. */
-static int receiver_alive_anyway(void *arg, struct err *e)
-{
-	struct err ignored = { 0 };
-
-	(void)e;
-	receiver_alive(arg, &ignored);
 	return 0;
 }
 
