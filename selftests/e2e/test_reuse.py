@@ -21,7 +21,7 @@ from test_compress import AT, content
 pytestmark = pytest.mark.native
 
 TOOL = f'{lab.B}/tools/alldirty'
-APPEND = 'start=16 size=16 touch=4 ws=4 rate=400 fill=64'
+APPEND = 'start=16 size=16 touch=4 ws=2 rate=400 fill=64'
 MIB = 1 << 20
 
 
@@ -61,7 +61,8 @@ def migrate(src, dst, file, *options, pause=True, offers=~0, rate=None, receive_
     return report, between.count
 
 
-def mostly_reused(report, most=1 * MIB, least=2500):
+def mostly_reused(report, most=1 * MIB, least=2400):
+    """But for what was changed, and what the guest may have written since: half of its 1024 pages."""
     ram = report['ram']
     assert ram['reused'] >= least and ram['normal'] <= 700, ram
     assert ram['reused-bytes'] < ram['reused'] * 32 and ram['normal-bytes'] + ram['reused-bytes'] < most * 4, ram
@@ -108,7 +109,7 @@ def test_a_guest_that_writes(directory):
     report, count = migrate(src, godwit.destination(src), file, '--compress', 'lz4', '--delta', 'on', '--downtime-limit', '500',
                             pause=False, tool=TOOL, rate=6 * MIB)
     ram, rounds = report['ram'], report['rounds']
-    assert ram['reused'] > 2500 and ram['delta'] > 0 and count[wire.DELTA] and len(rounds) >= 3, report
+    assert ram['reused'] > 2400 and ram['delta'] > 0 and count[wire.DELTA] and len(rounds) >= 3, report
     assert ram['reused'] == sum(row['reused'] for row in rounds) and not rounds[-1]['reused'], 'none in the last round'
     # What was referred to has its hashes: dirty in each round, and not sent again.
     assert all(row['unchanged'] > 2000 for row in rounds[1:]), rounds
