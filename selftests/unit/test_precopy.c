@@ -248,33 +248,43 @@ uint64_t qmp_latency_median(const struct qmp_latency *t)
 static enum postcopy_wish wish_now;
 static unsigned int throttle_now;
 static bool can_owe;
+static uint64_t rtt_now;
 
-/* Pre-copy until the switchover. */
-static struct report migrate(unsigned int limit_ms, unsigned int rounds, const char *from, enum when when, unsigned int round,
-			     const char *to)
+/* What precopy() returns. */
+static int try_migrate(struct report *rep, struct err *e, unsigned int limit_ms, unsigned int rounds, const char *from,
+		       enum when when, unsigned int round, const char *to)
 {
 	static const struct dirty_ops ops = { .start = start, .harvest = harvest };
-	static struct report report;
 	static struct sender s;
 	struct dirty_source source = { .ops = &ops };
 	struct codec_wish wish;
-	struct err e = { 0 };
 
-	report = (struct report) { .phase = "" };
+	*rep = (struct report) { .phase = "" };
 	memset(&s, 0, sizeof(s));
-	s.report = &report;
+	s.report = rep;
+	s.rtt_ns = rtt_now;
 	s.source = &source;
 	s.limits.downtime_limit_ms = limit_ms;
 	s.limits.max_rounds = rounds;
 	s.limits.postcopy = wish_now;
 	s.limits.throttle = throttle_now;
 	s.owing.agreed = can_owe;
-	assert_int_equal(codec_parse(from, &wish, &e), 0);
+	assert_int_equal(codec_parse(from, &wish, e), 0);
 	atomic_store(&s.compress, codec_wish_word(&wish));
 	world = (struct world) {
 		.now = S, .when = when, .round = round, .to = to, .s = &s,
 	};
-	assert_int_equal(precopy(&s, &e), 0);
+	return precopy(&s, e);
+}
+
+/* Pre-copy until the switchover. */
+static struct report migrate(unsigned int limit_ms, unsigned int rounds, const char *from, enum when when, unsigned int round,
+			     const char *to)
+{
+	static struct report report;
+	struct err e = { 0 };
+
+	assert_int_equal(try_migrate(&report, &e, limit_ms, rounds, from, when, round, to), 0);
 	assert_int_equal(world.when, NEVER);
 	return report;
 }
@@ -374,6 +384,25 @@ static void the_guest_is_slowed_first(void **state)
 	can_owe = false;
 }
 
+/* A refusal names what no knob makes less. */
+static void the_round_trip_is_named(void **state)
+{
+	static const struct { uint64_t rtt_ms; bool named; } cases[] = { { 0, false }, { 20, false }, { 60, true }, { 400, true } };
+	struct report r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err e = { 0 };
+
+		rtt_now = cases[i].rtt_ms * MS;
+		assert_int_not_equal(try_migrate(&r, &e, 100, 3, "off", NEVER, 0, NULL), 0);
+		assert_int_equal(e.exit, GW_NOT_CONVERGED);
+		assert_int_equal(!!strstr(e.text, "round trip, which cannot be less"), cases[i].named);
+		assert_int_equal(!!strstr(e.text, " 200 ms for half of"), cases[i].rtt_ms == 400);
+	}
+	rtt_now = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -383,6 +412,7 @@ int main(void)
 		cmocka_unit_test(no_end_before_it_has_told),
 		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
 		cmocka_unit_test(the_guest_is_slowed_first),
+		cmocka_unit_test(the_round_trip_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,8 @@
  * network between them can do (selftests/unit/test_commit.c). The property: the guest never runs
  * at both ends, and where it runs at neither, the sender reports that.
  *
- * The receiver keeps the device state to itself until DEVICE_END has come, and only then passes
- * it to the destination QEMU. So DEVICE_END is the commit point of both ends.
+ * The receiver keeps the device state to itself until DEVICE_END has come and all that it counts on
+ * (every stream's last ROUND, and what follows it), and only then passes it to the destination QEMU. So DEVICE_END is the commit point of both ends.
  *
  *	PREPARED	The destination QEMU lacks device state, and cannot run.
  *			Sender: may do anything, and roll back all that it did. Once it has
@@ -63,7 +63,7 @@ enum commit_source_action commit_source(enum commit_state *s, enum commit_source
 enum commit_destination_event {
 	/* A failure at this end, a request to stop, a lost connection: nothing more will come. */
 	DESTINATION_GIVES_UP,
-	DESTINATION_GETS_END,	/* DEVICE_END has come */
+	DESTINATION_GETS_END,	/* DEVICE_END has come, and all that it counts on */
 	DESTINATION_SEES_RUN,	/* QEMU says RESUME, or "completed" of a guest to be paused */
 	DESTINATION_SEES_FAILED, /* QEMU says MIGRATION "failed" */
 	/* QEMU's process has ended, its monitor is read to the end, and RESUME did not come. */
