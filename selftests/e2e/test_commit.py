@@ -11,7 +11,6 @@ import relay
 import wire
 from ours import proved
 
-STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}	# how a source stands that has moved
 pytestmark = pytest.mark.usefixtures('module')
 
 
@@ -56,7 +55,7 @@ class Gate(relay.Relay):
         self.released.set()
 
 
-@pytest.fixture(params=STOPPED)
+@pytest.fixture(params=godwit.STOPPED)
 def moving(request, directory, qemu):
     """A pair, and how the device state goes."""
     lab.net()
@@ -83,7 +82,7 @@ def stays_stopped(src, how):
     """For longer than a guardian would need to let the guest run; and a second sender refuses it."""
     before = src.ticks
     time.sleep(2)
-    proved(src.query_status() == STOPPED[how], f'the source is {src.query_status()}')
+    proved(src.query_status() == godwit.STOPPED[how], f'the source is {src.query_status()}')
     proved(src.ticks == before, 'the source runs')
     again = godwit.Process('src', 'send', '--qmp', src.main_qmp, godwit.address(1))
     assert again.wait() == godwit.EXIT['vm-state'], again.said
@@ -97,7 +96,7 @@ def test_before_the_device_state_arrives(moving):
         proved(dst.query_status() == 'inmigrate', f'the destination is {dst.query_status()}')
         gate.release()
         assert run.receive.wait() == 0, run.receive.said
-    godwit.proof(src, dst, stopped=STOPPED[how])
+    godwit.proof(src, dst, stopped=godwit.STOPPED[how])
 
 
 def test_the_device_state_never_arrives(moving):
@@ -108,7 +107,7 @@ def test_the_device_state_never_arrives(moving):
     assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
     dst.process.wait(30)
     proved(not dst.has_run(), 'the destination ran')
-    proved(src.query_status() == STOPPED[how], f'the source is {src.query_status()}')
+    proved(src.query_status() == godwit.STOPPED[how], f'the source is {src.query_status()}')
     src.qmp('cont')
     src.wait_ticks(2).check()
 
@@ -137,4 +136,4 @@ def test_before_the_answer(moving):
     with killed_behind_it(moving, wire.RESUMED, wire.RESUMED) as (run, _):
         stays_stopped(src, how)
         assert run.receive.wait() == 0, run.receive.said
-    godwit.proof(src, dst, stopped=STOPPED[how])
+    godwit.proof(src, dst, stopped=godwit.STOPPED[how])

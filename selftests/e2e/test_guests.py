@@ -13,7 +13,6 @@ from ours import proved
 pytestmark = pytest.mark.usefixtures('module')
 PAGE = 4096
 CONTENT_PAGE = 0x50574447	# guest/content.h
-STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}
 
 
 @pytest.mark.parametrize('cpus', [2, 4])
@@ -171,7 +170,7 @@ def measured(vm, mode, agree, **more):
         dst = godwit.destination(vm, 'again' if vm.name == 'dst' else 'dst', **more)
         if agree(Blackout(vm, dst, mode)):
             return vm, dst
-        proved(vm.query_status() == STOPPED[mode], f'the source is {vm.query_status()}')
+        proved(vm.query_status() == godwit.STOPPED[mode], f'the source is {vm.query_status()}')
         vm.kill()
         vm = dst
     raise AssertionError(f'this host is too busy: nothing could be told from {MEASURED} blackouts')
@@ -198,7 +197,7 @@ def test_blackout(directory, qemu, mode):
 
     def agree(b):
         return b.agree(b.watch.silence(), (b.seen, b.downtime, 1), (b.hidden, b.downtime, 1), (b.gap + b.hidden, b.downtime, 2))
-    godwit.proof(*measured(src, mode, agree, qemu=qemu), stopped=STOPPED[mode])
+    godwit.proof(*measured(src, mode, agree, qemu=qemu), stopped=godwit.STOPPED[mode])
 
 
 def test_linux(directory, qemu):
@@ -216,10 +215,10 @@ def test_linux(directory, qemu):
     def agree(b):
         hidden = b.downtime if b.report['device-state-saved'] else sum(b.parts[part] for part in ('ram', 'save', 'load'))
         return b.agree(b.watch.stutter(), (b.gap + b.hidden, b.downtime, 2), (b.hidden, hidden, 1))
-    for mode in STOPPED:
+    for mode in godwit.STOPPED:
         before = vm.counters
         vm, dst = measured(vm, mode, agree, **more)
-        proved(vm.query_status() == STOPPED[mode], f'the source is {vm.query_status()}')
+        proved(vm.query_status() == godwit.STOPPED[mode], f'the source is {vm.query_status()}')
         dst.no_errors()
         assert dst.counters['smp'] == 2 and dst.counters['least'] > vm.counters['least'] > before['least']
         vm.kill()

@@ -11,7 +11,6 @@ from test_compress import AT, content
 
 pytestmark = pytest.mark.usefixtures('module')
 APPEND = 'start=16 size=16 touch=16 rate=200 fill=64'
-STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}
 
 
 def leave(directory, kind='shared_file', mode='migrate', **more):
@@ -23,7 +22,7 @@ def leave(directory, kind='shared_file', mode='migrate', **more):
     dst = godwit.destination(src, ram=[KINDS[kind]('dst')])
     report = godwit.Run(src, dst, '--device-state', mode, '--leave-image', image).wait()
     assert report['image']['state'] == 'left' and report['image']['bytes'] > 16 << 20, report['image']
-    godwit.proof(src, dst, stopped=STOPPED[mode])
+    godwit.proof(src, dst, stopped=godwit.STOPPED[mode])
     src.kill()
     return dst.wait_ticks(2), image
 
@@ -43,7 +42,7 @@ def test_it_comes_back(directory, mode, other):
     ram = report['ram']
     assert report['verified'] and ram['reused'] > 2000 and ram['reused-bytes'] < ram['reused'] * 32, ram
     assert len(report['rounds']) >= 2 and not report['rounds'][-1]['reused'] and not report['reuse']['refused']
-    godwit.proof(dst, back, stopped=STOPPED[mode])
+    godwit.proof(dst, back, stopped=godwit.STOPPED[mode])
 
 
 @pytest.mark.parametrize('kind', ['huge', 'anonymous'])

@@ -20,6 +20,9 @@ pytestmark = pytest.mark.native
 
 TO = lab.ADDRESS['dst'], godwit.PORT
 LAST = 1	# flag of ROUND
+# The guest runs until the blackout; without the module all of its pages are dirty in each round.
+RUNNING = {'tool': f'{lab.B}/tools/alldirty'}
+MODES = pytest.mark.parametrize('mode', list(godwit.STOPPED))
 
 
 class OneStream(relay.Relay):
@@ -62,9 +65,10 @@ class OneStream(relay.Relay):
         self.stopped.wait(self.late)
 
 
-def migrate(pair, between, *options, seconds='2'):
-    return godwit.Run(*pair, '--pause', '--streams', '4', '--peer-timeout', seconds, '--resolve-timeout', '20', *options,
-                      to=between.address, receive_options=['--peer-timeout', seconds, '--resolve-timeout', '20'])
+def migrate(pair, between, *options, seconds='2', resolve='20', **more):
+    how = ['--downtime-limit', '60000', '--postcopy', 'off'] if more else ['--pause']
+    return godwit.Run(*pair, *how, '--streams', '4', '--peer-timeout', seconds, '--resolve-timeout', resolve, *options,
+                      to=between.address, receive_options=['--peer-timeout', seconds, '--resolve-timeout', resolve], **more)
 
 
 @contextlib.contextmanager
@@ -91,6 +95,20 @@ def test_late(pair):
     godwit.proof(*pair)
 
 
+@MODES
+def test_late_while_it_runs(pair, mode):
+    """Five seconds: of a guest that was stopped for them."""
+    with one_stream(5) as between:
+        migrate(pair, between, '--device-state', mode, seconds='8', **RUNNING).wait()
+    godwit.proof(*pair, stopped=godwit.STOPPED[mode])
+
+
+@MODES
+def test_too_late_while_it_runs(pair, mode):
+    with one_stream(5) as between:
+        refused(migrate(pair, between, '--device-state', mode, **RUNNING), pair, 'timeout', 'peer-failed')
+
+
 @pytest.mark.parametrize('seconds', [None, 5], ids=['silent', 'delayed'])
 def test_too_late(pair, seconds):
     """With the same patience at both ends: whichever gives up first, the guest goes on at the source, without a question."""
@@ -107,9 +125,18 @@ def test_sender_killed(pair):
     """All has left: the guest runs at the destination, and only there."""
     run = None
     with one_stream(1, at_end=lambda: run.send.kill().wait()) as between:
-        run = migrate(pair, between)
+        run = migrate(pair, between, resolve='3')
         assert run.receive.wait() == 0, run.receive.said
     godwit.proof(*pair)
+
+
+@MODES
+def test_sender_killed_while_it_runs(pair, mode):
+    run = None
+    with one_stream(1, at_end=lambda: run.send.kill().wait()) as between:
+        run = migrate(pair, between, '--device-state', mode, resolve='3', **RUNNING)
+        assert run.receive.wait() == 0, run.receive.said
+    godwit.proof(*pair, stopped=godwit.STOPPED[mode])
 
 
 def test_control_cut(pair):

@@ -6,7 +6,6 @@ import lab
 import pytest
 
 pytestmark = pytest.mark.usefixtures('module')
-STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}
 
 
 def leg(src, name, mode, **more):
@@ -16,7 +15,7 @@ def leg(src, name, mode, **more):
     assert report['verified'] and report['device-state-saved'] == (mode == 'save')
     assert len(report['rounds']) >= 2, 'its writes were in no dirty log'
     before = src.counters
-    godwit.proof(src, dst, stopped=STOPPED[mode])
+    godwit.proof(src, dst, stopped=godwit.STOPPED[mode])
     for what in ('rng', 'vga'):
         assert dst.counters[what] > before[what], f'{what} does not go on'
     src.kill()

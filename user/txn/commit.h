@@ -5,8 +5,9 @@
  * network between them can do (selftests/unit/test_commit.c). The property: the guest never runs
  * at both ends, and where it runs at neither, the sender reports that.
  *
- * The receiver keeps the device state to itself until DEVICE_END has come and all that it counts on
- * (every stream's last ROUND, and what follows it), and only then passes it to the destination QEMU. So DEVICE_END is the commit point of both ends.
+ * The receiver keeps the device state to itself until DEVICE_END has come, and all that it counts
+ * on (every stream's last ROUND, and what follows), and only then passes it to the destination
+ * QEMU. So DEVICE_END is the commit point of both ends.
  *
  *	PREPARED	The destination QEMU lacks device state, and cannot run.
  *			Sender: may do anything, and roll back all that it did. Once it has

@@ -25,6 +25,7 @@ __all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', '
 GODWIT = f'{lab.B}/godwit'
 PORT = 4433
 TO = (lab.ADDRESS['dst'], PORT)
+STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}	# a source that has moved, by --device-state
 DOWNTIME = '4000'	# ms; a host that is overrun expects two thirds of it with nothing left to send
 # Exit statuses, as user/base/err.h names them.
 EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp': 5, 'vm-state': 6, 'no-module': 7,
