@@ -293,13 +293,13 @@ def test_running_reset(pair, which):
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_running_link_down(pair, mode):
     """Half a minute, in which the guest writes on. Both ends give up the connections meanwhile."""
-    lab.link('rate', 20)
+    lab.link('rate', 10)
     run = godwit.Run(*pair, '--reconnect', '60', '--peer-timeout', '5', '--device-state', mode, receive_options=['--peer-timeout', '5'])
     run.send.wait_round(1)
-    time.sleep(3)
+    time.sleep(6)
     lab.link('down')
     time.sleep(32)
-    lab.link('up')
+    lab.link('clear')
     arrived(pair, run)
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is fetched survives a network that fails, and says why it gave up: deps.sh and kernels/root.sh, with nothing of apt's."""
+"""What is fetched survives a network that fails, and says why it gave up: deps.sh, kernels/root.sh and kselftest/framework, with nothing of apt's."""
+import io
 import os
 import subprocess
+import tarfile
 
 import pytest
 
@@ -97,3 +99,41 @@ def test_root(tmp_path, programs, failures):
     if status:
         assert run(tmp_path, 0, 'kernels/root.sh', 'qemu')[0] == 0, 'a later run does not get it'
     assert run(tmp_path, 3, 'kernels/root.sh', 'qemu') == (0, f'{root}\n', [])
+
+
+SOURCE = 'linux-source-6.1'
+TOOLS = [f'testing/selftests/{name}' for name in ('a.h', 'lib.mk', 'a.sh', 'kselftest/a', 'kvm/a', 'rseq/a')] + \
+        ['arch/x86/a', 'build/a', 'include/a', 'scripts/a', 'lib/a.c']
+
+
+def archive(files, mode):
+    """A tar of files: {name: content}, as bytes."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize('failures', [0, 1, 2, 3, 6])
+def test_framework(tmp_path, programs, monkeypatch, failures):
+    """The kernel's sources, of which each try asks twice: with the lists that are here, and with new ones."""
+    monkeypatch.setenv('LINUX_SOURCES', f'{tmp_path}/none')
+    names = [f'tools/{name}' for name in TOOLS] + ['scripts/subarch.include', 'scripts/Kbuild.include']
+    inner = archive({f'{SOURCE}/{name}': b'as it came' for name in names}, 'w:xz')
+    (tmp_path / 'calls.tar').write_bytes(archive({f'./usr/src/{SOURCE}.tar.xz': inner}, 'w'))
+    programs('dpkg-deb', 'cat "$CALLS.tar"')
+    programs('apt-get', f'#!/bin/sh\n[ "$2" = download ] || {{ echo "$0 $*" >>"$CALLS"; exit; }}\n' +
+             FLAKY.format(when='-qq download', half=f': >{SOURCE}_half', work=f': >{SOURCE}_1_all.deb'))
+    there = f'{tmp_path}/cache/godwit/{SOURCE}'
+    status, said, calls = run(tmp_path, failures, 'kselftest/framework')
+    assert (status != 0) == (failures == 6), said
+    assert tries(said) == list(range(1, failures // 2 + 1)) and said.count(WHY) == failures
+    assert calls.count('apt-get -qq update') == (failures + 1) // 2
+    assert os.path.exists(f'{there}/tools/testing/selftests/kvm/a') == os.path.exists(there) == (failures < 6)
+    assert [name for name in os.listdir(f'{tmp_path}/cache/godwit') if name.startswith('new.')] == []
+    if status:
+        assert run(tmp_path, 0, 'kselftest/framework')[0] == 0, 'a later run does not get it'
+    assert run(tmp_path, 6, 'kselftest/framework') == (0, f'{there}/tools/testing/selftests\n', [])
