@@ -68,6 +68,30 @@ static void test_time(void **state)
 	assert_int_equal(with_time(&c, 10000 * MS), 0);
 }
 
+/* Before the first LOAD: a stream of 64 MB/s has a slow link, one of 640 perhaps a slow receiver. */
+static void test_before_load(void **state)
+{
+	struct codec_seen seen = { .waiting = 64000000, .acked = 1, .pages = PAGES };
+	struct codec_chooser c = chooser_at(1 * MS);
+
+	(void)state;
+	c.loads = 0;
+	seen.now_ns = c.since_ns + 1;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 3);
+	c.rate *= 10;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 0);
+	/* The first one is heeded as any. */
+	c.rate /= 10;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 3);
+	seen.loads = 1;
+	seen.load = 1000;
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 2);
+}
+
 /* --bandwidth is a link, too. */
 static void test_paced(void **state)
 {
@@ -237,7 +261,7 @@ static void test_what_is_offered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_time), cmocka_unit_test(test_paced), cmocka_unit_test(test_rate), cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_time), cmocka_unit_test(test_before_load), cmocka_unit_test(test_paced), cmocka_unit_test(test_rate), cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_receiver), cmocka_unit_test(test_what_is_offered),
 	};
 

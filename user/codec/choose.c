@@ -12,6 +12,7 @@
 #define QUEUED		2u		/* frames that are a queue */
 #define WINDOW_NS	5000000ull	/* the least that tells how fast the link is */
 #define BOUND		900u		/* per mille: the receiver hardly ever waits */
+#define SLOW_LINK	200000000u	/* bytes per second: a receiver with a CPU takes more */
 #define PENALTY_NS	1000000000ull
 #define PENALTY_MAX_NS	(30 * PENALTY_NS)
 
@@ -139,6 +140,15 @@ static bool choose_fits(const struct codec_chooser *c, unsigned int step, unsign
 	return (READ_NS + c->page_ns[step]) * pages <= time_ns / SHARE;
 }
 
+/*
+ * Is it the link that is slow? The receiver says that it is not it; before the first LOAD the rate
+ * says it where it is so low. If that was wrong the LOAD is there a few frames later.
+ */
+static bool choose_knows_link(const struct codec_chooser *c)
+{
+	return c->loads || (c->rate && c->rate < SLOW_LINK);
+}
+
 const struct codec_choice *codec_chosen(const struct codec_chooser *c)
 {
 	return &c->steps[c->at];
@@ -168,7 +178,7 @@ void codec_choose(struct codec_chooser *c, const struct codec_seen *seen)
 	if (time_ns < seen->paced_ns)
 		time_ns = seen->paced_ns;
 	c->at = 0;
-	for (unsigned int i = 1; c->loads && i < c->n && i <= c->ceiling; i++)
+	for (unsigned int i = 1; choose_knows_link(c) && i < c->n && i <= c->ceiling; i++)
 		if (choose_fits(c, i, seen->pages, time_ns))
 			c->at = i;
 }

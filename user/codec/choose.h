@@ -19,10 +19,10 @@
  * step that is not used gets cheaper while there is time to try it.
  *
  * Where the receiver is slowest bytes wait as well, and what is packed more is more work for it. So
- * the receiver says how many of its frames were there before it wanted them (LOAD). Before the
- * first LOAD nothing is packed, and from one that says that it hardly ever waits until one that
- * does not, one step less with each. What it has refused comes again only after a while, the next
- * time after twice as long.
+ * the receiver says how many of its frames were there before it wanted them (LOAD). From one that
+ * says that it hardly ever waits until one that does not, one step less with each. What it has
+ * refused comes again only after a while, the next time after twice as long. Before the first LOAD
+ * nothing is packed, unless the stream is so slow that it can only be the link.
  */
 #ifndef GODWIT_CHOOSE_H
 #define GODWIT_CHOOSE_H
