@@ -90,6 +90,12 @@ static void test_before_load(void **state)
 	seen.load = 1000;
 	codec_choose(&c, &seen);
 	assert_int_equal(c.at, 2);
+	/* A stream that waits for --bandwidth waits for no receiver. */
+	c = chooser_at(1 * MS);
+	c.loads = c.rate = 0;
+	seen = (struct codec_seen) { .now_ns = c.since_ns + 1, .pages = PAGES, .paced_ns = 50 * MS };
+	codec_choose(&c, &seen);
+	assert_int_equal(c.at, 3);
 }
 
 /* --bandwidth is a link, too. */

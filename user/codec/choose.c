@@ -142,11 +142,12 @@ static bool choose_fits(const struct codec_chooser *c, unsigned int step, unsign
 
 /*
  * Is it the link that is slow? The receiver says that it is not it; before the first LOAD the rate
- * says it where it is so low. If that was wrong the LOAD is there a few frames later.
+ * says it where it is so low, and --bandwidth where the stream waits for that alone. If that was
+ * wrong the LOAD is there a few frames later.
  */
-static bool choose_knows_link(const struct codec_chooser *c)
+static bool choose_knows_link(const struct codec_chooser *c, const struct codec_seen *seen)
 {
-	return c->loads || (c->rate && c->rate < SLOW_LINK);
+	return c->loads || (c->rate && c->rate < SLOW_LINK) || seen->paced_ns;
 }
 
 const struct codec_choice *codec_chosen(const struct codec_chooser *c)
@@ -178,7 +179,7 @@ void codec_choose(struct codec_chooser *c, const struct codec_seen *seen)
 	if (time_ns < seen->paced_ns)
 		time_ns = seen->paced_ns;
 	c->at = 0;
-	for (unsigned int i = 1; choose_knows_link(c) && i < c->n && i <= c->ceiling; i++)
+	for (unsigned int i = 1; choose_knows_link(c, seen) && i < c->n && i <= c->ceiling; i++)
 		if (choose_fits(c, i, seen->pages, time_ns))
 			c->at = i;
 }

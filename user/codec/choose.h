@@ -22,7 +22,7 @@
  * the receiver says how many of its frames were there before it wanted them (LOAD). From one that
  * says that it hardly ever waits until one that does not, one step less with each. What it has
  * refused comes again only after a while, the next time after twice as long. Before the first LOAD
- * nothing is packed, unless the stream is so slow that it can only be the link.
+ * nothing is packed, unless the stream is so slow that it can only be the link, or --bandwidth.
  */
 #ifndef GODWIT_CHOOSE_H
 #define GODWIT_CHOOSE_H
