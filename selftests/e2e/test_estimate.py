@@ -5,6 +5,7 @@ import json
 import godwit
 import lab
 import pytest
+from test_reuse_guests import leave
 
 pytestmark = pytest.mark.usefixtures('module')
 
@@ -63,3 +64,29 @@ def test_bandwidth_of_the_link(directory):
     assert told['allocated-pages'] >= 16 << 8 and told['zero-pages'] < told['allocated-pages']
     p = godwit.Process('src', 'estimate', '--pid', src.pid, '--seconds', '1', *limit, '--bandwidth', '100')
     assert p.wait() == 0 and 'downtime' in p.said and 'in 2 rounds' in p.said, p.said
+
+
+def test_a_guest_that_comes_back(directory):
+    """--reuse, of the image that the receiver has: the pages that are reused, and all bytes, within 25 %; far fewer than without."""
+    dst, image = leave(directory)
+    back = godwit.destination(dst, 'back')
+    options = ['--bandwidth', '4', '--downtime-limit', '3000', '--compress', 'off']
+    plain, told = estimate(dst, *options), estimate(dst, *options, '--reuse', image)
+    assert not plain['reused-pages'] and not plain['reuse']['entries'] and not plain['reused-bytes']
+    godwit.listen(back, '--reuse', image)
+    ask = 'estimate', '--qmp', dst.main_qmp, '--seconds', '1', '--downtime-limit', godwit.DOWNTIME, '--to', godwit.AT
+    p = godwit.Process('src', *ask)
+    assert p.wait() == 0 and 'do not count here' in p.said and 'reused ' not in p.said, p.said
+    p = godwit.Process('src', *ask, '--reuse', image)
+    assert p.wait() == 0 and 'do not count here' not in p.said and 'reused ' in p.said, p.said
+    for wrong in (['--reuse', f'{directory}/none'], ['--reuse', directory], ['--reuse-other']):
+        p = godwit.Process('src', 'estimate', '--pid', dst.pid, '--bandwidth', '4', *wrong)
+        assert p.wait() == godwit.EXIT['usage'] and '--reuse' in p.said, p.said
+    report = godwit.Run(dst, back, *options, receiver=False).wait()
+    print(json.dumps(told), json.dumps(report))
+    ram = report['ram']
+    assert told['reuse']['entries'] == report['reuse']['entries'] > 2000 and not told['reuse']['left-out']
+    assert close(told['reused-pages'], ram['reused'], 'reused pages'), (told, report)
+    assert told['reused-bytes'] < told['reused-pages'] * 32
+    assert close(told['transferred'], ram['transferred'] - ram['device-bytes'], 'bytes'), (told, report)
+    assert told['transferred'] < plain['transferred'] * .75, (told, plain)

@@ -254,7 +254,7 @@ def test_files_that_are_none(directory):
     empty = f'{directory}/empty'
     open(empty, 'wb').close()
     for file, *why in ((f'{directory}/none', 'No such file'), ('/dev/zero', 'no regular file'), (directory, 'no regular file'),
-                       (empty, 'is empty', 'without --reuse')):
+                       (empty, 'is empty', 'leave out --reuse')):
         refused_to_start(dst, file, 'usage', *why)
 
 

@@ -238,7 +238,70 @@ static void packed_pages_converge(void **state)
 	assert_true(out.bytes < raw.bytes / 2);
 }
 
+static struct estimate play_reused(const struct curve *c, uint64_t reused, double hash_ns, unsigned int streams, uint64_t entries)
+{
+	/* Where a CPU is slower than the link the fixed part takes longer, too. */
+	const struct estimate_in in = {
+		.curve = c, .rate = 100 * PAGE, .limit_ns = fixed(100 * PAGE, 0) + 280000000 + (hash_ns > 0 ? 10 * S : 0),
+		.max_rounds = 10, .streams = streams, .reuse_entries = entries,
+		.content = { .allocated_pages = 1600, .zero_pages = 500, .same_pages = 100, .reused_pages = reused,
+			     .reference_bytes = 4, .hash_ns = hash_ns },
+	};
+	struct estimate out;
+
+	estimate(&in, &out);
+	return out;
+}
+
+/* Of 1000 pages 900 go as 4 bytes each, in the time of 100 pages and of 3600 bytes. */
+static void references_are_short(void **state)
+{
+	struct estimate out = play_reused(&idle, 900, 0, 2, 0);
+	const double refer_s = 3600. / (100 * PAGE);
+
+	(void)state;
+	assert_int_equal(out.reused_bytes, 3600);
+	assert_int_equal(out.bytes, 100 * PAGE + 3600);
+	assert_float_equal((double)(out.total_ns - out.downtime_ns) / S, 1 + refer_s, 1e-6);
+	/* The receiver says 16 bytes for each page of its file before. */
+	out = play_reused(&idle, 900, 0, 2, 5000);
+	assert_float_equal((double)(out.total_ns - out.downtime_ns) / S, 1 + refer_s + 80000. / (100 * PAGE), 1e-6);
+	assert_float_equal((double)(out.postcopy.total_ns - out.postcopy.downtime_ns) / S, 1 + refer_s + 80000. / (100 * PAGE), 1e-6);
+	out = play_reused(&idle, 0, 0, 2, 0);
+	assert_int_equal(out.reused_bytes, 0);
+	assert_int_equal(out.bytes, 1000 * PAGE);
+}
+
+/* A page takes 20 ms of a CPU to look up, and 10 on the link: with one CPU that is slower, with four it is not. */
+static void to_look_up_costs_cpu(void **state)
+{
+	struct estimate out = play_reused(&idle, 900, 20e6, 1, 0);
+
+	(void)state;
+	assert_float_equal((double)(out.total_ns - out.downtime_ns) / S, 1000 * .02, 1e-6);
+	out = play_reused(&idle, 900, 20e6, 4, 0);
+	assert_float_equal((double)(out.total_ns - out.downtime_ns) / S, 900 * .005 + 100 * .01, 1e-6);
+}
+
+/*
+ * 50 pages are written each second. Without the file the first round takes 10 s, with it one. What it has written then is new, and goes whole.
+ */
+static void what_the_guest_writes_is_not_reused(void **state)
+{
+	static const struct curve slow = { .n = 2, .points = { { S / 2, 25 }, { S, 50 } }, .total_pages = 1u << 20 };
+	struct estimate with = play_reused(&slow, 900, 0, 2, 0), without = play_reused(&slow, 0, 0, 2, 0);
+
+	(void)state;
+	assert_true(with.converges && without.converges);
+	assert_in_range(with.bytes, (100 + 50 + 25 + 12) * PAGE + 3600 - 2 * PAGE, (100 + 52 + 26 + 13) * PAGE + 3600);
+	assert_true(with.bytes < without.bytes / 6);
+	assert_true(with.postcopy.owed_pages < 55 && without.postcopy.owed_pages > 490);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(references_are_short),
+	cmocka_unit_test(to_look_up_costs_cpu),
+	cmocka_unit_test(what_the_guest_writes_is_not_reused),
 	cmocka_unit_test(what_is_slowest_decides),
 	cmocka_unit_test(the_downtime_knows_what_is_slowest),
 	cmocka_unit_test(packed_pages_converge),

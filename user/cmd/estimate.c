@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -8,12 +7,14 @@
 #include "base/thread.h"
 #include "check/probe.h"
 #include "cmd/cmd.h"
+#include "cmd/estimate_print.h"
 #include "devstate/migration.h"
 #include "devstate/mode.h"
 #include "estimate/estimate.h"
 #include "estimate/session.h"
 #include "page/page.h"
 #include "peer/hello.h"
+#include "peer/referring.h"
 #include "plan/limits.h"
 #include "plan/link.h"
 #include "qmp/qmp_latency.h"
@@ -31,7 +32,9 @@ struct estimate_args {
 	const char *addr;
 	struct limits limits;
 	enum mode_wish wish;
-	unsigned int bandwidth_mib, seconds, sample_pages, pack_threads;
+	unsigned int bandwidth_mib, seconds, sample_pages, pack_threads, reuse_mib;
+	const char *reuse;
+	bool reuse_other;
 	struct tls_options tls;
 	struct tls_creds *creds;
 	bool json;
@@ -40,6 +43,7 @@ struct estimate_args {
 /**
  * struct found - what is measured
  * @qmp: NULL: no QEMU is asked
+ * @reuse: NULL: there is no file
  * @private: nothing is in it with MODE_MIGRATE
  * @features: those that both ends offer; without --to, those of this godwit
  */
@@ -51,6 +55,7 @@ struct found {
 	struct private_ram private;
 	uint64_t features;
 	unsigned int streams;	/* at most */
+	struct reusable *reuse;
 };
 
 static const struct cmd_option estimate_options[] = {
@@ -91,6 +96,28 @@ static const struct cmd_option estimate_options[] = {
 	},
 };
 
+static const struct cmd_option estimate_reuse[] = {
+	{
+		"reuse", .value = "FILE", .set = cmd_set_text,
+		.offset = offsetof(struct estimate_args, reuse),
+		.help = "expect that the receiver has FILE, or a copy of it: pages that are in it "
+			"go as references",
+		.more = "FILE is read here; a receiver is not asked for what it has.\n"
+			"In the first round all that is in it counts as reused, later on nothing.",
+	},
+	{
+		"reuse-other", .set = cmd_set_flag,
+		.offset = offsetof(struct estimate_args, reuse_other),
+		.help = "as \"godwit receive\" will be given it: another guest may have written "
+			"FILE",
+	},
+	{
+		"reuse-memory", .value = "MIB", .min = 1, .max = 1u << 20, .initial = "512",
+		.set = cmd_set_number, .offset = offsetof(struct estimate_args, reuse_mib),
+		.help = "as both ends will be given it",
+	},
+};
+
 static const struct cmd_group estimate_groups[] = {
 	{ "Options", .options = cmd_vm_options, .n = CMD_PID,
 	  .base = offsetof(struct estimate_args, vm) },
@@ -105,6 +132,7 @@ static const struct cmd_group estimate_groups[] = {
 	  .base = offsetof(struct estimate_args, limits) },
 	CMD_ONE(cmd_compress_threads, struct estimate_args, pack_threads),
 	CMD_ONE(cmd_device_state, struct estimate_args, wish),
+	{ CMD_ROWS(estimate_reuse) },
 	{ CMD_ROWS(cmd_tls_options), offsetof(struct estimate_args, tls) },
 	CMD_HELP,
 	{ NULL }
@@ -128,6 +156,8 @@ static int estimate_parse(struct estimate_args *a, int argc, char **argv, struct
 		return err_set(
 			e, GW_USAGE, EINVAL,
 			"--to compares the RAM of both ends: it needs --qmp SOCKET or --domain NAME");
+	if (a->reuse_other && !a->reuse)
+		return err_set(e, GW_USAGE, EINVAL, "--reuse-other says something of the file of --reuse: give that, too");
 	r = cmd_find_domain(&a->vm, e);
 	/* Without --to there is no connection. */
 	return r || !a->addr ? r : tls_creds_open(&a->tls, TLS_SENDER, &a->creds, e);
@@ -140,6 +170,26 @@ static int estimate_choose_mode(const struct estimate_args *a, struct found *f, 
 
 	return r ? r : mode_choose(a->wish, false, f->qmp, &f->vm, f->running, &f->mode,
 				   &f->private, e);
+}
+
+/* Does the receiver agree with --reuse? An estimate counts what the operator says. */
+static int estimate_ask_reuse(const struct estimate_args *a, const struct found *f,
+			      struct channel *ch, struct err *e)
+{
+	struct referring_there there;
+	int r;
+
+	if (!(f->features & WIRE_REUSES))
+		return 0;
+	r = referring_look(ch, &there, e);
+	if (r)
+		return r;
+	if (a->reuse && there.kind == WIRE_REUSE_NONE)
+		fprintf(stderr, "godwit: the receiver has no file with old RAM: give it --reuse, too\n");
+	if (!a->reuse && there.kind != WIRE_REUSE_NONE)
+		fprintf(stderr, "godwit: the receiver has up to %llu pages of old RAM in a file, which do not count here: give --reuse a copy of it\n",
+			(unsigned long long)there.entries);
+	return 0;
 }
 
 /* Its speed and delay into *in, and what the receiver thinks of the mode. */
@@ -168,6 +218,8 @@ static int estimate_measure_link(const struct estimate_args *a, struct found *f,
 		r = mode_refused(a->wish, e);
 	if (!r && !there.save_mode)
 		f->mode = MODE_MIGRATE;
+	if (!r)
+		r = estimate_ask_reuse(a, f, ch, e);
 	if (!r)
 		r = probe_delay(ch, &in->rtt_ns, &offset_ns, e);
 	if (!r)
@@ -204,16 +256,30 @@ static int estimate_look(const struct estimate_args *a, const struct found *f,
 {
 	struct codec_choice steps[CHOOSE_STEPS];
 	unsigned int n = codec_steps(&a->limits.compress, f->features, steps);
-	int r = content_measure(&f->vm, s, CONTENT_PAGES, out, e);
+	int r = content_measure(&f->vm, s, CONTENT_PAGES, f->reuse, out, e);
 
 	/* An older receiver gets them as they are. */
 	if (!(f->features & WIRE_FILL))
 		out->same_pages = 0;
-	return r ? r : content_pack(&f->vm, s, steps, n, out, e);
+	return r ? r : content_pack(&f->vm, s, steps, n, f->reuse, out, e);
+}
+
+/* Before the guest is watched: to read the file takes a CPU, and the guest may write less then. */
+static int estimate_read_reuse(const struct estimate_args *a, struct found *f,
+			       struct reusable_state *st, struct err *e)
+{
+	int r;
+
+	if (!a->reuse)
+		return 0;
+	if (!(f->features & WIRE_REUSES))
+		return err_set(e, GW_USAGE, EPROTONOSUPPORT, "the receiver's godwit is too old for --reuse: leave it out, or install a newer one there");
+	r = reusable_open(a->reuse, a->reuse_other, (uint64_t)a->reuse_mib << 20, &f->reuse, e);
+	return r ? r : reusable_wait(f->reuse, st, e);
 }
 
 static int estimate_measure(const struct estimate_args *a, struct curve *curve,
-			    struct estimate_in *in, struct err *e)
+			    struct estimate_in *in, struct reusable_state *reuse, struct err *e)
 {
 	struct found f = {
 		.vm = { .pidfd = -1, .vm_fd = -1 }, .features = HELLO_FEATURES,
@@ -227,6 +293,9 @@ static int estimate_measure(const struct estimate_args *a, struct curve *curve,
 	in->save_mode = f.mode != MODE_MIGRATE;
 	in->streams = link_streams(thread_cpus(), in->rtt_ns, f.streams);
 	if (!r)
+		r = estimate_read_reuse(a, &f, reuse, e);
+	in->reuse_entries = reuse->entries;
+	if (!r)
 		r = session_open(&session, &f.vm, f.qmp, e);
 	if (!r)
 		r = curve_measure(&f.vm, session.source, a->seconds, a->sample_pages, now_ns(),
@@ -234,98 +303,18 @@ static int estimate_measure(const struct estimate_args *a, struct curve *curve,
 	if (!r)
 		r = estimate_look(a, &f, session.source, &in->content, e);
 	session_close(&session);
+	reusable_close(f.reuse);
 	private_ram_free(&f.private);
 	vm_close(&f.vm);
 	qmp_close(f.qmp);
 	return r;
 }
 
-static double estimate_mib(double bytes)
-{
-	return bytes / (1 << 20);
-}
-
-/* Pages per second, each counted once in it. */
-static double estimate_dirty_rate(const struct curve *c)
-{
-	return curve_pages(c, 1000000000);
-}
-
-static double estimate_working_set(const struct curve *c)
-{
-	return c->points[c->n - 1].pages;
-}
-
-static void estimate_print(const struct estimate_in *in, const struct estimate *out)
-{
-	const struct curve *c = in->curve;
-	char codec[CODEC_TEXT];
-
-	printf("dirty rate      %10.1f MiB/s  (%llu pages of %llu were watched)\n",
-	       estimate_mib(estimate_dirty_rate(c) * PAGE_BYTES),
-	       (unsigned long long)c->sample_pages, (unsigned long long)c->total_pages);
-	printf("working set     %10.1f MiB    written in %.1f s\n",
-	       estimate_mib(estimate_working_set(c) * PAGE_BYTES),
-	       (double)c->points[c->n - 1].ns / 1e9);
-	printf("allocated       %10.1f MiB    of it %.1f MiB zeros, %.1f MiB of another byte\n",
-	       estimate_mib((double)in->content.allocated_pages * PAGE_BYTES),
-	       estimate_mib((double)in->content.zero_pages * PAGE_BYTES),
-	       estimate_mib((double)in->content.same_pages * PAGE_BYTES));
-	printf("link            %10.1f MiB/s\n", estimate_mib((double)in->rate));
-	printf("compression     %10.2f         as %s, by a sample\n", PAGE_BYTES / out->page_bytes,
-	       codec_text(&out->choice, codec));
-	if (out->converges)
-		printf("total time      %10.1f s      in %u rounds\ndowntime        %10.0f ms\nto be sent      %10.1f MiB\n",
-		       (double)out->total_ns / 1e9, out->rounds, (double)out->downtime_ns / 1e6,
-		       estimate_mib((double)out->bytes));
-	else
-		printf("it would not end: after %u rounds and %.1f s the guest would have to stand still for %.0f ms (limit %.0f ms): raise --downtime-limit, use a faster link, or reduce the guest's write load\n"
-		       "by post-copy it would stand still for %.0f ms, and have all of its RAM after %.1f s, %.1f s of them at the destination\n",
-		       out->rounds, (double)out->total_ns / 1e9, (double)out->downtime_ns / 1e6,
-		       (double)in->limit_ns / 1e6, (double)out->postcopy.downtime_ns / 1e6,
-		       (double)out->postcopy.total_ns / 1e9, (double)out->postcopy.after_ns / 1e9);
-}
-
-static void estimate_print_json(const struct estimate_in *in, const struct estimate *out)
-{
-	char codec[CODEC_TEXT];
-	json_t *j = json_pack(
-		"{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f}",
-		"converges", out->converges, "rounds", (int)out->rounds, "total-time",
-		(double)out->total_ns / 1e6, "expected-downtime", (double)out->downtime_ns / 1e6,
-		"transferred", (json_int_t)out->bytes, "pending-pages",
-		(json_int_t)out->pending_pages, "dirty-pages-per-second",
-		estimate_dirty_rate(in->curve), "working-set-pages",
-		estimate_working_set(in->curve), "pages", (json_int_t)in->curve->total_pages,
-		"sample-pages", (json_int_t)in->curve->sample_pages, "allocated-pages",
-		(json_int_t)in->content.allocated_pages, "zero-pages",
-		(json_int_t)in->content.zero_pages, "same-byte-pages",
-		(json_int_t)in->content.same_pages, "bytes-per-second", (json_int_t)in->rate,
-		"round-trip-ms", (double)in->rtt_ns / 1e6, "compress",
-		codec_text(&out->choice, codec), "bytes-per-page", out->page_bytes);
-	json_t *points = json_array();
-
-	for (unsigned int i = 0; i < in->curve->n; i++)
-		json_array_append_new(points, json_pack("{s:f, s:f}", "ms",
-							(double)in->curve->points[i].ns / 1e6,
-							"pages", in->curve->points[i].pages));
-	json_object_set_new(j, "written", points);
-	json_object_set_new(
-		j, "postcopy",
-		json_pack("{s:f, s:f, s:f, s:I}", "total-time",
-			  (double)out->postcopy.total_ns / 1e6, "expected-downtime",
-			  (double)out->postcopy.downtime_ns / 1e6, "time",
-			  (double)out->postcopy.after_ns / 1e6, "owed",
-			  (json_int_t)(out->postcopy.owed_pages * PAGE_BYTES)));
-	json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	putchar('\n');
-	json_decref(j);
-}
-
 static int estimate_main(int argc, char **argv)
 {
 	struct estimate_args a = { 0 };
 	struct err e = { 0 };
+	struct reusable_state reuse = { .entries = 0 };
 	struct estimate_in in;
 	struct estimate out;
 	struct curve curve;
@@ -341,15 +330,15 @@ static int estimate_main(int argc, char **argv)
 		.max_rounds = a.limits.max_rounds,
 		.pack_threads = a.pack_threads ? a.pack_threads : thread_cpus_usable(),
 	};
-	r = estimate_measure(&a, &curve, &in, &e);
+	r = estimate_measure(&a, &curve, &in, &reuse, &e);
 	tls_creds_free(a.creds);
 	if (r)
 		return cmd_fail(&e);
 	estimate(&in, &out);
 	if (a.json)
-		estimate_print_json(&in, &out);
+		estimate_print_json(&in, &reuse, &out);
 	else
-		estimate_print(&in, &out);
+		estimate_print(&in, &reuse, &out);
 	return out.converges ? GW_OK : GW_NOT_CONVERGED;
 }
 

@@ -5,7 +5,8 @@
 #include "page/page.h"
 
 struct content_count {
-	uint64_t seen, zero, same;
+	const struct reusable *reuse;
+	uint64_t seen, zero, same, reused;
 };
 
 static int content_look(const struct ram_block *b, uint64_t page, uint64_t rest, void *arg,
@@ -13,6 +14,7 @@ static int content_look(const struct ram_block *b, uint64_t page, uint64_t rest,
 {
 	static uint8_t bytes[PAGE_BYTES] __attribute__((aligned(64)));
 	struct content_count *count = arg;
+	uint64_t entry;
 	int r = ram_ops(b)->read(b, page, 1, bytes, e);
 
 	(void)rest;
@@ -23,6 +25,8 @@ static int content_look(const struct ram_block *b, uint64_t page, uint64_t rest,
 		count->zero++;
 	else if (page_is_one_byte(bytes))
 		count->same++;
+	else if (count->reuse && reusable_find(count->reuse, bytes, &entry))
+		count->reused++;
 	return 0;
 }
 
@@ -64,12 +68,13 @@ static uint64_t content_scale(const struct content *c, uint64_t part, uint64_t s
 }
 
 int content_measure(const struct vm *vm, struct dirty_source *s, uint64_t sample_pages,
-		    struct content *out, struct err *e)
+		    const struct reusable *reuse, struct content *out, struct err *e)
 {
-	struct content_count count = { .seen = 0 };
-	int r = source_allocated(vm, s, &out->allocated_pages, e);
+	struct content_count count = { .reuse = reuse };
+	int r;
 
-	out->zero_pages = out->same_pages = out->n = 0;
+	*out = (struct content) { .n = 0 };
+	r = source_allocated(vm, s, &out->allocated_pages, e);
 	if (!r)
 		r = content_walk(vm, s, out->allocated_pages / sample_pages + 1, content_look,
 				 &count, e);
@@ -77,5 +82,6 @@ int content_measure(const struct vm *vm, struct dirty_source *s, uint64_t sample
 		return r;
 	out->zero_pages = content_scale(out, count.zero, count.seen);
 	out->same_pages = content_scale(out, count.same, count.seen);
+	out->reused_pages = content_scale(out, count.reused, count.seen);
 	return 0;
 }

@@ -6,28 +6,37 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "estimate/content.h"
 #include "estimate/content_walk.h"
 #include "net/channel.h"
 #include "page/page.h"
+#include "wire/reuse.h"
 
 #define FRAMES		64u
 #define BUDGET_NS	400000000ull	/* for one step: zstd:19 takes its time */
 
 /**
  * struct content_packing
- * @pages: of a frame, those that would be sent with their bytes; @packed: their block
+ * @read: pages as they lie in RAM
+ * @pages: of a frame, @len bytes: those that would be sent with their bytes; @packed: their block
+ * @looked_up: pages, in @ns; @found: of them, in @references
  */
 struct content_packing {
 	const struct codec_choice *steps;
 	unsigned int n;
+	const struct reusable *reuse;
 	struct codec_states states;
-	uint8_t *pages, *packed;
+	uint8_t *read, *pages, *packed;
+	size_t len;
 	struct {
 		uint64_t pages, bytes, ns;
 	} sum[CHOOSE_STEPS];
+	struct {
+		uint64_t looked_up, ns, found, references;
+	} reused;
 };
 
 /* Of this thread: other programs that run here meanwhile make no codec slower. */
@@ -39,57 +48,91 @@ static uint64_t content_cpu_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-static void content_pack_frame(struct content_packing *p, size_t len)
+static void content_pack_frame(struct content_packing *p)
 {
-	for (unsigned int i = 0; i < p->n; i++) {
+	for (unsigned int i = 0; i < p->n && p->len; i++) {
 		uint64_t begin = content_cpu_ns();
 		size_t n;
 
 		if (p->sum[i].ns > BUDGET_NS)
 			continue;
-		n = codec_pack(&p->states, &p->steps[i], p->pages, len, p->packed,
-			       codec_worth(len));
+		n = codec_pack(&p->states, &p->steps[i], p->pages, p->len, p->packed,
+			       codec_worth(p->len));
 		p->sum[i].ns += content_cpu_ns() - begin;
-		p->sum[i].bytes += n ? n : len;
-		p->sum[i].pages += len / PAGE_BYTES;
+		p->sum[i].bytes += n ? n : p->len;
+		p->sum[i].pages += p->len / PAGE_BYTES;
 	}
+	p->len = 0;
+}
+
+/*
+ * Of @n pages that were read: the page of the file that each is, or UINT64_MAX. One reference is
+ * for pages that follow each other, there and here (ram_reference.c).
+ */
+static void content_refer(struct content_packing *p, uint64_t n, uint64_t entry[FRAME_PAGES])
+{
+	uint64_t begin = content_cpu_ns();
+
+	for (uint64_t i = 0; i < n; i++) {
+		const uint8_t *page = p->read + i * PAGE_BYTES;
+
+		entry[i] = UINT64_MAX;
+		if (!p->reuse || page_is_one_byte(page))
+			continue;
+		p->reused.looked_up++;
+		if (!reusable_find(p->reuse, page, &entry[i])) {
+			entry[i] = UINT64_MAX;
+			continue;
+		}
+		p->reused.found++;
+		p->reused.references += !i || entry[i - 1] == UINT64_MAX ||
+					entry[i] != entry[i - 1] + 1;
+	}
+	p->reused.ns += content_cpu_ns() - begin;
 }
 
 static int content_take_frame(const struct ram_block *b, uint64_t page, uint64_t rest, void *arg,
 			      struct err *e)
 {
-	uint64_t n = rest < FRAME_PAGES ? rest : FRAME_PAGES;
+	uint64_t n = rest < FRAME_PAGES ? rest : FRAME_PAGES, entry[FRAME_PAGES];
 	struct content_packing *p = arg;
-	size_t len = 0;
+	int r = ram_ops(b)->read(b, page, n, p->read, e);
 
+	if (r)
+		return r;
+	content_refer(p, n, entry);
 	for (uint64_t i = 0; i < n; i++) {
-		uint8_t *to = p->pages + len;
-		int r = ram_ops(b)->read(b, page + i, 1, to, e);
+		const uint8_t *from = p->read + i * PAGE_BYTES;
 
-		if (r)
-			return r;
 		/* Zeros are of one byte as well. */
-		if (!page_is_one_byte(to))
-			len += PAGE_BYTES;
+		if (page_is_one_byte(from) || entry[i] != UINT64_MAX)
+			continue;
+		memcpy(p->pages + p->len, from, PAGE_BYTES);
+		p->len += PAGE_BYTES;
+		if (p->len == FRAME_BYTES)
+			content_pack_frame(p);
 	}
-	if (len)
-		content_pack_frame(p, len);
+	/* Where most pages are found those that are left fill a frame from further around. */
+	if (!p->reuse)
+		content_pack_frame(p);
 	return 0;
 }
 
 int content_pack(const struct vm *vm, struct dirty_source *s, const struct codec_choice *steps,
-		 unsigned int n, struct content *out, struct err *e)
+		 unsigned int n, const struct reusable *reuse, struct content *out, struct err *e)
 {
-	struct content_packing p = { .steps = steps, .n = n };
+	struct content_packing p = { .steps = steps, .n = n, .reuse = reuse };
 	uint64_t stride = out->allocated_pages / FRAMES;
 	int r;
 
-	p.pages = malloc(2 * FRAME_BYTES);
-	if (!p.pages)
+	p.read = malloc(3 * FRAME_BYTES);
+	if (!p.read)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	p.pages = p.read + FRAME_BYTES;
 	p.packed = p.pages + FRAME_BYTES;
 	r = content_walk(vm, s, stride < FRAME_PAGES ? FRAME_PAGES : stride, content_take_frame,
 			 &p, e);
+	content_pack_frame(&p);
 	out->n = 0;
 	for (unsigned int i = 0; i < n && !r && p.sum[i].pages; i++)
 		out->packed[out->n++] = (struct content_packed) {
@@ -97,7 +140,13 @@ int content_pack(const struct vm *vm, struct dirty_source *s, const struct codec
 			.page_bytes = (double)p.sum[i].bytes / (double)p.sum[i].pages,
 			.page_ns = (double)p.sum[i].ns / (double)p.sum[i].pages,
 		};
+	/* A sample that found none says nothing of how they lie. */
+	out->reference_bytes = WIRE_REFERENCE;
+	if (p.reused.found)
+		out->reference_bytes *= (double)p.reused.references / (double)p.reused.found;
+	if (p.reused.looked_up)
+		out->hash_ns = (double)p.reused.ns / (double)p.reused.looked_up;
 	codec_states_free(&p.states);
-	free(p.pages);
+	free(p.read);
 	return r;
 }

@@ -9,6 +9,9 @@
  * link, or by the CPUs that pack it. (A stream that is free to choose mixes two ways, which is a
  * little better.) What the guest writes is taken to pack as well as what is there.
  *
+ * Pages that the receiver has in a file go as references, in the first round: what the guest writes
+ * is taken to be new, though the sender looks that up as well.
+ *
  * Left out: pages that the guest allocates meanwhile, CPUs that are slower than the link without
  * packing, at either end, and that the sender reads hot pages last.
  */
@@ -16,7 +19,13 @@
 #include "page/page.h"
 #include "plan/converge.h"
 #include "round/round.h"
-#include "wire/wire.h"
+#include "wire/reuse.h"
+
+/* How long the streams take to look a page up, each with a CPU. */
+static double estimate_hash_ns(const struct estimate_in *in)
+{
+	return in->content.hash_ns / (in->streams ? in->streams : 1);
+}
 
 /* How long a page takes, with its share of a frame. */
 static double estimate_page_ns(const struct estimate_in *in, const struct content_packed *p)
@@ -24,9 +33,20 @@ static double estimate_page_ns(const struct estimate_in *in, const struct conten
 	/* A stream is a thread. */
 	unsigned int threads = in->streams < in->pack_threads ? in->streams : in->pack_threads;
 	double link = (p->page_bytes + WIRE_EXTENT) * 1e9 / (double)in->rate;
-	double cpus = p->page_ns / (threads ? threads : 1);
+	double cpus = p->page_ns / (threads ? threads : 1) + estimate_hash_ns(in);
 
 	return link > cpus ? link : cpus;
+}
+
+/* How long the pages take that the receiver has, and into *out how many bytes. */
+static double estimate_reuse(const struct estimate_in *in, struct estimate *out)
+{
+	double pages = (double)in->content.reused_pages;
+	double link = in->content.reference_bytes * 1e9 / (double)in->rate;
+	double cpus = estimate_hash_ns(in);
+
+	out->reused_bytes = (uint64_t)(pages * in->content.reference_bytes);
+	return pages * (link > cpus ? link : cpus);
 }
 
 /* Into *out, how pages are packed. Return: how long one takes. */
@@ -72,7 +92,7 @@ static void estimate_postcopy(const struct converge *c, double page_ns, uint64_t
 	out->postcopy.owed_pages = c->pending;
 	out->postcopy.downtime_ns = c->fixed_ns;
 	out->postcopy.after_ns = (uint64_t)((double)c->pending * page_ns);
-	out->postcopy.total_ns = c->round_ns + rtt_ns + c->fixed_ns + out->postcopy.after_ns;
+	out->postcopy.total_ns = out->total_ns + rtt_ns + c->fixed_ns + out->postcopy.after_ns;
 }
 
 void estimate(const struct estimate_in *in, struct estimate *out)
@@ -92,12 +112,18 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 		.pending = UINT64_MAX, .best = UINT64_MAX,
 	};
 	uint64_t pages = in->content.allocated_pages;
-	double data = (double)(pages - in->content.zero_pages - in->content.same_pages);
+	double data = (double)(pages - in->content.zero_pages - in->content.same_pages -
+			       in->content.reused_pages);
+	double reuse_ns = estimate_reuse(in, out);
 	enum verdict verdict = CONVERGE_AGAIN;
 
+	out->bytes = out->reused_bytes;
+	out->total_ns = (uint64_t)((double)in->reuse_entries * WIRE_ENTRY * 1e9 / (double)in->rate);
 	while (verdict == CONVERGE_AGAIN) {
-		uint64_t ns = (uint64_t)(data * page_ns);	/* no round waits for its ACK */
+		/* No round waits for its ACK. */
+		uint64_t ns = (uint64_t)(data * page_ns + reuse_ns);
 
+		reuse_ns = 0;
 		out->bytes += (uint64_t)(data * out->page_bytes);
 		out->total_ns += ns;
 		c.round++;

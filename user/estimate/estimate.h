@@ -14,6 +14,7 @@
  * @rate: bytes per second of the link, at least 1
  * @streams, @pack_threads: how many there are, and how many of them may pack at once; 0: one
  * @rtt_ns: of the link
+ * @reuse_entries: pages of the receiver's file, whose hashes it says before the first round
  * @qmp_ns: the QMP latency (qmp_latency.h); 0: not known
  * @save_mode: QEMU does not walk through all RAM with the guest stopped
  * @limit_ns, @max_rounds: as in struct converge
@@ -24,6 +25,7 @@ struct estimate_in {
 	uint64_t rate;
 	unsigned int streams, pack_threads;
 	uint64_t rtt_ns;
+	uint64_t reuse_entries;
 	uint64_t qmp_ns;
 	bool save_mode;
 	uint64_t limit_ns;
@@ -35,7 +37,7 @@ struct estimate_in {
  * @converges: false: the sender gives up after max_rounds, and the other members are as of then
  * @rounds: including the last one, with the guest stopped
  * @choice: how its pages are packed, or most of them; @page_bytes: what one takes then
- * @bytes: of RAM, over the link
+ * @bytes: of RAM, over the link; @reused_bytes: of these, references
  * @pending_pages: sent while the guest is stopped
  * @total_ns: until the guest runs at the destination
  * @downtime_ns: of that, the guest is stopped
@@ -48,6 +50,7 @@ struct estimate {
 	struct codec_choice choice;
 	double page_bytes;
 	uint64_t bytes;
+	uint64_t reused_bytes;
 	uint64_t pending_pages;
 	uint64_t total_ns;
 	uint64_t downtime_ns;

@@ -136,13 +136,13 @@ static int index_open_file(struct reuse_index *ix, struct err *e)
 	/* Not blocked by a FIFO. */
 	ix->fd = open(ix->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (ix->fd < 0 || fstat(ix->fd, &st))
-		return err_set(e, GW_USAGE, errno, "cannot read %s: %s; start the receiver without --reuse, or give another file",
+		return err_set(e, GW_USAGE, errno, "cannot read %s: %s; leave out --reuse, or give another file",
 			       ix->path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, GW_USAGE, EINVAL, "%s is no regular file: --reuse takes a file with old RAM of the guest",
 			       ix->path);
 	if (st.st_size < PAGE_BYTES)
-		return err_set(e, GW_USAGE, ENODATA, "%s is empty: start the receiver without --reuse, or give another file",
+		return err_set(e, GW_USAGE, ENODATA, "%s is empty: leave out --reuse, or give another file",
 			       ix->path);
 	ix->dev = st.st_dev;
 	ix->ino = st.st_ino;
