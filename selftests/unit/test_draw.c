@@ -193,6 +193,55 @@ static void codecs_are_to_scale(void **state)
 	free(text);
 }
 
+/* In a round of 10 s three quarters of the pages are references, the rest is raw; none in one of 4 s. */
+static void references_are_to_scale(void **state)
+{
+	const struct report_sent first = {
+		.data_pages = 100 * MIB_PAGES, .page_bytes = 100 * MIB, .reused_pages = 300 * MIB_PAGES, .reused_bytes = 2 * MIB,
+	};
+	const struct report_sent second = { .data_pages = 20 * MIB_PAGES, .page_bytes = 20 * MIB };
+	double unit = (DRAW_RIGHT - DRAW_LEFT) / 14, key = 12 * 12 / unit, bar;
+	const struct err ok = { 0 };
+	char *text;
+
+	(void)state;
+	sample_begin(&r);
+	report_round_sent(&r, &first);
+	r.total_ns = 11 * S;
+	report_round_end(&r, r.total_ns);
+	sample_next_round(&r, false);
+	r.rows[1].start_ns = 10 * S;
+	report_round_sent(&r, &second);
+	r.total_ns = 14 * S;
+	report_round_end(&r, r.total_ns);
+	text = drawn(report_draw_svg, &ok);
+	/* 300 MiB of 2048 in the bar of pages by kind. */
+	bar = 300. / 2048 * (DRAW_RIGHT - 240 - DRAW_LEFT - 110) * 24 / unit;
+	assert_float_equal(area_of(text, "reused", unit), 10 * 60 + key + bar, 0.2);
+	assert_float_equal(area_of(text, "raw", unit), 10 * 20 + 4 * 80 + key, 0.1);
+	assert_float_equal(top_of(text, "raw"), top_of(text, "reused") + 60, 0.1);
+	assert_non_null(strstr(text, "reused 71 %, by 2.00 MiB of references"));
+	assert_non_null(strstr(text, "raw 29 %"));
+	assert_non_null(strstr(text, ">reused there</text>"));
+	assert_non_null(strstr(text, "76800 pages, 300.0 MiB"));
+	free(text);
+	text = drawn(report_draw_html, &ok);
+	assert_non_null(strstr(text, "<td>25600<td>0<td>76800<td>2.00<td>1.00"));
+	free(text);
+	/* There was no file: no word of it. */
+	sample_done(&r);
+	text = drawn(report_draw_svg, &ok);
+	assert_null(strstr(text, "reused there"));
+	assert_null(strstr(text, "references"));
+	free(text);
+	/* There was one, and nothing of it was of use. */
+	r.reuse.entries = 5;
+	text = drawn(report_draw_svg, &ok);
+	assert_non_null(strstr(text, ">reused there</text>"));
+	assert_non_null(strstr(text, ">0 pages, 0.0 MiB"));
+	free(text);
+}
+
 static void text_cannot_break_out(void **state)
 {
 	draw_fn draw[] = { report_draw_svg, report_draw_html };
@@ -237,6 +286,7 @@ int main(void)
 		cmocka_unit_test(postcopy_is_to_scale),
 		cmocka_unit_test(rounds_are_to_scale),
 		cmocka_unit_test(codecs_are_to_scale),
+		cmocka_unit_test(references_are_to_scale),
 		cmocka_unit_test(text_cannot_break_out),
 		cmocka_unit_test(nothing_can_be_drawn),
 	};

@@ -77,7 +77,7 @@ void report_draw_svg(FILE *f, const struct report *r, const struct err *outcome)
 	double y = TITLE_HEIGHT + draw_message_height(outcome->text) + MARGIN;
 	double height = y + DRAW_ROUNDS_HEIGHT + MARGIN + draw_codecs_height(r) +
 			draw_blackout_height(r) + MARGIN + draw_postcopy_height(r) +
-			DRAW_PAGES_HEIGHT;
+			draw_pages_height(r);
 	char summary[REPORT_SUMMARY];
 
 	report_summary(r, outcome, summary);
@@ -101,10 +101,11 @@ static void draw_html_row(FILE *f, const struct report_row *row)
 	fprintf(f, "<tr><td>%u", row->first);
 	if (row->count > 1)
 		fprintf(f, "-%u", row->first + row->count - 1);
-	fprintf(f, "<td>%.1f<td>%.1f<td>%.1f<td>%.1f<td>%llu<td>%llu<td>%.2f<td>%u",
+	fprintf(f, "<td>%.1f<td>%.1f<td>%.1f<td>%.1f<td>%llu<td>%llu<td>%llu<td>%.2f<td>%.2f<td>%u",
 		ns_to_ms(row->start_ns), ns_to_ms(row->end_ns - row->start_ns),
 		bytes_to_mib(row->bytes), report_row_sent(row) / (1 << 20),
 		(unsigned long long)row->data_pages, (unsigned long long)row->zero_pages,
+		(unsigned long long)row->reused_pages, bytes_to_mib(row->reused_bytes),
 		report_ratio(row->data_pages, row->page_bytes), row->streams);
 	if (row->blackout)
 		fputs("<td colspan=3>in the blackout\n", f);
@@ -125,7 +126,7 @@ void report_draw_html(FILE *f, const struct report *r, const struct err *outcome
 	      "svg{max-width:100%;height:auto}table{border-collapse:collapse;margin:0 30px 2em 76px}"
 	      "th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd}td[colspan]{text-align:center}</style>\n", f);
 	report_draw_svg(f, r, outcome);
-	fputs("<table>\n<tr><th>Round<th>Start ms<th>Time ms<th>Sent MiB<th>MiB/s<th>Normal pages<th>Zero pages<th>Ratio<th>Streams"
+	fputs("<table>\n<tr><th>Round<th>Start ms<th>Time ms<th>Sent MiB<th>MiB/s<th>Normal pages<th>Zero pages<th>Reused pages<th>Reference MiB<th>Ratio<th>Streams"
 	      "<th>Dirty MiB/s<th>Remaining MiB<th>Expected ms\n", f);
 	for (unsigned int i = 0; i < r->nr_rows; i++)
 		draw_html_row(f, &r->rows[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The report as a picture: rounds over time, what packed their pages, the parts of the blackout,
+ * The report as a picture: rounds over time, how their pages went, the parts of the blackout,
  * post-copy, pages by kind.
  */
 #ifndef GODWIT_REPORT_DRAW_H
@@ -26,7 +26,7 @@ void draw_rounds(FILE *f, const struct report *r, double y);
 /* Seconds, from the beginning of the migration to its end. */
 struct axis draw_time_axis(const struct report *r);
 #define DRAW_ROUNDS_HEIGHT	364.0
-/* What packed the pages of each round; height 0: nothing was packed. */
+/* How the pages of each round went; height 0: nothing was packed, and nothing reused. */
 void draw_codecs(FILE *f, const struct report *r, double y);
 double draw_codecs_height(const struct report *r);
 void draw_blackout(FILE *f, const struct report *r, double y);
@@ -35,6 +35,6 @@ double draw_blackout_height(const struct report *r);
 void draw_postcopy(FILE *f, const struct report *r, double y);
 double draw_postcopy_height(const struct report *r);
 void draw_pages(FILE *f, const struct report *r, double y);
-#define DRAW_PAGES_HEIGHT	194.0
+double draw_pages_height(const struct report *r);
 
 #endif

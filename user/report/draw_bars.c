@@ -6,7 +6,8 @@
 #include "report/text.h"
 
 #define PARTS		7
-#define PAGE_KINDS	4u
+#define PAGE_KINDS	5u
+#define BAR_HEIGHT	34.0
 
 struct blackout_part {
 	const char *class;
@@ -88,6 +89,17 @@ void draw_blackout(FILE *f, const struct report *r, double y)
 	draw_ms_axis(f, &axis, y + 78);
 }
 
+/* A bar for what was reused only where there was a file. */
+static bool pages_were_reused(const struct report *r)
+{
+	return r->reused_pages || r->reuse.entries;
+}
+
+double draw_pages_height(const struct report *r)
+{
+	return 24 + BAR_HEIGHT * (PAGE_KINDS - !pages_were_reused(r)) + BAR_HEIGHT;
+}
+
 void draw_pages(FILE *f, const struct report *r, double y)
 {
 	const struct {
@@ -98,18 +110,20 @@ void draw_pages(FILE *f, const struct report *r, double y)
 		{ "normal", "sent", r->data_pages }, { "duplicate", "zeros", r->zero_pages },
 		{ "same", "of another byte", r->same_pages },
 		{ "untouched", "never touched", r->untouched_pages },
+		{ "reused", "reused there", r->reused_pages },
 	};
+	const unsigned int n = PAGE_KINDS - !pages_were_reused(r);
 	struct axis pages = { .from = DRAW_LEFT + 110, .to = DRAW_RIGHT - 240 };
 	double max = (double)r->total_pages;
 
-	for (unsigned int i = 0; i < PAGE_KINDS; i++)
+	for (unsigned int i = 0; i < n; i++)
 		if ((double)kinds[i].pages > max)
 			max = (double)kinds[i].pages;
 	axis_fit_exactly(&pages, max, 5);
 	svg_text(f, "head", DRAW_LEFT, y + 16, "Pages by kind, of %llu (%.0f MiB of RAM)",
 		 (unsigned long long)r->total_pages, bytes_to_mib(r->total_pages * PAGE_BYTES));
-	for (unsigned int i = 0; i < PAGE_KINDS; i++) {
-		double top = y + 36 + 34 * i, to = axis_at(&pages, (double)kinds[i].pages);
+	for (unsigned int i = 0; i < n; i++) {
+		double top = y + 36 + BAR_HEIGHT * i, to = axis_at(&pages, (double)kinds[i].pages);
 
 		svg_text(f, "right", pages.from - 10, top + 17, "%s", kinds[i].name);
 		svg_rect(f, kinds[i].class, pages.from, top, to - pages.from, 24);

@@ -15,7 +15,8 @@ static const char style[] =
 	".stop{fill:#999}.harvest{fill:#f0e442}.check{fill:#d55e00}.ram{fill:#56b4e9}"
 	".verify{fill:#cc79a7}.save{fill:#009e73}.load{fill:#e69f00}"
 	".raw{fill:#bbb}.lz4{fill:#56b4e9}.zstd{fill:#009e73}.zlib{fill:#e69f00}"
-	".normal{fill:#56b4e9}.duplicate{fill:#e69f00}.same{fill:#cc79a7}.untouched{fill:#bbb}";
+	".normal{fill:#56b4e9}.duplicate{fill:#e69f00}.same{fill:#cc79a7}.untouched{fill:#bbb}"
+	".reused{fill:#0072b2}";
 
 void xml_text(FILE *f, const char *text)
 {
