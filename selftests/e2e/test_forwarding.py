@@ -65,8 +65,9 @@ def test_it_moves(hosts, src):
         # Packed pages have hashes anyhow.
         report = godwit.Run(src, dst, '--compress', 'off').wait()
         assert report['verified']
-        last = report['rounds'][-1]
-        assert last['delta'] + last['unchanged'] > last['normal'] / 2, f'huge pages went whole: {last}'
+        # Late rounds may leave nothing to the last one.
+        later = {kind: sum(r[kind] for r in report['rounds'][1:]) for kind in ('delta', 'unchanged', 'normal')}
+        assert later['delta'] + later['unchanged'] > later['normal'] / 2, f'huge pages went whole: {later}'
         goes_on(src, dst, traffic)
     unchanged(traffic)
 

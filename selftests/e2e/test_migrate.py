@@ -73,6 +73,19 @@ def test_in_part(directory):
     assert 100 < ram['delta'] < ram['normal'] and ram['delta-bytes'] < ram['delta'] * 2048
 
 
+def test_rounds_beside_qemus_own(directory, flash):
+    """
+    QEMU takes its time for a large flash, and the guest goes on writing. What pre-copy has left goes meanwhile, and --max-rounds
+    does not count that.
+    """
+    src = source(directory, 'start=16 size=32 touch=32 rate=300 random=1', extra=flash)
+    lab.link('rate', 200)
+    report = migrate(src, godwit.destination(src), '--max-rounds', '1', '--downtime-limit', '60000', '--device-state', 'migrate')
+    first, *late, last = report['rounds']
+    assert not first['late'] and last['blackout'] and late and all(r['late'] for r in late), report['rounds']
+    assert sum(r['normal'] for r in late) * 4096 > first['remaining'] / 4, report['rounds']
+
+
 def test_faster_than_the_link(directory):
     """It never converges, so nothing happens; with a limit that allows it, it migrates."""
     src = source(directory, 'start=16 size=16 touch=16 rate=6000')

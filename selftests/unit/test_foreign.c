@@ -229,6 +229,30 @@ static bool may_clear(struct foreign_watch *w)
 	return may;
 }
 
+/* Ours was cancelled, and another has come and gone before we heard of either: it may lack what was cleared since. */
+static void one_that_followed_ours(void **state)
+{
+	static const struct answer answers[] = { { "completed", 5 }, { NULL, 0 } };
+
+	(void)state;
+	for (unsigned int clears = 0; clears < 2; clears++) {
+		struct foreign f = begin(answers);
+		struct foreign_watch w = watch(&f);
+
+		assert_false(may_clear(&w));
+		foreign_ours_goes_on(&w);
+		if (clears)
+			assert_true(may_clear(&w));
+		f.watch = &w;
+		f.cleared_ns = lease_cleared_ns(w.lease);
+		listen_to_it();
+		assert_true(foreign_wait(&f, enough));
+		assert_int_equal(was_said("may be missing there"), clears);
+		lease_free(w.lease);
+		end(&f);
+	}
+}
+
 static void a_lease_is_renewed_while_none_is_under_way(void **state)
 {
 	static const struct answer answers[] = { { "none", -1 }, { "cancelled", 10 }, { "active", 5 }, { NULL, 0 } };
@@ -404,6 +428,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(one_that_overlaps_is_ended),
 	cmocka_unit_test(one_that_would_lose_what_was_cleared),
 	cmocka_unit_test(an_answer_that_comes_late),
+	cmocka_unit_test(one_that_followed_ours),
 	cmocka_unit_test(a_lease_is_renewed_while_none_is_under_way),
 	cmocka_unit_test(it_is_cancelled_when_it_is_seen),
 	cmocka_unit_test(one_that_came_and_went),

@@ -78,12 +78,12 @@ static int take_beside_a_full_one(struct rig *rig, struct round *rd, struct roun
 /* Each page is in one piece, a piece is not larger than it may be, and what is left is what was not taken. */
 static void pieces_are_a_partition(void **state)
 {
-	static const enum round_kind kinds[] = { ROUND_PRECOPY, ROUND_LAST, ROUND_LAST, ROUND_LAST };
-	static const unsigned int most[] = { 1024, 64, 64, 3 };
+	static const enum round_kind kinds[] = { ROUND_PRECOPY, ROUND_LATE, ROUND_LAST, ROUND_LAST, ROUND_LAST };
+	static const unsigned int most[] = { 1024, 64, 64, 64, 3 };
 	struct rig *rig = *state;
 
 	/* Two of the last rounds tell of holes, and one of these is spread. */
-	for (unsigned int k = 0; k < 4; k++) {
+	for (unsigned int k = 0; k < 5; k++) {
 		uint8_t taken[PAGES] = { 0 };
 		unsigned int written = 0, holes = 0, pieces = 0;
 		struct round_piece p;
@@ -94,9 +94,9 @@ static void pieces_are_a_partition(void **state)
 			if (i < 17000 || i % 2 == 0)
 				rig_write(rig, i, 1);
 		bitmap_set(rig->source.map[0], 19500, 10);	/* written, by the log; not allocated */
-		rig->source.unmapped = k >= 2;
+		rig->source.unmapped = k >= 3;
 		round_begin(&rd, &rig->src, &rig->source, kinds[k], NULL, NULL);
-		if (k == 3)
+		if (k == 4)
 			rd.spread = true;
 		for (; (r = take_beside_a_full_one(rig, &rd, &p)) > 0; pieces++) {
 			uint64_t pages = 0;
@@ -113,7 +113,7 @@ static void pieces_are_a_partition(void **state)
 		round_end(&rd);
 		assert_int_equal(r, 0);
 		assert_int_equal(written, 16995 + 1000);
-		assert_int_equal(holes, k == 0 ? 0 : k == 1 ? 10 : PAGES - written);
+		assert_int_equal(holes, k < 2 ? 0 : k == 2 ? 10 : PAGES - written);
 		assert_in_range(pieces, written / most[k], written / most[k] * 11 / 10 + 20);
 		assert_int_equal(weight(rig->source.map[0]), 10);
 	}
@@ -159,6 +159,44 @@ static void write_some(struct rig *rig)
 	}
 }
 
+/* What a late round holds back is never sent in it, and is dirty afterwards, whether it was cut or not. */
+static void hot_pages_are_left_by_a_late_round(void **state)
+{
+	struct rig *rig = *state;
+
+	for (unsigned int cut = 0; cut < 2; cut++) {
+		uint64_t pages = 0;
+		struct round_piece p;
+		struct round rd;
+
+		for (unsigned int i = 0; i < 2; i++) {
+			rig_write_run(rig, 100, 50, 1);
+			if (i)
+				rig_write_run(rig, 1000, 300, 1);
+			hot_pages_hold(&rig->hot, &rig->source);
+			if (!i)
+				hot_pages_release(&rig->hot, &rig->source);
+		}
+		round_begin(&rd, &rig->src, &rig->source, ROUND_LATE, &rig->hot, NULL);
+		while (round_take(&rd, 0, UINT64_MAX, &p, &rig->e) > 0) {
+			for (unsigned int i = 0; i < p.nr; i++)
+				pages += p.runs[i].count;
+			assert_true(p.runs[0].first >= 1000);
+			if (cut)
+				round_cut(&rd);
+		}
+		assert_int_equal(round_taken(&rd), pages);
+		round_end(&rd);
+		assert_int_equal(pages, cut ? 64 : 300);
+		assert_int_equal(weight(rig->source.map[0]), 350 - pages);
+		for (uint64_t at = 100; at < 150; at++)
+			assert_true(rig->source.map[0][at / 64] >> at % 64 & 1);
+		/* Nothing is hot for what follows. */
+		memset(rig->source.map[0], 0, PAGES / 8);
+		hot_pages_hold(&rig->hot, &rig->source);
+	}
+}
+
 /* The guest writes whenever it can: before and after a clear, between the pages that are read. Some rounds are cut. */
 static void no_write_is_lost(void **state)
 {
@@ -167,14 +205,15 @@ static void no_write_is_lost(void **state)
 	writer_seed = 5;
 	rig->on_clear = write_some;
 	bitmap_set(rig->source.map[0], 0, PAGES);
-	for (unsigned int round = 0; round < 60; round++) {
+	for (unsigned int round = 0; round < 120; round++) {
 		bool last = round % 20 == 19;
+		const enum round_kind kind = last ? ROUND_LAST : round % 20 > 14 ? ROUND_LATE : ROUND_PRECOPY;
 		struct round rd;
 		struct round_piece p;
 
 		if (round && !last)
 			hot_pages_hold(&rig->hot, &rig->source);
-		round_begin(&rd, &rig->src, &rig->source, last ? ROUND_LAST : ROUND_PRECOPY, last ? NULL : &rig->hot, NULL);
+		round_begin(&rd, &rig->src, &rig->source, kind, last ? NULL : &rig->hot, NULL);
 		while (round_take(&rd, 0, UINT64_MAX, &p, &rig->e) > 0) {
 			for (unsigned int i = 0; i < p.nr && !p.hole; i++)
 				for (uint64_t at = p.runs[i].first; at < p.runs[i].first + p.runs[i].count; at++) {
@@ -309,6 +348,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(pieces_are_a_partition, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(hot_pages_come_last, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(a_cut_round_loses_nothing, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(hot_pages_are_left_by_a_late_round, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(no_write_is_lost, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_file, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(the_largest_frame_into_a_mapping, rig_setup_connected, rig_teardown),

@@ -54,6 +54,12 @@ void migration_read_status(const json_t *info, struct migration_status *m)
 	m->bytes = migration_number(json_object_get(info, "ram"), "transferred");
 }
 
+bool migration_has_ended(const char *status)
+{
+	return !strcmp(status, "failed") || !strcmp(status, "cancelled") ||
+	       !strcmp(status, "cancelling");
+}
+
 int migration_query(struct qmp *q, struct migration_status *m, struct err *e)
 {
 	json_auto_t *info = NULL;

@@ -103,6 +103,8 @@ struct migration_status {
 	long long total_ms, downtime_ms, bytes;
 };
 
+/* Without success: it can come to nothing else any more. */
+bool migration_has_ended(const char *status);
 int migration_query(struct qmp *q, struct migration_status *m, struct err *e);
 /* From what query-migrate has returned. */
 void migration_read_status(const json_t *info, struct migration_status *m);

@@ -109,6 +109,8 @@ static void draw_html_row(FILE *f, const struct report_row *row)
 		report_ratio(row->data_pages, row->page_bytes), row->streams);
 	if (row->blackout)
 		fputs("<td colspan=3>in the blackout\n", f);
+	else if (row->late)
+		fprintf(f, "<td><td>%.1f<td>late\n", bytes_to_mib(row->pending_pages * PAGE_BYTES));
 	else
 		fprintf(f, "<td>%.1f<td>%.1f<td>%.1f\n", bytes_to_mib(row->dirty_rate * PAGE_BYTES),
 			bytes_to_mib(row->pending_pages * PAGE_BYTES), ns_to_ms(row->predicted_ns));

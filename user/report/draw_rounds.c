@@ -117,10 +117,10 @@ static void draw_sent(FILE *f, const struct report *r, const struct axis *time,
 	}
 }
 
-/* No harvest has followed the round: it failed, or it is the last. */
+/* No harvest has followed the round: it failed, or it is the last. Late ones are not measured. */
 static bool row_is_open(const struct report_row *row)
 {
-	return row->blackout || (!row->dirty_rate && !row->predicted_ns);
+	return row->blackout || row->late || (!row->dirty_rate && !row->predicted_ns);
 }
 
 /* Only while the guest runs: in the blackout it writes nothing, and the link is not measured. */

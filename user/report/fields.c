@@ -118,6 +118,7 @@ static const struct field row_fields[] = {
 	ROW("count", UNIT_UINT, count),
 	ROW("streams", UNIT_UINT, streams),
 	ROW("blackout", UNIT_BOOL, blackout),
+	ROW("late", UNIT_BOOL, late),
 	ROW("start-time", UNIT_MS, start_ns),
 	ROW("end-time", UNIT_MS, end_ns),
 	ROW("transferred", UNIT_COUNT, bytes),
@@ -236,6 +237,7 @@ static bool fields_are_newer(const char *key)
 		"same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes", "unchanged",
 		"reused", "reused-bytes", "entries", "left-out", "index-time", "memory", "refused", "state", "bytes",
 		"time", "owed", "faults", "zero-faults", "requests", "latency-mean", "latency-p99", "latency-worst",
+		"late",
 	};
 
 	for (size_t i = 0; i < N(newer); i++)

@@ -21,6 +21,7 @@ extern const char *const report_codecs[REPORT_CODECS];
  * @count: how many rounds the row stands for
  * @streams: connections that carried the round
  * @blackout: the guest was stopped
+ * @late: it ran, and was to be stopped any moment: see late_rounds.c
  * @start_ns: since the migration began
  * @end_ns: when the receiver acknowledged the round, or when it failed
  * @bytes: sent over the link during the round, all connections; until the round has ended, what had
@@ -44,7 +45,7 @@ struct report_row {
 	unsigned int first;
 	unsigned int count;
 	unsigned int streams;
-	bool blackout;
+	bool blackout, late;
 	uint64_t start_ns;
 	uint64_t end_ns;
 	uint64_t bytes;

@@ -79,6 +79,9 @@ static void report_print_rows(FILE *f, const struct report *r)
 			report_ratio(row->data_pages, row->page_bytes));
 		if (row->blackout)
 			fputs("  in the blackout\n", f);
+		else if (row->late)
+			fprintf(f, "%13s%15.1f%13s\n", "", bytes_to_mib(row->pending_pages * PAGE_BYTES),
+				"late");
 		else
 			fprintf(f, "%13.1f%15.1f%13.1f\n",
 				bytes_to_mib(row->dirty_rate * PAGE_BYTES),

@@ -3,7 +3,7 @@
 #include "round/round.h"
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
-#define PIECE_LAST_PAGES	64u	/* one frame */
+#define PIECE_SMALL_PAGES	64u	/* one frame */
 #define PIECE_PUSH_PAGES	256u	/* or one unit: the next fault may lead elsewhere */
 #define PIECE_SPREAD_PAGES	(SPREAD_BYTES / PAGE_BYTES)
 
@@ -33,7 +33,7 @@ void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
 
 static uint64_t round_piece_pages(const struct round *rd, uint64_t most)
 {
-	uint64_t pages = rd->kind == ROUND_LAST ? PIECE_LAST_PAGES : PIECE_PAGES;
+	uint64_t pages = rd->kind == ROUND_PRECOPY ? PIECE_PAGES : PIECE_SMALL_PAGES;
 
 	if (rd->spread)
 		pages = PIECE_SPREAD_PAGES;
@@ -60,7 +60,7 @@ uint64_t round_taken(struct round *rd)
 
 void round_cut(struct round *rd)
 {
-	if (rd->kind == ROUND_PRECOPY)
+	if (round_guest_runs(rd))
 		atomic_store(&rd->cut, true);
 }
 
@@ -93,12 +93,12 @@ static int round_take_dirty(struct round *rd, uint64_t most, struct run *run, st
 
 	if (r <= 0)
 		return r;
-	if (rd->kind == ROUND_PRECOPY && run->first >= rd->cleared_end) {
+	if (round_guest_runs(rd) && run->first >= rd->cleared_end) {
 		r = round_clear_ahead(rd, run->first, e);
 		if (r)
 			return r;
 	}
-	if (rd->kind == ROUND_PRECOPY && run->count > rd->cleared_end - run->first)
+	if (round_guest_runs(rd) && run->count > rd->cleared_end - run->first)
 		run->count = rd->cleared_end - run->first;
 	if (run->count > most)
 		run->count = most;
@@ -231,12 +231,15 @@ static int round_fill_waiting(struct round *rd, unsigned int stream, uint64_t mo
 	return 1;
 }
 
-/* After the last block come the pages that were held back, then the holes. */
+/*
+ * After the last block come the pages that were held back, then the holes. A late round has
+ * neither: what it holds back is dirty again at its end.
+ */
 static void round_next_block(struct round *rd)
 {
 	unsigned int next = rd->block + 1;
 
-	if (next == rd->vm->nblocks) {
+	if (next == rd->vm->nblocks && rd->kind != ROUND_LATE) {
 		if (rd->hot && hot_pages_release(rd->hot, rd->source))
 			next = 0;
 		else if (rd->kind == ROUND_LAST && !rd->holes)

@@ -40,6 +40,8 @@ struct round_piece {
  * enum round_kind - what kind of round
  * @ROUND_PRECOPY: the guest runs. Pages are cleared in the source just before they are read, and
  *	hot pages come last
+ * @ROUND_LATE: the guest runs, and is stopped any moment (late_rounds.c). As @ROUND_PRECOPY, but
+ *	the hot pages stay dirty, and the pieces are small, as the stop waits for those under way
  * @ROUND_LAST: the guest is stopped. The pieces are small, so that no stream idles while another
  *	one is busy. Holes follow the pages. A hole that is punched (a balloon) is in the ledger
  *	when its pages are unmapped, which is before they read as zeros: if a round has read them
@@ -48,13 +50,13 @@ struct round_piece {
  *	it takes the dirty pages that are not allocated
  * @ROUND_PUSH: the guest runs at the destination: what is owed, in the order of @push
  */
-enum round_kind { ROUND_PRECOPY, ROUND_LAST, ROUND_PUSH };
+enum round_kind { ROUND_PRECOPY, ROUND_LATE, ROUND_LAST, ROUND_PUSH };
 
 /**
  * struct round - opaque to all but round.c
  * @cut: no page is taken any more; not under @lock
  * @lock: protects all that follows, the source's maps and the calls of its functions
- * @hot: holds pages back; NULL: none, or they have been released
+ * @hot: holds pages back; NULL: none, or they have been released. In a late round until its end
  * @holes: all dirty pages have been taken, and the holes follow
  * @block: the block of which the next piece is taken
  * @at: below it, nothing in @block is left to take
@@ -95,12 +97,12 @@ void round_end(struct round *rd);
 /* How many dirty pages have been taken so far. */
 uint64_t round_taken(struct round *rd);
 /*
- * Cuts a round of pre-copy: pages that no stream has taken yet stay dirty, for a later round. The
- * last round is never cut. Any thread, at any time.
+ * Cuts a round that goes while the guest runs: pages that no stream has taken yet stay dirty, for a
+ * later round. The last round is never cut. Any thread, at any time.
  */
 void round_cut(struct round *rd);
 /*
- * The streams have failed in a round of pre-copy, and take no more: what was taken and given to
+ * The streams have failed while the guest runs, and take no more: what was taken and given to
  * none of them is dirty again. What they got may be lost as well: stripes_lost().
  */
 void round_drop(struct round *rd);
@@ -114,6 +116,12 @@ void round_drop(struct round *rd);
  */
 int round_take(struct round *rd, unsigned int stream, uint64_t most, struct round_piece *p,
 	       struct err *e);
+
+/* Does the guest run in it? Then it goes on writing, and pages are cleared in the source. */
+static inline bool round_guest_runs(const struct round *rd)
+{
+	return rd->kind == ROUND_PRECOPY || rd->kind == ROUND_LATE;
+}
 
 /* Does anything wait for a stream? Another one may take it once an ACK has made it free. */
 bool round_waits(struct round *rd);

@@ -3,7 +3,8 @@
  * Migrate mode: the device state travels by QEMU's own migration, which sends private RAM while the
  * guest runs:
  *
- *	migrate              QEMU sends its private RAM, then stops the guest (STOP)
+ *	migrate              QEMU sends its private RAM, beside late rounds (late_rounds.c), and
+ *	                     stops the guest (STOP)
  *	pre-switchover       the guest is stopped, disk I/O is drained: nothing writes RAM any more
  *	migrate-continue     QEMU writes the device state
  *
@@ -14,9 +15,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "net/sock.h"
 #include "send/sender_internal.h"
 #include "vmm/ram.h"
+
+#define LATE_SLICE_MS	10u	/* how often a late round is looked after, whatever QEMU says */
 
 /*
  * Sets QEMU up for `migrate` as late as possible: a client that migrates this VM or saves it to a
@@ -87,37 +91,33 @@ static int send_migrate_failed(const char *status, struct err *e)
 		       "the source QEMU ended its migration with status \"%s\": see its log", status);
 }
 
-static int send_migrate_stand_still(struct sender *s, struct err *e)
+/* Takes QEMU's events; while its migration goes on, so do rounds. */
+static int send_migrate_step(struct sender *s, char *status, size_t len, struct err *e)
+{
+	int r = sender_events(s, status, len, e);
+
+	if (r || !strcmp(status, "pre-switchover"))
+		return r;
+	if (migration_has_ended(status) || !strcmp(status, "completed"))
+		return send_migrate_failed(status, e);
+	return late_rounds_step(s, e);
+}
+
+static int send_migrate_wait_still(struct sender *s, char *status, size_t len, struct err *e)
 {
 	uint64_t deadline = deadline_ms(s->o->timeout_ms), before = 0;
-	char status[64] = "";
-	int r = send_migrate_begin(s, e);
+	int r;
 
-	/*
-	 * From here on QEMU refuses to plug a device. RAM that was plugged before was in no round,
-	 * and QEMU's stream leaves it out.
-	 */
-	if (!r)
-		r = backends_same(s->qmp, &s->vm, e);
-	if (!r)
-		r = sender_check_same(s, e);
-	if (r)
-		return r;
-	for (;;) {
-		r = sender_wait_qemu(s, s->migration.stream, e);
+	while (strcmp(status, "pre-switchover")) {
+		r = sender_wait_qemu(s, s->migration.stream, LATE_SLICE_MS, e);
 		if (!r)
 			r = send_migrate_pump(s, e);
 		if (r == 1)
 			return send_migrate_failed("failed", e);
 		if (!r)
-			r = sender_events(s, status, sizeof(status), e);
+			r = send_migrate_step(s, status, len, e);
 		if (r < 0)
 			return r;
-		if (!strcmp(status, "pre-switchover"))
-			return 0;
-		if (!strcmp(status, "failed") || !strcmp(status, "cancelled") ||
-		    !strcmp(status, "completed"))
-			return send_migrate_failed(status, e);
 		if (s->report->device_bytes != before)
 			deadline = deadline_ms(s->o->timeout_ms);
 		before = s->report->device_bytes;
@@ -126,6 +126,32 @@ static int send_migrate_stand_still(struct sender *s, struct err *e)
 				       "the source QEMU does not reach pre-switchover (status \"%s\")",
 				       status);
 	}
+	return 0;
+}
+
+static int send_migrate_stand_still(struct sender *s, struct err *e)
+{
+	char status[64] = "";
+	int r = send_migrate_begin(s, e);
+
+	if (!r)
+		r = send_migrate_step(s, status, sizeof(status), e);
+	/*
+	 * From here on QEMU refuses to plug a device. RAM that was plugged before was in no round,
+	 * and QEMU's stream leaves it out.
+	 */
+	if (!r)
+		r = backends_same(s->qmp, &s->vm, e);
+	if (!r)
+		r = sender_check_same(s, e);
+	if (!r)
+		r = send_migrate_wait_still(s, status, sizeof(status), e);
+	if (!r)
+		r = late_rounds_end(s, e);
+	/* Ours may have ended, and a foreign one begun: nothing is cleared any more. */
+	if (r && s->lease)
+		lease_revoke(s->lease);
+	return r;
 }
 
 /*
@@ -138,14 +164,13 @@ static int send_migrate_wait_completed(struct sender *s, char *status, size_t le
 	int r = 0;
 
 	while (!r && strcmp(status, "completed")) {
-		if (!strcmp(status, "failed") || !strcmp(status, "cancelled") ||
-		    !strcmp(status, "cancelling"))
+		if (migration_has_ended(status))
 			return send_migrate_failed(status, e);
 		if (now_ns() > deadline)
 			return err_set(e, GW_TIMEOUT, ETIMEDOUT,
 				       "the source QEMU does not complete its migration (status \"%s\")",
 				       status);
-		r = sender_wait_qemu(s, -1, e);
+		r = sender_wait_qemu(s, -1, STOP_SLICE_NS / 1000000, e);
 		if (!r)
 			r = sender_events(s, status, len, e);
 	}
@@ -167,7 +192,7 @@ static int send_migrate_state(struct sender *s, struct err *e)
 	if (!r)
 		r = migration_continue(&s->migration, e);
 	while (!r) {
-		r = sender_wait_qemu(s, s->migration.stream, e);
+		r = sender_wait_qemu(s, s->migration.stream, STOP_SLICE_NS / 1000000, e);
 		if (!r)
 			r = sender_events(s, status, sizeof(status), e);
 		if (!r)

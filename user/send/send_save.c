@@ -33,7 +33,7 @@ static int send_save_wait_answer(struct sender *s, const char *what, struct err 
 			r = err_set(e, GW_TIMEOUT, ETIMEDOUT,
 				    "the source QEMU does not answer \"%s\"", what);
 		if (!r)
-			r = sender_wait_qemu(s, -1, e);
+			r = sender_wait_qemu(s, -1, STOP_SLICE_NS / 1000000, e);
 	}
 	return r;
 }

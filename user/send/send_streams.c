@@ -194,6 +194,16 @@ int send_streams_post(struct send_streams *st, const struct wire_header *h, cons
 	return r;
 }
 
+bool send_streams_round_is_over(struct send_streams *st)
+{
+	bool over;
+
+	pthread_mutex_lock(&st->lock);
+	over = !st->busy || atomic_load(&st->stop);
+	pthread_mutex_unlock(&st->lock);
+	return over;
+}
+
 uint64_t send_streams_round_ns(const struct send_streams *st)
 {
 	return st->round_ns;

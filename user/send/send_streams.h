@@ -70,6 +70,8 @@ void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t numb
  */
 int send_streams_wait(struct send_streams *st, struct round_count *count,
 		      struct err *e);
+/* Would it not wait, but for posted frames? */
+bool send_streams_round_is_over(struct send_streams *st);
 /* When the last stream had sent the round that was waited for; CLOCK_MONOTONIC. */
 uint64_t send_streams_round_ns(const struct send_streams *st);
 /**

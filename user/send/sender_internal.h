@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The sender's state, shared by its parts: sender.c (order), connect.c, connect_again.c, precopy.c
- * (rounds), switchover.c (the blackout), settle.c (commit or rollback), send_migrate.c and
- * send_save.c (how QEMU stops, and yields its device state).
+ * (rounds), late_rounds.c, switchover.c (the blackout), settle.c (commit or rollback),
+ * send_migrate.c and send_save.c (how QEMU stops, and yields its device state).
  */
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
@@ -140,6 +140,7 @@ struct sender {
 	uint32_t ping_serial;
 	uint64_t next_ping_ns;
 	uint64_t next_renew_ns;		/* of the lease, in a round */
+	uint64_t late_ns;		/* when the next late round is due; 0: there was none */
 };
 
 /* --throttle as it is to be now, and how far it is, into the report. */
@@ -199,6 +200,17 @@ int sender_round_end(struct sender *s, struct err *e);
 /* The guest runs at the destination: all streams push what is owed; and their end. */
 void sender_push_begin(struct sender *s);
 int sender_push_end(struct sender *s, struct err *e);
+/* Would a round's ROUND leave at once, however far behind the receiver's ACKs are? */
+bool sender_may_announce(const struct sender *s);
+/* Those that such a round holds back, or NULL. */
+struct hot_pages *sender_hot_pages(struct sender *s, enum round_kind kind);
+/*
+ * Between `migrate` and the guest's stop, called often: begins a late round, or ends one, and waits
+ * for neither. All of QEMU's events have been read.
+ */
+int late_rounds_step(struct sender *s, struct err *e);
+/* The guest stands still: ends the one under way. */
+int late_rounds_end(struct sender *s, struct err *e);
 /* Called often while the streams work: ends a part of a round. */
 void sender_end_part(struct sender *s);
 /* Waits until all streams have sent what was posted. */
@@ -241,10 +253,13 @@ void sender_progress(struct sender *s);
 
 /* Sends the next part of QEMU's stream to the receiver. */
 int sender_device(struct sender *s, const uint8_t *p, size_t len, struct err *e);
-/* Takes QEMU's events; status: becomes the newest status of its migration, if not NULL. */
+/*
+ * Takes QEMU's events; status: becomes the newest status of its migration, if not NULL. How one has
+ * ended stays: what comes after that is another client's.
+ */
 int sender_events(struct sender *s, char *status, size_t len, struct err *e);
 /* Waits for QEMU's events, for device state in stream (-1: none), or for the receiver. */
-int sender_wait_qemu(struct sender *s, int stream, struct err *e);
+int sender_wait_qemu(struct sender *s, int stream, unsigned int ms, struct err *e);
 
 /* GW_PINNED: QEMU itself has something open that writes guest RAM unseen by the dirty log. */
 int sender_check_writers(struct sender *s, struct err *e);

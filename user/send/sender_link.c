@@ -314,7 +314,8 @@ int sender_events(struct sender *s, char *status, size_t len, struct err *e)
 		if (!strcmp(ev.name, "STOP"))
 			s->stop_realtime_ns = ev.realtime_ns;
 		s->resumed |= !strcmp(ev.name, "RESUME");
-		if (status && !strcmp(ev.name, "MIGRATION") && st) {
+		if (status && !strcmp(ev.name, "MIGRATION") && st &&
+		    !migration_has_ended(status)) {
 			strncpy(status, st, len - 1);
 			status[len - 1] = '\0';
 		}
@@ -322,7 +323,7 @@ int sender_events(struct sender *s, char *status, size_t len, struct err *e)
 	return r;
 }
 
-int sender_wait_qemu(struct sender *s, int stream, struct err *e)
+int sender_wait_qemu(struct sender *s, int stream, unsigned int ms, struct err *e)
 {
 	struct pollfd p[] = {
 		{ .fd = stream, .events = POLLIN },
@@ -332,7 +333,7 @@ int sender_wait_qemu(struct sender *s, int stream, struct err *e)
 	};
 
 	/* What has been read ahead no poll() tells of. */
-	poll(p, sizeof(p) / sizeof(p[0]), channel_readable(s->ch) ? 0 : STOP_SLICE_NS / 1000000);
+	poll(p, sizeof(p) / sizeof(p[0]), channel_readable(s->ch) ? 0 : (int)ms);
 	if (stop_requested())
 		return stop_err(e);
 	if (p[3].revents)

@@ -99,6 +99,11 @@ int sender_end_reuse(struct sender *s, struct err *e)
 	return r;
 }
 
+bool sender_may_announce(const struct sender *s)
+{
+	return s->announced + 1 - atomic_load(&s->stripes.acked) < UNACKED_MAX;
+}
+
 /* Sends ROUND once all streams have sent theirs. */
 static int sender_announce_round(struct sender *s, struct err *e)
 {
@@ -139,15 +144,21 @@ static bool sender_huge_pages_are_shared(const struct sender *s)
 	return false;
 }
 
+struct hot_pages *sender_hot_pages(struct sender *s, enum round_kind kind)
+{
+	/* Without the module there are none. */
+	if (s->o->pause || kind == ROUND_LAST)
+		return NULL;
+	return kind == ROUND_LATE && s->delta && sender_huge_pages_are_shared(s) ? NULL : &s->hot;
+}
+
 /* A round, or the next part of it: what is dirty. */
 static void sender_part_begin(struct sender *s, enum round_kind kind)
 {
 	struct round *rd = &s->the_round;
 
 	s->stripes.round = ++s->number;
-	/* Without the module there are no hot pages. */
-	round_begin(rd, &s->vm, s->source, kind,
-		    kind == ROUND_PRECOPY && !s->o->pause ? &s->hot : NULL, &s->stripes);
+	round_begin(rd, &s->vm, s->source, kind, sender_hot_pages(s, kind), &s->stripes);
 	if (kind == ROUND_LAST && s->spread)
 		rd->spread = true;
 	s->part_over = false;
@@ -195,7 +206,7 @@ static int sender_part_end(struct sender *s, struct round_count *sum, struct err
 	struct round_count sent = { .data_pages = 0 };
 	int r = send_streams_wait(s->streams, &sent, e);
 
-	if (!r && s->round->kind == ROUND_PRECOPY)
+	if (!r && round_guest_runs(s->round))
 		r = sender_announce_round(s, e);
 	/*
 	 * References of GiBs are on the link in no time, and the receiver reads for long: what it
@@ -208,7 +219,7 @@ static int sender_part_end(struct sender *s, struct round_count *sum, struct err
 	/* After a failure, or a cut, some of the round is not sent. */
 	sender_count(s);
 	s->taken += round_taken(s->round);
-	if (r && s->round->kind == ROUND_PRECOPY)
+	if (r && round_guest_runs(s->round))
 		round_drop(s->round);
 	s->round = NULL;
 	round_end(&s->the_round);

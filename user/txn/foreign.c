@@ -184,6 +184,14 @@ static int foreign_take_answer(struct foreign_watch *w, const json_t *info, stru
 	return r;
 }
 
+void foreign_ours_goes_on(struct foreign_watch *w)
+{
+	/* If ours ends now, and a foreign one completes before we learn of that: foreign_wait(). */
+	w->last = (struct migration_status) { .status = "active", .under_way = true };
+	w->asked_ns = now_ns();
+	lease_renew(w->lease);
+}
+
 int foreign_renew(struct foreign_watch *w, struct err *e)
 {
 	json_auto_t *info = NULL;

@@ -45,6 +45,8 @@
  * with the sender's link. A receiver that has seen SWITCHOVER therefore keeps its verdict for the
  * sender's questions, however the migration fails there; and the sender sends the last ROUND only
  * when the receiver has answered SWITCHOVER, which costs the guest nothing, as it still runs.
+ * Rounds of pre-copy may come in between, unless pages will be owed, and the last ROUND may follow
+ * before their ACKs.
  *
  * Features are bits in HELLO: a peer uses an optional part if both peers offer it. A peer that
  * needs a feature says so, and the other refuses the connection with a message if it does not offer

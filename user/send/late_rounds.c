@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Late rounds: in migrate mode QEMU sends its private RAM between `migrate` and the guest's stop,
+ * which takes from milliseconds to more than a second, and the guest goes on writing. So rounds go
+ * on beside it, and the last round has only what was written in the last moments.
+ *
+ * QEMU stops the guest when it likes, so a late round may be cut at any moment, and nothing depends
+ * on it:
+ *
+ *  - It waits for nothing. The main thread passes on what QEMU writes, and looks in between whether
+ *    the streams have ended the round. A round whose ROUND would have to wait for an ACK does not
+ *    begin. On a long link none does: its bytes would still be on their way when the last round is
+ *    to follow on the same streams.
+ *  - When the guest stops, nothing is under way that the guest is likely to have written again: hot
+ *    pages are left to the last round. Huge pages that another process writes are all hot; where
+ *    they go as what has changed, they are sent.
+ *  - The last round waits for the pieces that the streams have taken, which are of one frame, and
+ *    for no rate limit: with --bandwidth there are no late rounds.
+ *  - What is cut, or never sent, stays dirty, and the last harvest adds to that. So no late round
+ *    is as good as any, and none has the checks of pre-copy: a device that appears, a mapping that
+ *    changes, or a measurement of QEMU's that takes bits of the log is found with the guest at
+ *    rest, by checks that look back to the last round of pre-copy.
+ *  - They decide nothing: whether the downtime fits was decided with all that was dirty then and
+ *    what the guest writes until its stop, and late rounds make that less. So neither --max-rounds
+ *    nor a limit counts them.
+ *  - No page is referred to (--reuse): what the receiver refuses would have to come back before the
+ *    last round.
+ *  - The receiver takes rounds after SWITCHOVER as before, and acknowledges them; but not if it has
+ *    emptied RAM for post-copy, which needs none, as what is dirty follows the guest.
+ *  - A link that is lost now ends the migration, as QEMU's stream cannot be sent again.
+ *
+ * The dirty log is cleared under a lease, which QEMU's answer that it has no migration renews
+ * (dirty/lease.h). Now it has ours: foreign_ours_goes_on().
+ */
+#include "base/clock.h"
+#include "send/sender_internal.h"
+
+/* Each harvest has the guest's next writes fault: so often, and for a fifth of the time at most. */
+#define LATE_EVERY_NS	50000000ull
+#define LATE_RESTS	4u
+
+static bool late_rounds_may(const struct sender *s)
+{
+	return !s->o->pause && !s->owing.chosen && !s->spread && !s->hurries &&
+	       !s->limits.bandwidth_mib && !s->stop_realtime_ns && sender_may_announce(s);
+}
+
+/* What is dirty; hot pages are held back then. Return: 1: there are others, for a round. */
+static int late_rounds_harvest(struct sender *s, bool first, struct err *e)
+{
+	struct report *rep = s->report;
+	uint64_t began_ns = now_ns(), all = 0, pages = 0;
+	struct hot_pages *hot = sender_hot_pages(s, ROUND_LATE);
+	int r = first ? 0 : s->source->ops->harvest(s->source, e);
+
+	if (!r)
+		r = source_pending(&s->vm, s->source, &all, e);
+	if (!r && hot)
+		hot_pages_hold(hot, s->source);
+	if (!r)
+		r = source_pending(&s->vm, s->source, &pages, e);
+	if (r)
+		return r;
+	rep->pending_pages = all;
+	/* Of the round before. */
+	if (!first)
+		report_round_left(rep);
+	if (!pages && hot)
+		hot_pages_release(hot, s->source);
+	s->late_ns = now_ns() + LATE_RESTS * (now_ns() - began_ns);
+	if (s->late_ns < began_ns + LATE_EVERY_NS)
+		s->late_ns = began_ns + LATE_EVERY_NS;
+	return pages > 0;
+}
+
+static int late_rounds_end_one(struct sender *s, struct err *e)
+{
+	int r = sender_round_end(s, e);
+
+	if (r)
+		return r;
+	s->report->pending_pages -= s->taken < s->report->pending_pages ? s->taken
+								      : s->report->pending_pages;
+	report_round_left(s->report);
+	return 0;
+}
+
+int late_rounds_step(struct sender *s, struct err *e)
+{
+	bool first = !s->late_ns;
+	int r = 0;
+
+	if (s->lease)
+		foreign_ours_goes_on(&s->foreign);
+	if (s->round && s->stop_realtime_ns)
+		round_cut(s->round);
+	if (s->round && !send_streams_round_is_over(s->streams))
+		return 0;
+	if (s->round)
+		r = late_rounds_end_one(s, e);
+	if (r || now_ns() < s->late_ns || !late_rounds_may(s))
+		return r;
+	/* The first one has what the last harvest of pre-copy has found. */
+	r = late_rounds_harvest(s, first, e);
+	if (r > 0) {
+		sender_round_begin(s, ROUND_LATE);
+		s->report->rows[s->report->nr_rows - 1].late = true;
+	}
+	return r < 0 ? r : 0;
+}
+
+int late_rounds_end(struct sender *s, struct err *e)
+{
+	/* The next migration that QEMU completes is ours. */
+	s->foreign.asked_ns = 0;
+	if (!s->round)
+		return 0;
+	round_cut(s->round);
+	return late_rounds_end_one(s, e);
+}
