@@ -12,6 +12,7 @@
 #include "fake_proc.h"
 #include "qmp_peer.h"
 #include "vmm/devices.h"
+#include "vmm/vm.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
@@ -195,7 +196,7 @@ static int check_balloon(const char *type, const char *named, const char *anon, 
 	memset(e, 0, sizeof(*e));
 	q = peer_qemu(&p, qemu, e);
 	assert_non_null(q);
-	r = devices_check_balloon(q, e);
+	r = vm_check_balloon(q, e);
 	peer_qemu_end(&p, q);
 	return r;
 }

@@ -9,6 +9,7 @@
 #ifndef GODWIT_SOURCE_H
 #define GODWIT_SOURCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -56,7 +57,8 @@ struct dirty_ops {
  * @vm: the VM whose RAM it watches
  * @map: for each block, one bit a page; set by @harvest, cleared by the thread that takes the page
  * @beside: a process beside the VMM maps the RAM, as of source_check_mappers()
- * @changed: a harvest saw memslots or mappings change since source_check_mappers()
+ * @changed: a harvest saw memslots or mappings change since source_check_mappers(), which a thread
+ *	may call beside the last round
  * @unmapped: pages were unmapped since the start: some may have become holes after they were sent
  * @lease: a thread clears only under it (lease.h); NULL: this source clears no log, or there is no
  *	QEMU to ask if another migration reads it
@@ -67,8 +69,8 @@ struct dirty_source {
 	const struct dirty_ops *ops;
 	const struct vm *vm;
 	uint64_t *map[WIRE_BLOCKS_MAX];
-	bool beside;
-	bool changed;
+	atomic_bool beside;
+	atomic_bool changed;
 	bool unmapped;
 	struct lease *lease;
 	int (*renew)(void *arg, struct err *e);

@@ -144,6 +144,8 @@ static int send_migrate_stand_still(struct sender *s, struct err *e)
 		r = backends_same(s->qmp, &s->vm, e);
 	if (!r)
 		r = sender_check_same(s, e);
+	if (!r && !s->o->pause)
+		r = vm_check_balloon(s->qmp, e);
 	if (!r)
 		r = send_migrate_wait_still(s, status, sizeof(status), e);
 	if (!r)

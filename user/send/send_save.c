@@ -84,6 +84,8 @@ static int send_save_stand_still(struct sender *s, struct err *e)
 		r = migration_check_idle(s->qmp, e);
 	if (!r)
 		r = sender_check_same(s, e);
+	if (!r && !s->o->pause)
+		r = vm_check_balloon(s->qmp, e);
 	return r ? r : jobs_check_again(s->qmp, e);
 }
 

@@ -7,6 +7,9 @@
 #ifndef GODWIT_SENDER_INTERNAL_H
 #define GODWIT_SENDER_INTERNAL_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "brake/brake.h"
 #include "claim/claim.h"
 #include "control/server.h"
@@ -52,7 +55,8 @@ struct sender;
 /**
  * struct devstate_ops - how a QEMU stops, and yields its device state
  * @stand_still: stops the guest; afterwards nothing writes RAM any more, and s->stop_realtime_ns
- *	says when that was, if the guest ran
+ *	says when that was, if the guest ran. When no device can be plugged any more it asks QEMU
+ *	for those that write guest RAM (vm_check_balloon())
  * @rest: before the last round: sends QEMU's private RAM at rest. NULL: it has been sent
  * @state: while the last round is on its way: posts all of the device state
  */
@@ -63,6 +67,21 @@ struct devstate_ops {
 };
 
 extern const struct devstate_ops devstate_migrate, devstate_save;
+
+/**
+ * struct stop_check - a check that a thread makes beside the last round, see stop_checks.c
+ * @over: @r and @err are there
+ */
+struct stop_check {
+	struct sender *s;
+	int (*check)(struct sender *s, struct err *e);
+	pthread_t thread;
+	atomic_bool over;
+	int r;
+	struct err err;
+};
+
+#define STOP_CHECKS	2u
 
 struct sender {
 	const struct sender_options *o;
@@ -140,6 +159,8 @@ struct sender {
 	uint32_t ping_serial;
 	uint64_t next_ping_ns;
 	uint64_t next_renew_ns;		/* of the lease, in a round */
+	struct stop_check stop_checks[STOP_CHECKS];
+	unsigned int nstop_checks;	/* that have begun, and were not waited for */
 	uint64_t late_ns;		/* when the next late round is due; 0: there was none */
 };
 
@@ -263,6 +284,16 @@ int sender_wait_qemu(struct sender *s, int stream, unsigned int ms, struct err *
 
 /* GW_PINNED: QEMU itself has something open that writes guest RAM unseen by the dirty log. */
 int sender_check_writers(struct sender *s, struct err *e);
+/* The same, but for what QEMU must be asked; and of other processes that map the RAM. */
+int stop_check_files(struct sender *s, struct err *e);
+int stop_check_mappers(struct sender *s, struct err *e);
+/* The guest stands still: a thread makes this check. */
+int stop_check_begin(struct sender *s, int (*check)(struct sender *s, struct err *e),
+		     struct err *e);
+/* Has one failed? Does not wait. */
+int stop_checks_look(struct sender *s, struct err *e);
+/* Waits for all of them, before the commit; e NULL: whatever they say, before the source closes. */
+int stop_checks_end(struct sender *s, struct err *e);
 /* Sends rounds until the downtime fits (GW_NOT_CONVERGED: it never does). */
 int precopy(struct sender *s, struct err *e);
 /* The guest runs: what has it written, and does it write by ways that are seen? *ns: the harvest */

@@ -240,6 +240,8 @@ int sender_idle(void *arg, struct err *e)
 	/* Each PING brings two frames. */
 	for (unsigned int i = 0; i < FRAMES_MAX && !r && channel_readable(s->ch); i++)
 		r = sender_listen(s, e);
+	if (!r)
+		r = stop_checks_look(s, e);
 	if (!r && s->owing.answers && !s->owing.complete)
 		r = answers_check(s->owing.answers, e);
 	/* Each time is a question to QEMU, and the streams may have more calls of this. */

@@ -195,6 +195,8 @@ void sender_end_session(struct sender *s)
 	};
 	bool stays = s->commit != COMMIT_RUNS && s->source && !s->o->pause;
 
+	/* Of a switchover that has failed by something else. */
+	stop_checks_end(s, NULL);
 	/* Ends the threads that read by the session's bitmaps. */
 	settle_disconnect(s);
 	if (s->lease) {

@@ -53,8 +53,8 @@ static int switchover_harvest(struct sender *s, struct err *e)
 	 * The harvest has found which processes map RAM now. What a process wrote by a device that
 	 * it opened since the check before was lost.
 	 */
-	if (!r)
-		r = source_check_mappers(s->source, "/proc", e);
+	if (!r && !s->o->pause)
+		r = stop_check_begin(s, stop_check_mappers, e);
 	/*
 	 * This costs one QMP latency. It cannot come earlier: bits that a measurement of QEMU's
 	 * takes from the log before the harvest are lost.
@@ -220,18 +220,6 @@ void switchover_times(struct sender *s)
 						       s->clock_offset_ns);
 }
 
-/*
- * A device that was plugged, or opened, since the migration began may write RAM where the module
- * cannot see it: what it wrote was lost. While QEMU migrates it refuses to plug devices; in save
- * mode the guest is stopped, and cannot use one.
- */
-int sender_check_writers(struct sender *s, struct err *e)
-{
-	int r = vm_check_devices(s->qmp, s->vm.pid, s->brake.pid, e);
-
-	return r ? r : vm_check_direct_io(s->vm.pid, e);
-}
-
 static int switchover_find_lost_links(struct sender *s, struct err *e)
 {
 	json_auto_t *links = NULL;
@@ -358,7 +346,7 @@ static int switchover_at_rest(struct sender *s, struct err *e)
 int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
-	uint64_t t;
+	uint64_t t, ended_ns, waited_ns;
 	int r = 0;
 
 	rep->phase = "switchover";
@@ -380,10 +368,9 @@ int switchover(struct sender *s, struct err *e)
 		r = s->devstate->stand_still(s, e);
 	sender_brake_end(s);
 	if (!r && !s->o->pause)
-		r = sender_check_writers(s, e);
-	if (r)
-		return r;
-	r = switchover_at_rest(s, e);
+		r = stop_check_begin(s, stop_check_files, e);
+	if (!r)
+		r = switchover_at_rest(s, e);
 	if (r)
 		return r;
 	t = now_ns();
@@ -395,13 +382,18 @@ int switchover(struct sender *s, struct err *e)
 		rep->blackout.ram_ns = send_streams_round_ns(s->streams) - t;
 	if (!r && s->o->verify)
 		r = switchover_verify(s, e);
+	ended_ns = now_ns();
+	if (!r)
+		r = stop_checks_end(s, e);
+	waited_ns = now_ns() - ended_ns;
+	rep->blackout.check_ns += waited_ns;
 	if (!r)
 		r = switchover_end(s, e);
 	rep->guest_was_paused = !s->migration.was_running;
 	/* What of it was not hidden behind the last round. */
 	if (s->commit_ns)
 		rep->blackout.save_ns = s->commit_ns - t - rep->blackout.ram_ns -
-					rep->blackout.verify_ns;
+					rep->blackout.verify_ns - waited_ns;
 	if (!r && s->owing.chosen)
 		r = owing_begin(s, e);
 	if (!r)

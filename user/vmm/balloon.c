@@ -50,7 +50,7 @@ static int balloon_check_folder(struct qmp *q, const char *folder, struct err *e
 	return r;
 }
 
-int devices_check_balloon(struct qmp *q, struct err *e)
+int vm_check_balloon(struct qmp *q, struct err *e)
 {
 	int r = balloon_check_folder(q, "/machine/peripheral", e);
 

@@ -214,16 +214,21 @@ int devices_check_direct(const char *proc, struct err *e)
 	return proc_each_fd(proc, devices_check_direct_fd, (void *)proc, e);
 }
 
-int vm_check_devices(struct qmp *q, pid_t pid, pid_t brake, struct err *e)
+int vm_check_open_devices(pid_t pid, pid_t brake, struct err *e)
 {
 	char proc[32];
 	int r;
 
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
 	r = devices_check_pins(proc, e);
-	if (!r)
-		r = devices_check_tracer(proc, "QEMU", brake, e);
-	return r ? r : devices_check_balloon(q, e);
+	return r ? r : devices_check_tracer(proc, "QEMU", brake, e);
+}
+
+int vm_check_devices(struct qmp *q, pid_t pid, pid_t brake, struct err *e)
+{
+	int r = vm_check_open_devices(pid, brake, e);
+
+	return r ? r : vm_check_balloon(q, e);
 }
 
 int vm_check_direct_io(pid_t pid, struct err *e)

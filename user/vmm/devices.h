@@ -57,6 +57,5 @@ int devices_check_pins(const char *proc, struct err *e);
 /* except: a process that may trace it */
 int devices_check_tracer(const char *proc, const char *whom, pid_t except, struct err *e);
 int devices_check_direct(const char *proc, struct err *e);
-int devices_check_balloon(struct qmp *q, struct err *e);
 
 #endif

@@ -74,6 +74,9 @@ uint64_t vm_allocated_pages(const struct vm *vm);
  * source_check_mappers().
  */
 int vm_check_devices(struct qmp *q, pid_t pid, pid_t brake, struct err *e);
+/* Its two parts: what /proc tells, asked by any thread; and what QEMU tells. */
+int vm_check_open_devices(pid_t pid, pid_t brake, struct err *e);
+int vm_check_balloon(struct qmp *q, struct err *e);
 
 /**
  * vm_check_direct_io() - refuse direct reads into guest RAM that are unseen by godwit.ko

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Checks that threads make beside the last round: their result is awaited, and none is lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "send/sender_internal.h"
+
+static struct report report;
+static struct sender s;
+static atomic_bool may_end;
+
+static int begin_test(void **state)
+{
+	(void)state;
+	memset(&s, 0, sizeof(s));
+	s.report = &report;
+	report.phase = "device state";
+	atomic_store(&may_end, false);
+	return 0;
+}
+
+static int finds_nothing(struct sender *of, struct err *e)
+{
+	(void)e;
+	assert_ptr_equal(of, &s);
+	return 0;
+}
+
+static int finds_a_writer(struct sender *of, struct err *e)
+{
+	(void)of;
+	while (!atomic_load(&may_end))
+		nap_ms(1);
+	return err_set(e, GW_PINNED, EBUSY, "a writer");
+}
+
+static void nothing_was_found(void **state)
+{
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(stop_checks_end(&s, &e), 0);
+	for (unsigned int i = 0; i < STOP_CHECKS; i++)
+		assert_int_equal(stop_check_begin(&s, finds_nothing, &e), 0);
+	assert_int_equal(stop_checks_end(&s, &e), 0);
+	assert_int_equal(e.exit, GW_OK);
+	assert_string_equal(report.phase, "device state");
+}
+
+/* Whichever of them it is; it is not overtaken by the commit, nor forgotten when another has found nothing. */
+static void a_late_result_is_waited_for(void **state)
+{
+	(void)state;
+	for (unsigned int which = 0; which < STOP_CHECKS; which++) {
+		struct err e = { 0 };
+
+		begin_test(NULL);
+		for (unsigned int i = 0; i < STOP_CHECKS; i++)
+			assert_int_equal(stop_check_begin(&s, i == which ? finds_a_writer : finds_nothing, &e), 0);
+		for (unsigned int i = 0; i < 20; i++, nap_ms(1))
+			assert_int_equal(stop_checks_look(&s, &e), 0);
+		atomic_store(&may_end, true);
+		assert_int_equal(stop_checks_end(&s, &e), -EBUSY);
+		assert_int_equal(e.exit, GW_PINNED);
+		assert_string_equal(e.text, "a writer");
+		assert_string_equal(report.phase, "switchover");
+		/* Once more, as the session ends. */
+		assert_int_equal(stop_checks_end(&s, NULL), 0);
+	}
+}
+
+/* A long last round is not sent to its end. */
+static void a_result_ends_the_round(void **state)
+{
+	uint64_t end = deadline_ms(20000);
+	struct err e = { 0 };
+	int r;
+
+	(void)state;
+	assert_int_equal(stop_check_begin(&s, finds_a_writer, &e), 0);
+	atomic_store(&may_end, true);
+	while (!(r = stop_checks_look(&s, &e)) && now_ns() < end)
+		nap_ms(1);
+	assert_int_equal(r, -EBUSY);
+	assert_string_equal(e.text, "a writer");
+	/* It was told. */
+	report.phase = "pre-copy";
+	assert_int_equal(stop_checks_end(&s, NULL), 0);
+	assert_string_equal(report.phase, "pre-copy");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(nothing_was_found, begin_test),
+		cmocka_unit_test_setup(a_late_result_is_waited_for, begin_test),
+		cmocka_unit_test_setup(a_result_ends_the_round, begin_test),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

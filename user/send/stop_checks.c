@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * With the guest at rest the sender looks once more for what writes guest RAM unseen: a device, a
+ * debugger or direct I/O of QEMU's, or of a process that maps the RAM. These are walks over /proc,
+ * and took up to a tenth of a second of the blackout. Nothing but the commit depends on what they
+ * find, so threads make them beside the last round, and the main thread waits for their result
+ * before it announces the end of that round.
+ *
+ * A check finds no less than it would with the main thread waiting, as it begins no later: that of
+ * QEMU's files at the stop, that of other processes after the last harvest, which tells which ones
+ * map the RAM. So a writer that came before the guest stopped, and is still there, is seen, and its
+ * guest does not move. (One that has gone by then is seen by neither.)
+ *
+ * A refusal comes later than it did: QEMU's device state may have been taken. That is undone as it
+ * is when the destination refuses that state.
+ *
+ * The check of other processes asks the module, which serves one call of a session at a time, and
+ * writes @beside and @changed of the source, which are atomic; nothing in it touches the maps. The
+ * main thread has QMP for itself, so what QEMU must be asked is not here: struct devstate_ops.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "send/sender_internal.h"
+
+/*
+ * A device that was plugged, or opened, since the migration began may write RAM where the module
+ * cannot see it: what it wrote was lost. While QEMU migrates it refuses to plug devices; in save
+ * mode the guest is stopped, and cannot use one.
+ */
+int sender_check_writers(struct sender *s, struct err *e)
+{
+	int r = vm_check_devices(s->qmp, s->vm.pid, s->brake.pid, e);
+
+	return r ? r : vm_check_direct_io(s->vm.pid, e);
+}
+
+int stop_check_files(struct sender *s, struct err *e)
+{
+	int r = vm_check_open_devices(s->vm.pid, s->brake.pid, e);
+
+	return r ? r : vm_check_direct_io(s->vm.pid, e);
+}
+
+int stop_check_mappers(struct sender *s, struct err *e)
+{
+	return source_check_mappers(s->source, "/proc", e);
+}
+
+static void *stop_check_main(void *arg)
+{
+	struct stop_check *c = arg;
+
+	c->r = c->check(c->s, &c->err);
+	atomic_store(&c->over, true);
+	return NULL;
+}
+
+int stop_check_begin(struct sender *s, int (*check)(struct sender *s, struct err *e), struct err *e)
+{
+	struct stop_check *c = &s->stop_checks[s->nstop_checks];
+	int r;
+
+	c->s = s;
+	c->check = check;
+	r = thread_start(&c->thread, stop_check_main, c);
+	if (r)
+		return err_set(e, GW_INTERNAL, -r, "cannot start a thread that looks for writers of guest RAM: %s",
+			       strerror(-r));
+	s->nstop_checks++;
+	return 0;
+}
+
+/* The phase is that of the checks, wherever their result is taken. */
+static int stop_check_result(struct sender *s, const struct stop_check *c, struct err *e)
+{
+	if (!c->r)
+		return 0;
+	*e = c->err;
+	s->report->phase = "switchover";
+	return c->r;
+}
+
+int stop_checks_look(struct sender *s, struct err *e)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < s->nstop_checks && !r; i++)
+		if (atomic_load(&s->stop_checks[i].over))
+			r = stop_check_result(s, &s->stop_checks[i], e);
+	return r;
+}
+
+int stop_checks_end(struct sender *s, struct err *e)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < s->nstop_checks; i++) {
+		pthread_join(s->stop_checks[i].thread, NULL);
+		if (!r && e)
+			r = stop_check_result(s, &s->stop_checks[i], e);
+	}
+	s->nstop_checks = 0;
+	return r;
+}
