@@ -32,6 +32,7 @@
  * @on_clear: called by clear() before and after its work; may be NULL
  * @idle: while streams are waited for; may be NULL
  * @delta, @delta_always: of the streams, as the test wants them
+ * @zeros: of the streams, where a test has it begun
  * @base: the latest round that streams before these have begun
  * @ram: the source's, to write to; @there: the destination's, to look at
  */
@@ -56,6 +57,7 @@ struct rig {
 	uint32_t rounds, base;
 	struct delta *delta;
 	bool delta_always;
+	struct zeros zeros;
 	struct err e;
 };
 
@@ -125,6 +127,7 @@ static inline void rig_connect(struct rig *rig, const struct engine_ops *out_eng
 {
 	struct send_streams_options o = { .vm = &rig->src, .engine = out_engine, .pace = &rig->pace, .compress = &rig->compress,
 					  .features = rig->features, .delta = rig->delta, .delta_always = rig->delta_always,
+					  .zeros = &rig->zeros,
 					  .timeout_ms = 5000, .idle = rig->idle, .arg = rig->idle_arg };
 	struct receive_streams_options there = { .writer = &rig->place, .engine = in_engine, .timeout_ms = 5000,
 						 .base = rig->base };

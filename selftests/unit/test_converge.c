@@ -28,6 +28,20 @@ static void prediction_is_pending_over_rate(void **state)
 	assert_in_range(c.predicted_ns, 270 * MS - 1000, 270 * MS + 1000);
 }
 
+/* What is dirty and zeros is read beside that, which may take longer. */
+static void zeros_are_read(void **state)
+{
+	struct converge c = at(25, 1000);
+
+	(void)state;
+	c.read_ns = 200 * MS;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 270 * MS - 1000, 270 * MS + 1000);
+	c.read_ns = 260 * MS;
+	converge(&c);
+	assert_in_range(c.predicted_ns, 280 * MS - 1000, 280 * MS + 1000);
+}
+
 /* As long, if the link is a quarter as fast and each page takes a quarter: what counts is pages per second. */
 static void packed_pages_take_less(void **state)
 {
@@ -290,6 +304,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(prediction_is_pending_over_rate),
+		cmocka_unit_test(zeros_are_read),
 		cmocka_unit_test(packed_pages_take_less),
 		cmocka_unit_test(goes_on_while_the_limit_is_exceeded),
 		cmocka_unit_test(gives_up_after_max_rounds),

@@ -106,6 +106,8 @@ enum verdict converge(struct converge *c)
 	if (c->pending > c->most)
 		c->most = c->pending;
 	ram_ns = speed_ns(&c->speed, converge_pages_at_stop(c));
+	if (ram_ns < c->read_ns)
+		ram_ns = c->read_ns;
 	c->predicted_ns = ram_ns + c->fixed_ns;
 	converge_compare(c);
 	converge_allow(c);

@@ -40,6 +40,8 @@ uint64_t converge_lead(const struct blackout *b);
  * @limit_ns: the downtime that the user allows
  * @ramp_ns: what the limit may be raised to when rounds do not help; at most @limit_ns: it stays
  * @fixed_ns: converge_fixed(): stop, device state, resume, round trips
+ * @read_ns: at least this for RAM: to read all that is dirty, with what is zeros most likely, and
+ *	not in @pending. 0: none is
  * @lead_ns: converge_lead(): how long the guest still runs in the switchover
  * @max_rounds: give up after so many rounds
  * @may_owe: what rounds do not help with may follow the guest
@@ -61,6 +63,7 @@ struct converge {
 	uint64_t limit_ns;
 	uint64_t ramp_ns;
 	uint64_t fixed_ns;
+	uint64_t read_ns;
 	uint64_t lead_ns;
 	unsigned int max_rounds;
 	bool may_owe;

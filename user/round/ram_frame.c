@@ -173,9 +173,12 @@ static int ram_framer_add(struct ram_framer *f, unsigned int block, uint64_t pag
 			  uint32_t used, struct err *e)
 {
 	struct ram_frame *frame = f->frame;
+	const bool is_zero = zero_filter_best()->is_zero(bytes);
 	uint64_t entry;
 
-	if (zero_filter_best()->is_zero(bytes)) {
+	if (f->zeros)
+		zeros_note(f->zeros, block, page, is_zero);
+	if (is_zero) {
 		ram_frame_extend(frame, block, WIRE_ZERO, page, 1);
 		f->count.zero_pages++;
 		ram_framer_forget(f, block, page);

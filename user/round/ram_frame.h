@@ -41,6 +41,7 @@
 #include "base/thread.h"
 #include "codec/choose.h"
 #include "codec/delta.h"
+#include "dirty/zeros.h"
 #include "net/channel.h"
 #include "net/pace.h"
 #include "peer/referring.h"
@@ -126,6 +127,7 @@ void ram_packing_free(struct ram_packing *p);
  * @delta_always: pages get hashes also while frames are not packed
  * @last: of the last round: nothing follows
  * @reuse: what the receiver has in a file; NULL: nothing is referred to. Not without @packing
+ * @zeros: is told what is zeros; NULL: is not
  * @references: a frame of them, under construction, or NULL: the latest is @reference, and there
  *	are @referred pages in it
  * @frame: under construction, or NULL
@@ -139,6 +141,7 @@ struct ram_framer {
 	struct delta *delta;
 	bool delta_always, last;
 	const struct referring *reuse;
+	struct zeros *zeros;
 	struct ram_frame *references;
 	struct wire_reference reference;
 	uint32_t referred;

@@ -76,6 +76,7 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,
 		.compress = &s->compress, .features = s->features,
 		.delta = s->delta, .delta_always = s->o->delta == DELTA_ON, .reuse = &s->reuse,
+		.zeros = &s->zeros,
 		.pack_threads = s->o->pack_threads,
 		.idle = sender_idle, .arg = s,
 	};

@@ -9,10 +9,13 @@
 #include "qmp/qmp_latency.h"
 #include "send/sender_internal.h"
 
+#define TELLING_PAGES	1024u
+
 /**
  * struct precopy_measured - what the prediction is made of
  * @compress: how pages are packed, as codec_wish_word(), where @speeds were measured
  * @queued: bytes that were under way at the end of the last round
+ * @page_ns: of the round that read its pages fastest, what a page took; 0: not known
  */
 struct precopy_measured {
 	struct qmp_latency latency;
@@ -20,6 +23,7 @@ struct precopy_measured {
 	uint32_t compress;
 	uint64_t harvest_ns;
 	uint64_t queued;
+	double page_ns;
 };
 
 /* Of the round that has ended. */
@@ -45,6 +49,18 @@ static bool precopy_packs_otherwise(const struct sender *s, struct precopy_measu
 		speeds_change(&m->speeds);
 	m->compress = compress;
 	return m->speeds.changed;
+}
+
+/* With all that was sent meanwhile. A round of few pages says little of reading. */
+static void precopy_note_reading(struct precopy_measured *m, const struct report_row *row,
+				 uint64_t ns)
+{
+	const uint64_t pages = row->data_pages + row->zero_pages + row->same_pages +
+			       row->unchanged_pages + row->reused_pages;
+	const double page_ns = pages ? (double)ns / (double)pages : 0;
+
+	if (pages >= TELLING_PAGES && (m->page_ns <= 0 || page_ns < m->page_ns))
+		m->page_ns = page_ns;
 }
 
 static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t *ns, struct err *e)
@@ -84,6 +100,8 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 		.referred = sent.reused_pages > sent.data_pages,
 	});
 	rep->speed = m->speeds.last;
+	if (!again)
+		precopy_note_reading(m, &rep->rows[rep->nr_rows - 1], rate_ns);
 	return 0;
 }
 
@@ -106,13 +124,30 @@ int sender_harvest(struct sender *s, uint64_t *ns, struct err *e)
 	return r;
 }
 
-static int precopy_harvest(struct sender *s, struct precopy_measured *m, uint64_t *pending,
+/*
+ * Zeros are to be read, while others are sent, and are no bytes on the link. Until a round has told
+ * how long it takes to read them they count as others.
+ */
+static void precopy_count_zeros(const struct sender *s, const struct precopy_measured *m,
+				struct converge *c)
+{
+	uint64_t zeros = m->page_ns > 0 ? zeros_dirty(&s->zeros, s->source->map) : 0;
+
+	if (zeros > c->pending)
+		zeros = c->pending;
+	c->read_ns = zeros ? (uint64_t)((double)c->pending * m->page_ns) : 0;
+	c->pending -= zeros;
+}
+
+static int precopy_harvest(struct sender *s, struct precopy_measured *m, struct converge *c,
 			   struct err *e)
 {
 	int r = sender_harvest(s, &m->harvest_ns, e);
 
 	if (!r)
-		r = source_pending(&s->vm, s->source, pending, e);
+		r = source_pending(&s->vm, s->source, &c->pending, e);
+	if (!r)
+		precopy_count_zeros(s, m, c);
 	return r ? r : qmp_latency_measure(&m->latency, s->qmp, e);
 }
 
@@ -232,7 +267,7 @@ int precopy(struct sender *s, struct err *e)
 		r = precopy_round(s, &m, &c.round_ns, e);
 		c.before = c.pending;
 		if (!r)
-			r = precopy_harvest(s, &m, &c.pending, e);
+			r = precopy_harvest(s, &m, &c, e);
 		if (r)
 			break;
 		/* What the guest wrote while there was no link says nothing about progress. */

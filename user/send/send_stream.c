@@ -115,6 +115,8 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 		.delta_always = st->delta_always, .last = last,
 		/* Of what is owed the receiver may have no page refused. */
 		.reuse = st->round->kind == ROUND_PRECOPY ? st->o.reuse : NULL,
+		/* Of a stripe that streams may share nothing is noted, and nothing follows. */
+		.zeros = round_guest_runs(st->round) ? st->o.zeros : NULL,
 	};
 	const struct round_count before = send_stream_counts(s);
 	struct round_piece p;

@@ -28,6 +28,7 @@ struct send_streams;
  * @delta: what was sent of each page, also over connections before; NULL: pages go whole
  * @delta_always: --delta on
  * @reuse: what the receiver has in a file, also when it is known later
+ * @zeros: which pages were zeros, for the prediction; may be NULL
  * @pack_threads: how many streams may pack at once; 0: one for each CPU
  * @timeout_ms: how long the receiver may accept no byte
  * @idle: called about ten times a second while the caller waits for the streams, to take the
@@ -45,6 +46,7 @@ struct send_streams_options {
 	struct delta *delta;
 	bool delta_always;
 	const struct referring *reuse;
+	struct zeros *zeros;
 	unsigned int pack_threads;
 	unsigned int timeout_ms;
 	int (*idle)(void *arg, struct err *e);

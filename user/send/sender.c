@@ -199,6 +199,8 @@ static int sender_migrate(struct sender *s, struct err *e)
 		r = sender_open_source(s, e);
 	if (!r && !s->o->pause)
 		r = hot_pages_init(&s->hot, &s->vm, e);
+	if (!r && !s->o->pause)
+		r = zeros_init(&s->zeros, &s->vm, e);
 	if (!r)
 		r = connect_peer(s, e);
 	if (!r)
@@ -234,6 +236,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	control_close(&s->control, outcome);
 	owing_free(s);
 	hot_pages_free(&s->hot);
+	zeros_free(&s->zeros);
 	stripes_free(&s->stripes);
 	delta_free(s->delta);
 	referring_free(&s->reuse);

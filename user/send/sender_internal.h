@@ -19,6 +19,7 @@
 #include "dirty/hot_pages.h"
 #include "dirty/lease.h"
 #include "dirty/source.h"
+#include "dirty/zeros.h"
 #include "fit/fit.h"
 #include "net/address.h"
 #include "net/channel.h"
@@ -98,6 +99,7 @@ struct sender {
 	struct foreign_watch foreign;
 	struct dirty_rate dirty_rate;	/* QEMU's own measurement, if it makes one */
 	struct hot_pages hot;
+	struct zeros zeros;		/* none with --pause */
 	struct pace pace;
 	struct limits limits;		/* as they are now */
 	_Atomic uint32_t compress;	/* of these, for the streams */
