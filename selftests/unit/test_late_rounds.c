@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <errno.h>
 #include <pthread.h>
 #include <cmocka.h>
 
@@ -18,6 +19,7 @@
 /**
  * struct scene
  * @harvests: so many
+ * @fails: the next one does; @slow_ms: it takes so long
  * @announced: the latest ROUND on the control connection
  */
 static struct scene {
@@ -25,7 +27,8 @@ static struct scene {
 	struct sender s;
 	struct sender_options options;
 	struct report report;
-	unsigned int harvests;
+	unsigned int harvests, slow_ms;
+	bool fails;
 	uint32_t announced;
 } *scene;
 
@@ -51,10 +54,15 @@ bool __wrap_channel_readable(struct channel *ch)
 
 static int harvest(struct dirty_source *source, struct err *e)
 {
-	(void)source, (void)e;
+	(void)source;
 	scene->harvests++;
+	nap_ms(scene->slow_ms);
+	/* Some of it, and not all. */
 	rig_harvest(scene->rig);
-	return 0;
+	if (!scene->fails)
+		return 0;
+	scene->fails = false;
+	return err_set(e, GW_INTERNAL, EAGAIN, "slots change all the time");
 }
 
 static const struct dirty_ops ops = { .name = "scripted", .harvest = harvest, .clear = rig_clear, .next_data = rig_next_data };
@@ -76,6 +84,8 @@ static int setup(void **state)
 	s->streams = scene->rig->streams;
 	s->lease = s->foreign.lease = s->source->lease = lease_new();
 	s->next_ping_ns = UINT64_MAX;
+	s->features = WIRE_LATE;
+	s->limits.downtime_limit_ms = 600000;
 	scene->report.round = 2;
 	scene->report.nr_rows = 2;
 	assert_int_equal(hot_pages_init(&s->hot, &s->vm, &scene->rig->e), 0);
@@ -191,7 +201,7 @@ static void there_are_none(void **state)
 	struct sender *s = &scene->s;
 
 	(void)state;
-	for (unsigned int i = 0; i < 7; i++) {
+	for (unsigned int i = 0; i < 8; i++) {
 		scene->options.pause = i == 0;
 		s->owing.chosen = i == 1;
 		s->spread = i == 2;
@@ -199,14 +209,46 @@ static void there_are_none(void **state)
 		s->limits.bandwidth_mib = i == 4;
 		s->stop_realtime_ns = i == 5;
 		s->announced = i == 6 ? 3 : 0;	/* and no ACK */
+		s->features = i == 7 ? 0 : WIRE_LATE;
 		step();
 		assert_null(s->round);
 		assert_int_equal(scene->harvests, 0);
 	}
-	s->announced = 0;
+	s->features = WIRE_LATE;
 	step();
 	assert_non_null(s->round);
 	stand_still();
+}
+
+/* A harvest that fails, or that the stop would have to wait for: there is no other, and nothing is lost. */
+static void one_harvest_too_many(void **state)
+{
+	uint64_t end;
+
+	for (unsigned int slow = 0; slow < 2; slow++) {
+		step_until(1);
+		acknowledge();
+		rig_dirty(scene->rig, 2001, 4, true);
+		scene->fails = !slow;
+		scene->slow_ms = slow ? 30 : 0;
+		scene->s.limits.downtime_limit_ms = slow ? 200 : 600000;
+		for (end = deadline_ms(20000); !scene->harvests; nap_ms(1)) {
+			assert_true(now_ns() < end);
+			step();
+		}
+		scene->slow_ms = 0;
+		rig_dirty(scene->rig, 2002, 4, true);
+		for (end = deadline_ms(300); now_ns() < end; nap_ms(1))
+			step();
+		assert_int_equal(scene->harvests, 1);
+		/* What the slow one found goes still. */
+		assert_int_equal(scene->announced, slow ? 2 : 1);
+		assert_int_equal(scene->rig->e.exit, GW_OK);
+		stand_still();
+		assert_int_equal(sent(slow ? 4 : 3), HOT + 2 - slow);
+		teardown(state);
+		setup(state);
+	}
 }
 
 /* A receiver that acknowledges nothing is not waited for. */
@@ -320,6 +362,7 @@ int main(void)
 		IN_SCENE(what_goes_as_changes_does_not_wait),
 		IN_SCENE(there_are_none),
 		IN_SCENE(three_may_be_under_way),
+		IN_SCENE(one_harvest_too_many),
 		IN_SCENE(an_empty_one_does_not_go),
 		IN_SCENE(the_guest_writes_until_it_stops),
 		IN_SCENE(a_step_renews_the_lease),

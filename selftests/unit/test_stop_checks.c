@@ -75,6 +75,26 @@ static void a_late_result_is_waited_for(void **state)
 	}
 }
 
+/* One of them, once; the other goes on. */
+static void one_is_waited_for(void **state)
+{
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(stop_check_begin(&s, finds_nothing, &e), 0);
+	assert_int_equal(stop_check_begin(&s, finds_a_writer, &e), 0);
+	assert_int_equal(stop_check_wait(&s, finds_nothing, &e), 0);
+	assert_false(atomic_load(&s.stop_checks[1].over));
+	assert_int_equal(stop_check_wait(&s, finds_nothing, &e), 0);
+	atomic_store(&may_end, true);
+	assert_int_equal(stop_check_wait(&s, finds_a_writer, &e), -EBUSY);
+	assert_string_equal(e.text, "a writer");
+	/* And it is not forgotten. */
+	e = (struct err) { 0 };
+	assert_int_equal(stop_checks_end(&s, &e), -EBUSY);
+	assert_string_equal(e.text, "a writer");
+}
+
 /* A long last round is not sent to its end. */
 static void a_result_ends_the_round(void **state)
 {
@@ -100,6 +120,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(nothing_was_found, begin_test),
 		cmocka_unit_test_setup(a_late_result_is_waited_for, begin_test),
+		cmocka_unit_test_setup(one_is_waited_for, begin_test),
 		cmocka_unit_test_setup(a_result_ends_the_round, begin_test),
 	};
 

@@ -55,10 +55,11 @@ int receiver_alive_anyway(void *arg, struct err *e)
 
 static int receiver_on_round(struct receiver *r, const struct wire_header *h, struct err *e)
 {
-	bool last = h->flags & WIRE_ROUND_LAST;
+	const bool last = h->flags & WIRE_ROUND_LAST, late = r->state >= RECEIVER_SWITCHES;
 	const struct receive_wait w = {
-		.alive = last ? receiver_alive_anyway : receiver_alive, .arg = r, .always = last,
+		.alive = late ? receiver_alive_anyway : receiver_alive, .arg = r, .always = last,
 	};
+	struct err ignored = { 0 };
 	struct qmp_event ev;
 	int ret;
 
@@ -75,10 +76,10 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	/* RAM that comes now would be punched out. */
 	if (!ret && r->postcopy.early.blocks)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent ROUND between OWED and SWITCHOVER");
-	if (last) {
+	if (last)
 		reuse_index_rest(r->reuse);
+	if (late)
 		channel_keep_unread(r->ch);
-	}
 	if (!ret && last && r->state < RECEIVER_SWITCHES)
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent the last ROUND without SWITCHOVER");
 	if (!ret)
@@ -102,7 +103,8 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	/* Also if the ACK is lost. */
 	r->stands = h->arg;
 	r->lost_ns = 0;
-	return receiver_send(r, WIRE_ACK, h->arg, e);
+	ret = receiver_send(r, WIRE_ACK, h->arg, late ? &ignored : e);
+	return late ? 0 : ret;
 }
 
 static int receiver_on_keep(struct receiver *r, const struct wire_header *h, struct err *e)

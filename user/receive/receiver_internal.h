@@ -128,9 +128,9 @@ int receiver_on_stream_frame(void *arg, struct channel *ch, const struct wire_he
 /* Sends a PONG that answers no PING: the receiver lives, and is busy. arg: struct receiver */
 int receiver_alive(void *arg, struct err *e);
 /*
- * The same, and no failure. From the last round on DEVICE_END may be here, unread, and with it all
- * that the control connection is needed for: whether it has broken since says nothing. A sender
- * that is gone closes its streams.
+ * The same, and no failure. Once SWITCHOVER has been answered DEVICE_END may be here, unread, and
+ * with it all that the control connection is needed for: whether it has broken since says nothing.
+ * A sender that is gone closes its streams.
  */
 int receiver_alive_anyway(void *arg, struct err *e);
 /* Sends a frame without a body. */

@@ -7,10 +7,12 @@
  * QEMU stops the guest when it likes, so a late round may be cut at any moment, and nothing depends
  * on it:
  *
- *  - It waits for nothing. The main thread passes on what QEMU writes, and looks in between whether
- *    the streams have ended the round. A round whose ROUND would have to wait for an ACK does not
- *    begin. On a long link none does: its bytes would still be on their way when the last round is
- *    to follow on the same streams.
+ *  - It waits for nothing but a harvest, which a stop may have to wait for too: where one takes
+ *    more than a tenth of the downtime limit, or fails, there are no more late rounds. The main
+ *    thread passes on what QEMU writes, and looks in between whether the streams have ended the
+ *    round. A round whose ROUND would have to wait for an ACK does not begin. On a long link none
+ *    does: its bytes would still be on their way when the last round is to follow on the same
+ *    streams.
  *  - When the guest stops, nothing is under way that the guest is likely to have written again: hot
  *    pages are left to the last round. Huge pages that another process writes are all hot; where
  *    they go as what has changed, they are sent.
@@ -25,8 +27,9 @@
  *    nor a limit counts them.
  *  - No page is referred to (--reuse): what the receiver refuses would have to come back before the
  *    last round.
- *  - The receiver takes rounds after SWITCHOVER as before, and acknowledges them; but not if it has
- *    emptied RAM for post-copy, which needs none, as what is dirty follows the guest.
+ *  - The receiver takes rounds after SWITCHOVER as before, and acknowledges them, but cares for no
+ *    ACK that fails, as DEVICE_END may be behind that round already (WIRE_LATE). It takes none if
+ *    it has emptied RAM for post-copy, which needs none, as what is dirty follows the guest.
  *  - A link that is lost now ends the migration, as QEMU's stream cannot be sent again.
  *
  * The dirty log is cleared under a lease, which QEMU's answer that it has no migration renews
@@ -38,18 +41,21 @@
 /* Each harvest has the guest's next writes fault: so often, and for a fifth of the time at most. */
 #define LATE_EVERY_NS	50000000ull
 #define LATE_RESTS	4u
+#define LATE_SHARE	10u	/* of the downtime limit, for a harvest */
+#define LATE_NEVER	UINT64_MAX
 
 static bool late_rounds_may(const struct sender *s)
 {
-	return !s->o->pause && !s->owing.chosen && !s->spread && !s->hurries &&
-	       !s->limits.bandwidth_mib && !s->stop_realtime_ns && sender_may_announce(s);
+	return s->features & WIRE_LATE && !s->o->pause && !s->owing.chosen && !s->spread &&
+	       !s->hurries && !s->limits.bandwidth_mib && !s->stop_realtime_ns &&
+	       sender_may_announce(s);
 }
 
 /* What is dirty; hot pages are held back then. Return: 1: there are others, for a round. */
 static int late_rounds_harvest(struct sender *s, bool first, struct err *e)
 {
 	struct report *rep = s->report;
-	uint64_t began_ns = now_ns(), all = 0, pages = 0;
+	uint64_t began_ns = now_ns(), took_ns, all = 0, pages = 0;
 	struct hot_pages *hot = sender_hot_pages(s, ROUND_LATE);
 	int r = first ? 0 : s->source->ops->harvest(s->source, e);
 
@@ -59,6 +65,8 @@ static int late_rounds_harvest(struct sender *s, bool first, struct err *e)
 		hot_pages_hold(hot, s->source);
 	if (!r)
 		r = source_pending(&s->vm, s->source, &pages, e);
+	if (r && hot)
+		hot_pages_release(hot, s->source);
 	if (r)
 		return r;
 	rep->pending_pages = all;
@@ -67,9 +75,12 @@ static int late_rounds_harvest(struct sender *s, bool first, struct err *e)
 		report_round_left(rep);
 	if (!pages && hot)
 		hot_pages_release(hot, s->source);
-	s->late_ns = now_ns() + LATE_RESTS * (now_ns() - began_ns);
+	took_ns = now_ns() - began_ns;
+	s->late_ns = now_ns() + LATE_RESTS * took_ns;
 	if (s->late_ns < began_ns + LATE_EVERY_NS)
 		s->late_ns = began_ns + LATE_EVERY_NS;
+	if (took_ns > s->limits.downtime_limit_ms * (1000000ull / LATE_SHARE))
+		s->late_ns = LATE_NEVER;
 	return pages > 0;
 }
 
@@ -85,15 +96,23 @@ static int late_rounds_end_one(struct sender *s, struct err *e)
 	return 0;
 }
 
+/* --bandwidth may have come meanwhile, and does not slow down what the guest waits for. */
+static void late_rounds_cut(struct sender *s)
+{
+	pace_set(&s->pace, 0);
+	round_cut(s->round);
+}
+
 int late_rounds_step(struct sender *s, struct err *e)
 {
+	struct err ignored = { 0 };
 	bool first = !s->late_ns;
 	int r = 0;
 
 	if (s->lease)
 		foreign_ours_goes_on(&s->foreign);
 	if (s->round && s->stop_realtime_ns)
-		round_cut(s->round);
+		late_rounds_cut(s);
 	if (s->round && !send_streams_round_is_over(s->streams))
 		return 0;
 	if (s->round)
@@ -101,12 +120,15 @@ int late_rounds_step(struct sender *s, struct err *e)
 	if (r || now_ns() < s->late_ns || !late_rounds_may(s))
 		return r;
 	/* The first one has what the last harvest of pre-copy has found. */
-	r = late_rounds_harvest(s, first, e);
+	r = late_rounds_harvest(s, first, &ignored);
 	if (r > 0) {
 		sender_round_begin(s, ROUND_LATE);
 		s->report->rows[s->report->nr_rows - 1].late = true;
+	} else if (r < 0) {
+		/* What it has found is marked. With the guest at rest there is another. */
+		s->late_ns = LATE_NEVER;
 	}
-	return r < 0 ? r : 0;
+	return 0;
 }
 
 int late_rounds_end(struct sender *s, struct err *e)
@@ -115,6 +137,6 @@ int late_rounds_end(struct sender *s, struct err *e)
 	s->foreign.asked_ns = 0;
 	if (!s->round)
 		return 0;
-	round_cut(s->round);
+	late_rounds_cut(s);
 	return late_rounds_end_one(s, e);
 }

@@ -72,12 +72,14 @@ extern const struct devstate_ops devstate_migrate, devstate_save;
 /**
  * struct stop_check - a check that a thread makes beside the last round, see stop_checks.c
  * @over: @r and @err are there
+ * @joined: of the main thread: @thread has ended
  */
 struct stop_check {
 	struct sender *s;
 	int (*check)(struct sender *s, struct err *e);
 	pthread_t thread;
 	atomic_bool over;
+	bool joined;
 	int r;
 	struct err err;
 };
@@ -292,6 +294,8 @@ int stop_check_mappers(struct sender *s, struct err *e);
 /* The guest stands still: a thread makes this check. */
 int stop_check_begin(struct sender *s, int (*check)(struct sender *s, struct err *e),
 		     struct err *e);
+/* Waits for this one; 0 as well if it was not begun. */
+int stop_check_wait(struct sender *s, int (*check)(struct sender *s, struct err *e), struct err *e);
 /* Has one failed? Does not wait. */
 int stop_checks_look(struct sender *s, struct err *e);
 /* Waits for all of them, before the commit; e NULL: whatever they say, before the source closes. */

@@ -6,13 +6,16 @@
  * find, so threads make them beside the last round, and the main thread waits for their result
  * before it announces the end of that round.
  *
- * A check finds no less than it would with the main thread waiting, as it begins no later: that of
+ * A check finds no less than it would with the main thread waiting. It begins no later: that of
  * QEMU's files at the stop, that of other processes after the last harvest, which tells which ones
- * map the RAM. So a writer that came before the guest stopped, and is still there, is seen, and its
- * guest does not move. (One that has gone by then is seen by neither.)
+ * map the RAM. And nothing that the sender does meanwhile changes what it looks at: as QEMU gives
+ * up its disks to save its devices it opens some of their files anew, under other numbers, which a
+ * walk along the numbers may miss. So the check of QEMU's files is over before that begins. A
+ * writer that came before the guest stopped, and is still there, is seen, and its guest does not
+ * move. (One that has gone by then is seen by neither.)
  *
- * A refusal comes later than it did: QEMU's device state may have been taken. That is undone as it
- * is when the destination refuses that state.
+ * A refusal for other processes comes later than it did: QEMU's device state may have been taken.
+ * That is undone as it is when the destination refuses that state.
  *
  * The check of other processes asks the module, which serves one call of a session at a time, and
  * writes @beside and @changed of the source, which are atomic; nothing in it touches the maps. The
@@ -62,8 +65,7 @@ int stop_check_begin(struct sender *s, int (*check)(struct sender *s, struct err
 	struct stop_check *c = &s->stop_checks[s->nstop_checks];
 	int r;
 
-	c->s = s;
-	c->check = check;
+	*c = (struct stop_check) { .s = s, .check = check };
 	r = thread_start(&c->thread, stop_check_main, c);
 	if (r)
 		return err_set(e, GW_INTERNAL, -r, "cannot start a thread that looks for writers of guest RAM: %s",
@@ -82,6 +84,24 @@ static int stop_check_result(struct sender *s, const struct stop_check *c, struc
 	return c->r;
 }
 
+static int stop_check_join(struct sender *s, struct stop_check *c, struct err *e)
+{
+	if (!c->joined)
+		pthread_join(c->thread, NULL);
+	c->joined = true;
+	return e ? stop_check_result(s, c, e) : 0;
+}
+
+int stop_check_wait(struct sender *s, int (*check)(struct sender *s, struct err *e), struct err *e)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < s->nstop_checks && !r; i++)
+		if (s->stop_checks[i].check == check)
+			r = stop_check_join(s, &s->stop_checks[i], e);
+	return r;
+}
+
 int stop_checks_look(struct sender *s, struct err *e)
 {
 	int r = 0;
@@ -97,9 +117,9 @@ int stop_checks_end(struct sender *s, struct err *e)
 	int r = 0;
 
 	for (unsigned int i = 0; i < s->nstop_checks; i++) {
-		pthread_join(s->stop_checks[i].thread, NULL);
-		if (!r && e)
-			r = stop_check_result(s, &s->stop_checks[i], e);
+		const int found = stop_check_join(s, &s->stop_checks[i], r ? NULL : e);
+
+		r = r ? r : found;
 	}
 	s->nstop_checks = 0;
 	return r;

@@ -45,8 +45,8 @@
  * with the sender's link. A receiver that has seen SWITCHOVER therefore keeps its verdict for the
  * sender's questions, however the migration fails there; and the sender sends the last ROUND only
  * when the receiver has answered SWITCHOVER, which costs the guest nothing, as it still runs.
- * Rounds of pre-copy may come in between, unless pages will be owed, and the last ROUND may follow
- * before their ACKs.
+ * With WIRE_LATE rounds of pre-copy may come in between, unless pages will be owed, and the last
+ * ROUND may follow before their ACKs; so none of these has to reach the sender.
  *
  * Features are bits in HELLO: a peer uses an optional part if both peers offer it. A peer that
  * needs a feature says so, and the other refuses the connection with a message if it does not offer
@@ -314,6 +314,7 @@ enum wire_type {
 #define WIRE_POSTCOPY	(1ull << 11)
 #define WIRE_EARLY	(1ull << 12)
 #define WIRE_REUSES	(1ull << 13)
+#define WIRE_LATE	(1ull << 14)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
