@@ -83,9 +83,10 @@ static int switchover_send(struct sender *s, struct err *e)
 	sender_round_begin(s, ROUND_LAST);
 	/* QEMU's files change hands with its device state: stop_checks.c. */
 	r = stop_check_wait(s, stop_check_files, e);
+	if (r)
+		return r;
 	rep->phase = "device state";
-	if (!r)
-		r = s->devstate->state(s, e);
+	r = s->devstate->state(s, e);
 	return r ? r : sender_round_end(s, e);
 }
 
