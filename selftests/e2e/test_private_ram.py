@@ -48,7 +48,8 @@ def guest(name, kind, qemu, directory, **more):
 
 # Each kind at either end at least once; with this system's own QEMU, which need not say where its RAM is.
 RUNNING = [('anonymous', 'anonymous', ''), ('anonymous', 'shared_file', ''), ('shared_file', 'anonymous', ''),
-           ('private_file', 'huge', ''), ('huge', 'private_file', ''), ('huge', 'huge', ''),
+           ('private_file', 'huge', ''), ('huge', 'private_file', ''), ('huge', 'huge', ''), ('huge', 'anonymous', ''),
+           ('anonymous', 'memfd', ''), ('memfd', 'anonymous', ''), ('memfd', 'huge', ''),
            ('anonymous', 'anonymous', 'own'), ('huge', 'huge', 'own'), ('shared_file', 'anonymous', 'own')]
 
 
@@ -82,19 +83,20 @@ def test_gigantic_pages(directory, qemu):
 
 
 @pytest.mark.usefixtures('module')
+@pytest.mark.parametrize('kind', ['anonymous', 'huge'])
 @pytest.mark.parametrize('row', ['vcpu', 'mapping'])
-def test_rows_matter(directory, qemu, row):
-    """Without one of them pages of anonymous memory are missed, and the proof says so."""
-    src = guest('src', 'anonymous', qemu, directory)
+def test_rows_matter(directory, qemu, row, kind):
+    """Without one of them pages of private RAM are missed, and the proof says so."""
+    src = guest('src', kind, qemu, directory)
     lab.net()
     lab.link('rate', 100)
     with godwit.row_off(row):
         dst = godwit.destination(src, qemu=qemu, devices=lab.rng())
-        godwit.Run(src, dst).wait('verify')
+        godwit.Run(src, dst, '--downtime-limit', '10000').wait('verify')
         dst.kill()
     godwit.unharmed(src)
     dst = godwit.destination(src, 'dst2', qemu=qemu, devices=lab.rng())
-    assert godwit.Run(src, dst).wait()['verified']
+    assert godwit.Run(src, dst, '--downtime-limit', '10000').wait()['verified']
     godwit.proof(src, dst, stopped='paused')
 
 
@@ -219,6 +221,7 @@ def test_looking_makes_no_pages(directory, qemu):
     godwit.Run(src, dst).wait()
     godwit.proof(src, dst, stopped='paused')
     proved(huge_pages_of(src) == before, huge_pages_of(src), before)
+    proved(huge_pages_of(dst) == before, huge_pages_of(dst), before)
 
 
 def ksm(name, value=None):
@@ -263,7 +266,8 @@ def test_there_and_back(directory, qemu):
     lab.net()
     lab.link('rate', 200)
     vm = guest('src', 'anonymous', qemu, directory)
-    for name, kind in ('dst', 'huge'), ('back', 'shared_file'), ('again', 'private_file'), ('home', 'anonymous'):
+    for name, kind in (('dst', 'huge'), ('back', 'shared_file'), ('again', 'private_file'), ('once', 'memfd'),
+                       ('home', 'anonymous')):
         dst = godwit.destination(vm, name, qemu=qemu, devices=lab.rng(), ram=[KINDS[kind](name)])
         report = godwit.Run(vm, dst, '--device-state', 'save').wait()
         assert report['verified'] and len(report['rounds']) >= 2
