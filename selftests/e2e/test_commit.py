@@ -9,6 +9,7 @@ import lab
 import pytest
 import relay
 import wire
+from kinds import KINDS
 from ours import proved
 
 pytestmark = pytest.mark.usefixtures('module')
@@ -55,13 +56,15 @@ class Gate(relay.Relay):
         self.released.set()
 
 
-@pytest.fixture(params=godwit.STOPPED)
+@pytest.fixture(params=[*godwit.STOPPED, 'private'])
 def moving(request, directory, qemu):
-    """A pair, and how the device state goes."""
+    """A pair, with RAM in files or of the processes alone, and how the device state goes."""
     lab.net()
-    more = {'qemu': qemu if request.param == 'save' else lab.QEMU}
+    more = {'qemu': lab.QEMU if request.param == 'migrate' else qemu}
+    if request.param == 'private':
+        more['ram'] = [KINDS['anonymous']('src')]
     src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=12 rate=300', **more).wait_ticks(2)
-    return src, godwit.destination(src, **more), request.param
+    return src, godwit.destination(src, **more), 'migrate' if request.param == 'migrate' else 'save'
 
 
 @contextlib.contextmanager
