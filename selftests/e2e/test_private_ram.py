@@ -148,7 +148,7 @@ def test_direct_disk(directory, qemu):
 
 
 @pytest.mark.usefixtures('module')
-@pytest.mark.parametrize('phase', ['round', 'blackout'])
+@pytest.mark.parametrize('phase', ['round', 'later', 'blackout'])
 def test_killed(directory, qemu, phase):
     """The sender, or the receiver: the guest stays as it was, and can be moved afterwards."""
     src = guest('src', 'anonymous', qemu, directory)
