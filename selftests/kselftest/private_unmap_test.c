@@ -28,6 +28,7 @@ FIXTURE(gone) {
 FIXTURE_VARIANT(gone) {
 	void (*way)(struct priv *p);	/* behind the write */
 	enum priv_kind kind;
+	uint64_t bytes;			/* 0: BYTES. What is written, and compared, are BYTES */
 	bool swap;
 	unsigned int seen_by;		/* rows: with all of these off it must be missed */
 };
@@ -39,7 +40,7 @@ static void way_pageout(struct priv *p)
 
 static void way_dontneed(struct priv *p)
 {
-	require(!madvise(p->map, BYTES, MADV_DONTNEED), "MADV_DONTNEED");
+	require(!madvise(p->map, p->bytes, MADV_DONTNEED), "MADV_DONTNEED");
 }
 
 static void way_free(struct priv *p)
@@ -70,14 +71,16 @@ static void way_fork(struct priv *p)
 
 static void way_protect(struct priv *p)
 {
-	require(!mprotect(p->map, BYTES, PROT_READ), "mprotect");
-	require(!mprotect(p->map, BYTES, PROT_READ | PROT_WRITE), "mprotect");
+	require(!mprotect(p->map, p->bytes, PROT_READ), "mprotect");
+	require(!mprotect(p->map, p->bytes, PROT_READ | PROT_WRITE), "mprotect");
 }
 
 static void way_split(struct priv *p)
 {
-	require(!mprotect(p->map + PAGE, PAGE, PROT_READ), "mprotect");
-	require(!mprotect(p->map + PAGE, PAGE, PROT_READ | PROT_WRITE), "mprotect");
+	uint64_t bytes = p->kind == PRIV_2M ? p->page : PAGE;
+
+	require(!mprotect(p->map + bytes, bytes, PROT_READ), "mprotect");
+	require(!mprotect(p->map + bytes, bytes, PROT_READ | PROT_WRITE), "mprotect");
 }
 
 static void way_split_and_collapse(struct priv *p)
@@ -92,21 +95,38 @@ static void way_compact(struct priv *p)
 	require(!file_write("/proc/sys/vm/compact_memory", "1"), "compaction");
 }
 
-/* Swapped out and in elsewhere, so that the entries that come back are clean ones of other pages.
+/* Room of the RAM's kind behind it. */
+static uint8_t *map_away(const struct priv *p)
+{
+	int fd = p->kind == PRIV_FILE ? sized_memfd(BYTES, 0) : -1;
+	int flags = MAP_PRIVATE | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+	uint8_t *at;
+
+	if (p->kind == PRIV_2M)
+		flags |= MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
+	at = mmap(p->map + BYTES, BYTES, PROT_READ | PROT_WRITE, flags, fd, 0);
+	require(at == p->map + BYTES, "mmap");
+	if (fd >= 0)
+		close(fd);
+	return at;
+}
+
+/*
+ * Comes from elsewhere with clean entries of other pages: swapped out and in, or huge pages that
+ * were only read. (Of transparent huge ones in parts: what is swapped in comes so.)
  */
 static void way_moved_in(struct priv *p)
 {
-	uint8_t *away = p->map + BYTES;
+	uint8_t *away = map_away(p), holds = p->kind == PRIV_2M ? 0 : 0x77;
 	uint64_t at;
 
-	require(mmap(away, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-		     -1, 0) == away,
-		"mmap");
-	require(!madvise(away, BYTES, MADV_NOHUGEPAGE), "MADV_NOHUGEPAGE");
-	memset(away, 0x77, BYTES);
-	require(!madvise(away, BYTES, MADV_PAGEOUT), "MADV_PAGEOUT");
+	if (holds) {
+		madvise(away, BYTES, MADV_NOHUGEPAGE);
+		memset(away, holds, BYTES);
+		require(!madvise(away, BYTES, MADV_PAGEOUT), "MADV_PAGEOUT");
+	}
 	for (at = 0; at < BYTES; at += PAGE)
-		require(*(volatile uint8_t *)(away + at) == 0x77, "swapped in");
+		require(*(volatile uint8_t *)(away + at) == holds, "read");
 	require(mremap(away, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, p->map) == p->map,
 		"mremap");
 }
@@ -135,6 +155,10 @@ FIXTURE_VARIANT_ADD(gone, dontneed) { .way = way_dontneed, .seen_by = UNMAP };
 FIXTURE_VARIANT_ADD(gone, dontneed_thp) { .way = way_dontneed, .kind = PRIV_THP, .seen_by = UNMAP };
 FIXTURE_VARIANT_ADD(gone,
 		    dontneed_2m){ .way = way_dontneed, .kind = PRIV_2M, .seen_by = UNMAP | CHANGE };
+FIXTURE_VARIANT_ADD(gone, dontneed_1g){ .way = way_dontneed,
+					.kind = PRIV_1G,
+					.bytes = GIB,
+					.seen_by = UNMAP | CHANGE };
 FIXTURE_VARIANT_ADD(gone,
 		    dontneed_file){ .way = way_dontneed, .kind = PRIV_FILE, .seen_by = UNMAP };
 FIXTURE_VARIANT_ADD(gone, free) { .way = way_free, .seen_by = UNMAP };
@@ -143,15 +167,27 @@ FIXTURE_VARIANT_ADD(gone, mapped_over) { .way = way_mapped_over, .seen_by = UNMA
 FIXTURE_VARIANT_ADD(gone, fork) { .way = way_fork, .seen_by = UNMAP | MAPPING };
 FIXTURE_VARIANT_ADD(gone, fork_2m) { .way = way_fork, .kind = PRIV_2M, .seen_by = UNMAP | MAPPING };
 FIXTURE_VARIANT_ADD(gone,
+		    fork_1g){ .way = way_fork,
+			      .kind = PRIV_1G,
+			      .bytes = GIB,
+			      .seen_by = UNMAP | MAPPING };
+FIXTURE_VARIANT_ADD(gone,
 		    fork_file){ .way = way_fork, .kind = PRIV_FILE, .seen_by = UNMAP | MAPPING };
 FIXTURE_VARIANT_ADD(gone, mprotect) { .way = way_protect, .seen_by = MAPPING };
 FIXTURE_VARIANT_ADD(gone, mprotect_2m) { .way = way_protect, .kind = PRIV_2M, .seen_by = MAPPING };
+FIXTURE_VARIANT_ADD(gone, mprotect_1g){ .way = way_protect,
+					.kind = PRIV_1G,
+					.bytes = GIB,
+					.seen_by = MAPPING };
 FIXTURE_VARIANT_ADD(gone, split) { .way = way_split, .kind = PRIV_THP, .seen_by = UNMAP | MAPPING };
 FIXTURE_VARIANT_ADD(gone, collapse){ .way = way_split_and_collapse,
 				     .kind = PRIV_THP,
 				     .seen_by = UNMAP | MAPPING };
 FIXTURE_VARIANT_ADD(gone, compaction) { .way = way_compact, .seen_by = UNMAP | MAPPING };
 FIXTURE_VARIANT_ADD(gone, moved_in){ .way = way_moved_in, .swap = true, .seen_by = UNMAP | CHANGE };
+FIXTURE_VARIANT_ADD(gone, moved_in_2m){ .way = way_moved_in,
+					.kind = PRIV_2M,
+					.seen_by = UNMAP | CHANGE };
 FIXTURE_VARIANT_ADD(gone, moved_away_and_back){ .way = way_away_and_back,
 						.seen_by = UNMAP | MAPPING | CHANGE };
 
@@ -167,7 +203,9 @@ FIXTURE_SETUP(gone)
 {
 	if (variant->swap)
 		swap_on();
-	ASSERT_EQ(0, priv_map(&self->p, variant->kind, BYTES));
+	ASSERT_EQ(0, priv_map(&self->p, variant->kind, variant->bytes ? variant->bytes : BYTES)) {
+		TH_LOG("no huge pages: the lab wants --hugepages 2M:4,1G:2");
+	}
 	write_all(&self->p, 1);
 	priv_begin(&self->p, 1, BYTES);
 	priv_round(&self->p, true);
@@ -176,7 +214,8 @@ FIXTURE_SETUP(gone)
 
 FIXTURE_TEARDOWN(gone)
 {
-	priv_end(&self->p);
+	if (self->p.map)
+		priv_end(&self->p);
 	if (variant->swap)
 		swap_off();
 }
@@ -214,10 +253,19 @@ FIXTURE(change) {
 	struct priv p;
 };
 
+FIXTURE_VARIANT(change) {
+	enum priv_kind kind;
+};
+
+FIXTURE_VARIANT_ADD(change, anon_4k) { .kind = PRIV_4K };
+FIXTURE_VARIANT_ADD(change, anon_thp) { .kind = PRIV_THP };
+FIXTURE_VARIANT_ADD(change, hugetlbfs_2m) { .kind = PRIV_2M };
+FIXTURE_VARIANT_ADD(change, file) { .kind = PRIV_FILE };
+
 FIXTURE_SETUP(change)
 {
 	swap_on();
-	ASSERT_EQ(0, priv_map(&self->p, PRIV_4K, BYTES));
+	ASSERT_EQ(0, priv_map(&self->p, variant->kind, BYTES));
 	write_all(&self->p, 1);
 	priv_begin(&self->p, 1, BYTES);
 	priv_round(&self->p, true);
