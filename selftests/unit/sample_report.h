@@ -60,6 +60,24 @@ static inline void sample_next_round(struct report *r, bool blackout)
 	report_round_begin(r, blackout, r->total_ns);
 }
 
+/* 2 s after the guest began to run at the destination, without 40 MiB; half of these have come. */
+static inline void sample_postcopy(struct report *r)
+{
+	sample_begin(r);
+	sample_end_round(r, 10 * S, 1024, 256);
+	r->phase = "post-copy";
+	sample_next_round(r, true);
+	r->total_ns += 2 * S;
+	r->remaining_pages = 20 * MIB_PAGES;
+	r->postcopy.owed_pages = 40 * MIB_PAGES;
+	r->postcopy.time_ns = 2 * S;
+	r->postcopy.faults = 500;
+	r->postcopy.asked = 400;
+	r->postcopy.mean_ns = 2 * MS;
+	r->postcopy.p99_ns = 9 * MS;
+	r->postcopy.worst_ns = 12 * MS;
+}
+
 /* All of it. */
 static inline void sample_done(struct report *r)
 {

@@ -113,6 +113,22 @@ static void the_line_says_what_packs(void **state)
 	assert_null(strstr(text, "ratio"));
 }
 
+/* What is missing, how often the guest waits for it, and how long. */
+static void the_line_says_what_the_guest_waits_for(void **state)
+{
+	char text[2048];
+
+	(void)state;
+	sample_postcopy(&r);
+	painted(200, text, sizeof(text));
+	assert_non_null(strstr(text, "post-copy, round 2: sent 1024 MiB, remaining 20.0 MiB, 100.0 MiB/s, faults 500 (250/s), mean 2.0, p99 9.0, worst 12.0 ms, ETA 0.2 s\033"));
+	fits(80);
+	/* A sender that has taken over does not know since when they are counted. */
+	r.postcopy.owed_pages = 0;
+	painted(200, text, sizeof(text));
+	assert_non_null(strstr(text, ", faults 500, mean 2.0, "));
+}
+
 static char *lines_of(enum progress_how how, int times, const struct err *outcome)
 {
 	struct progress p = { .how = how };
@@ -170,6 +186,22 @@ static void json_is_an_object_a_line(void **state)
 	free(text);
 }
 
+static void json_tells_of_faults(void **state)
+{
+	json_t *j, *postcopy;
+	char *text;
+
+	(void)state;
+	sample_postcopy(&r);
+	text = lines_of(PROGRESS_JSON, 1, NULL);
+	j = json_loads(text, 0, NULL);
+	postcopy = json_object_get(j, "postcopy");
+	assert_int_equal(json_integer_value(json_object_get(postcopy, "faults")), 500);
+	assert_int_equal((int)json_real_value(json_object_get(postcopy, "faults-rate")), 250);
+	json_decref(j);
+	free(text);
+}
+
 /* Not twice a second, but whenever a round or a phase begins. */
 static void json_tells_of_every_round(void **state)
 {
@@ -211,8 +243,10 @@ int main(void)
 		cmocka_unit_test(a_terminal_gets_one_line_that_fits),
 		cmocka_unit_test(the_line_says_all),
 		cmocka_unit_test(the_line_says_what_packs),
+		cmocka_unit_test(the_line_says_what_the_guest_waits_for),
 		cmocka_unit_test(elsewhere_it_is_a_line_now_and_then),
 		cmocka_unit_test(json_is_an_object_a_line),
+		cmocka_unit_test(json_tells_of_faults),
 		cmocka_unit_test(json_tells_of_every_round),
 		cmocka_unit_test(what_was_asked_for),
 	};

@@ -78,6 +78,15 @@ static void progress_add_ratio(char line[LINE], const struct report *r)
 		    report_codecs[most]);
 }
 
+static void progress_add_faults(char line[LINE], const struct report *r)
+{
+	add(line, ", faults %llu", (unsigned long long)r->postcopy.faults);
+	if (r->postcopy.owed_pages)
+		add(line, " (%.0f/s)", report_fault_rate(r));
+	add(line, ", mean %.1f, p99 %.1f, worst %.1f ms", ns_to_ms(r->postcopy.mean_ns),
+	    ns_to_ms(r->postcopy.p99_ns), ns_to_ms(r->postcopy.worst_ns));
+}
+
 static void full_line(char line[LINE], const struct report *r)
 {
 	line[0] = '\0';
@@ -88,8 +97,7 @@ static void full_line(char line[LINE], const struct report *r)
 	    bytes_to_mib(r->remaining_pages * PAGE_BYTES), bytes_to_mib(r->speed.rate));
 	progress_add_ratio(line, r);
 	if (r->postcopy.time_ns) {
-		add(line, ", faults %llu, p99 %.1f ms", (unsigned long long)r->postcopy.faults,
-		    ns_to_ms(r->postcopy.p99_ns));
+		progress_add_faults(line, r);
 		progress_add_eta(line, r);
 		return;
 	}

@@ -5,6 +5,7 @@
 #include "report/eta.h"
 #include "report/fields.h"
 #include "report/json.h"
+#include "report/text.h"
 
 /* The text may hold a message of QEMU's that is not UTF-8, as JSON must be. */
 static json_t *report_encode_text(const char *text)
@@ -45,6 +46,8 @@ static json_t *report_encode(const struct report *r, const struct err *outcome)
 	}
 	failed |= json_object_set_new(json_object_get(j, "ram"), "page-size",
 				      json_integer(PAGE_BYTES));
+	failed |= json_object_set_new(json_object_get(j, "postcopy"), "faults-rate",
+				      json_real(report_fault_rate(r)));
 	if (!failed)
 		return j;
 	json_decref(j);

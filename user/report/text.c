@@ -16,6 +16,13 @@ double report_ratio(uint64_t pages, uint64_t bytes)
 	return bytes ? (double)(pages * PAGE_BYTES) / (double)bytes : 1;
 }
 
+double report_fault_rate(const struct report *r)
+{
+	if (!r->postcopy.owed_pages || !r->postcopy.time_ns)
+		return 0;
+	return (double)r->postcopy.faults / ns_to_seconds(r->postcopy.time_ns);
+}
+
 void report_summary(const struct report *r, const struct err *outcome, char text[REPORT_SUMMARY])
 {
 	if (outcome->exit == GW_OK)
@@ -46,10 +53,10 @@ static void report_print_postcopy(FILE *f, const struct report *r)
 		return;
 	fprintf(f, "  Post-copy         %10.1f ms   (%.1f MiB came after the guest)\n",
 		ns_to_ms(r->postcopy.time_ns), bytes_to_mib(r->postcopy.owed_pages * PAGE_BYTES));
-	fprintf(f, "    page faults %llu, asked for %llu: mean %.2f, p99 %.2f, worst %.2f ms\n",
-		(unsigned long long)r->postcopy.faults, (unsigned long long)r->postcopy.asked,
-		ns_to_ms(r->postcopy.mean_ns), ns_to_ms(r->postcopy.p99_ns),
-		ns_to_ms(r->postcopy.worst_ns));
+	fprintf(f, "    page faults %llu (%.0f/s), asked for %llu: mean %.2f, p99 %.2f, worst %.2f ms\n",
+		(unsigned long long)r->postcopy.faults, report_fault_rate(r),
+		(unsigned long long)r->postcopy.asked, ns_to_ms(r->postcopy.mean_ns),
+		ns_to_ms(r->postcopy.p99_ns), ns_to_ms(r->postcopy.worst_ns));
 }
 
 static void report_print_pages(FILE *f, const char *label, uint64_t pages)

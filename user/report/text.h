@@ -21,5 +21,10 @@ static inline double bytes_to_mib(uint64_t bytes) { return (double)bytes / (1 <<
 double report_ratio(uint64_t pages, uint64_t bytes);
 /* Bytes per second that were sent in the row's rounds. */
 double report_row_sent(const struct report_row *row);
+/*
+ * Page faults a second, since the guest runs at the destination. 0 also where this sender has taken
+ * over from another one: it does not know since when that is.
+ */
+double report_fault_rate(const struct report *r);
 
 #endif
