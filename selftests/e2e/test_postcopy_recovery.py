@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The link is lost while the guest runs at the destination and its RAM is not there: its faults wait, and both ends find each other."""
+import contextlib
 import random
 import socket
 import threading
@@ -17,12 +18,21 @@ pytestmark = pytest.mark.usefixtures('module')
 TO = godwit.TO
 
 
+HUGE = '/dev/hugepages-2M'
+
+
 @pytest.fixture
-def pair(directory):
+def pair(directory, request):
     # 16 MiB that it writes all the time, with a check of each page. Stopped first it owes all of them, and the relay lets
     # 2 MiB/s through: some seconds of pushing, however slow guest and host are.
-    src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=3000 random=1').wait_ticks(2)
-    return src, godwit.destination(src)
+    with contextlib.ExitStack() as stack:
+        more = {}
+        if getattr(request, 'param', 'tmpfs') == 'hugetlbfs':
+            stack.enter_context(lab.mounted('hugetlbfs', 'pagesize=2M', HUGE))
+            stack.enter_context(godwit.guests())
+            more['ram'] = [lab.Ram(64, f'{HUGE}/src')]
+        src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=3000 random=1', **more).wait_ticks(2)
+        yield src, godwit.destination(src)
 
 
 def begin(pair, between, *options, receive_options=('--peer-timeout', '3')):
@@ -128,6 +138,7 @@ def test_killed(pair, who):
 DEATHS = 5
 
 
+@pytest.mark.parametrize('pair', ['tmpfs', 'hugetlbfs'], indirect=True)
 def test_at_a_random_moment(pair):
     """The sender, the receiver, both, or the link, from when the guest runs there until it has all."""
     src, dst = pair
