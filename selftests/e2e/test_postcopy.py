@@ -221,6 +221,29 @@ def test_a_killed_sender(directory):
     dst.kill()
 
 
+def owing(directory, *options):
+    """A migration whose guest runs at the destination, and lacks some seconds' worth of its RAM."""
+    src = source(directory, 'start=16 size=16 touch=16 rate=6000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 10)
+    run = godwit.Run(src, dst, *LAZY, *options, verify=False)
+    run.receive.wait_for('are still to come')
+    return run
+
+
+def test_too_late_to_cancel(directory):
+    """It would cost the guest: refused, and the rest comes."""
+    run = owing(directory)
+    run.send.wait_until(lambda: godwit.control(run.send.pid, execute='query')['phase'] == 'post-copy', 'post-copy', 60)
+    asked = godwit.Process('src', 'cancel', '--qmp', run.src.main_qmp)
+    assert asked.wait() == godwit.EXIT['no-migration'], asked.said
+    assert 'too late to cancel: the guest runs at the destination, and lacks RAM' in asked.said, asked.said
+    lab.link('clear')
+    run.wait()
+    came_after(run)
+    godwit.proof(run.src, run.dst)
+
+
 def refused(src, dst, status, *said):
     run = godwit.Run(src, dst, *LAZY, verify=False)
     run.wait(status)

@@ -275,7 +275,11 @@ static void cancel_is_answered_at_the_end_or_too_late(void **state)
 	stop_ignore();
 	error = ask(rig, "{\"execute\": \"cancel\"}", "error");
 	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_NO_MIGRATION);
-	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "too late"));
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "too late to cancel: the device state is on its way"));
+	json_decref(error);
+	rig->report.phase = "post-copy";
+	error = ask(rig, "{\"execute\": \"cancel\"}", "error");
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "too late to cancel: the guest runs at the destination"));
 }
 
 int main(void)

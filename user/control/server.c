@@ -105,13 +105,16 @@ static bool server_set(struct control *c, const json_t *args, char *answer)
 }
 
 /* control_close() answers at the end, unless it is too late to cancel. */
-static bool server_cancel(char *answer)
+static bool server_cancel(const struct control *c, char *answer)
 {
+	const bool postcopy = !strcmp(c->report->phase, "post-copy");
 	struct err e = { 0 };
 
 	if (stop_request(STOP_COMMAND))
 		return false;
-	err_set(&e, GW_NO_MIGRATION, EALREADY, "too late to cancel: the device state is on its way, and only the destination can run the guest");
+	err_set(&e, GW_NO_MIGRATION, EALREADY, "too late to cancel: %s",
+		postcopy ? "the guest runs at the destination, and lacks RAM that comes from here" :
+		"the device state is on its way, and only the destination can run the guest");
 	server_answer_error(answer, &e);
 	return true;
 }
@@ -128,7 +131,7 @@ bool control_answer(void *arg, const char *line, char answer[LINE_SOCKET_LINE])
 	if (what && !strcmp(what, "set"))
 		return server_set(c, json_object_get(j, "arguments"), answer);
 	if (what && !strcmp(what, "cancel"))
-		return server_cancel(answer);
+		return server_cancel(c, answer);
 	err_set(&e, GW_USAGE, EINVAL, "send one line of JSON: {\"execute\": \"query\"}, or \"set\" with \"arguments\", or \"cancel\"");
 	server_answer_error(answer, &e);
 	return true;
