@@ -106,7 +106,7 @@ static void check_postcopy(const struct check_options *o, const struct vm *vm,
 	int r = postcopy_ask(ch, there->features, unit, vm->nblocks, &e);
 
 	if (!r)
-		check_add(c, name, CHECK_OK, "the receiver can do it: see --postcopy");
+		check_add(c, name, CHECK_OK, "the receiver can do it (see --postcopy); until all RAM is there, the loss of either host, or of either QEMU, would cost the guest");
 	else if (o->postcopy >= POSTCOPY_ON || (r != -EOPNOTSUPP && r != -EPROTONOSUPPORT))
 		check_refuse(c, name, &e);
 	else
