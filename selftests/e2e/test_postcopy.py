@@ -255,11 +255,15 @@ def refused(src, dst, status, *said):
 
 @pytest.mark.compared
 @pytest.mark.parametrize('kind,prealloc,status,said', [('anonymous', False, 'ram-private', 'is private to its QEMU'),
-                                                       ('shared_file', True, 'vm-state', 'is preallocated')])
+                                                       ('shared_file', True, 'vm-state', 'is preallocated'),
+                                                       ('huge_tmpfs', False, 'vm-state', 'is in a tmpfs with huge pages')])
 def test_refused(directory, kind, prealloc, status, said):
-    src = source(directory, 'start=16 size=16 touch=8 rate=50', ram=[KINDS['shared_file']('src')])
-    dst = godwit.destination(src, ram=[dataclasses.replace(KINDS[kind]('dst'), prealloc=prealloc)])
-    refused(src, dst, status, said, 'migrate without post-copy')
+    mount = '/dev/shm-always'
+    with lab.mounted('tmpfs', 'huge=always', mount), godwit.guests():
+        src = source(directory, 'start=16 size=16 touch=8 rate=50', ram=[KINDS['shared_file']('src')])
+        ram = lab.Ram(64, f'{mount}/dst', align='2M') if kind == 'huge_tmpfs' else KINDS[kind]('dst')
+        dst = godwit.destination(src, ram=[dataclasses.replace(ram, prealloc=prealloc)])
+        refused(src, dst, status, said, 'migrate without post-copy')
 
 
 @pytest.mark.native
