@@ -236,8 +236,11 @@ static void what_is_no_report_is_refused(void **state)
 /* It has not all that a report of today has, and tells of as much as it did. */
 static void an_earlier_report_is_read(void **state)
 {
-	static const char *const lacks[] = { "encrypted", "kernel-tls", "cipher", "same-byte", "lz4", "zstd", "zlib", "normal-bytes",
-					     "late" };
+	static const char *const lacks[] = {
+		"encrypted", "kernel-tls", "cipher", "same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes",
+		"unchanged", "reused", "reused-bytes", "throttle", "throttled-time", "postcopy", "reuse", "image",
+		"late",
+	};
 	struct err outcome = { 0 }, e = { 0 };
 	struct report_file back;
 	char path[64];

@@ -235,9 +235,9 @@ static bool fields_are_newer(const char *key)
 	static const char *const newer[] = {
 		"encrypted", "kernel-tls", "cipher",
 		"same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes", "unchanged",
-		"reused", "reused-bytes", "entries", "left-out", "index-time", "memory", "refused", "state", "bytes",
-		"time", "owed", "faults", "zero-faults", "requests", "latency-mean", "latency-p99", "latency-worst",
-		"late",
+		"reused", "reused-bytes", "entries", "left-out", "index-time", "memory", "refused",
+		"state", "bytes", "throttle", "throttled-time", "time", "owed", "early", "faults",
+		"zero-faults", "requests", "latency-mean", "latency-p99", "latency-worst", "late",
 	};
 
 	for (size_t i = 0; i < N(newer); i++)
