@@ -42,6 +42,35 @@ static void unmap(struct trial *t)
 	session_unmap(&t->s);
 }
 
+/* Of this process; opened once. */
+static int mem_fd = -1, userfaultfd_fd = -1;
+
+static void keep(struct trial *t)
+{
+	if (mem_fd < 0) {
+		mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+		userfaultfd_fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	}
+	require(mem_fd >= 0 && userfaultfd_fd >= 0, "the descriptors that UFFD asks for");
+	require(!trial_keep(t), "GODWIT_KEEP");
+}
+
+static int uffd(struct trial *t)
+{
+	struct godwit_uffd a = { .mem_fd = mem_fd, .dev_fd = userfaultfd_fd };
+
+	if (ioctl(t->s.fd, GODWIT_UFFD, &a))
+		return -errno;
+	close(a.fd);
+	return 0;
+}
+
+static void keep_one(struct trial *t)
+{
+	keep(t);
+	require(!uffd(t), "GODWIT_UFFD");
+}
+
 static int harvest(struct trial *t)
 {
 	return session_harvest(&t->s, NULL);
@@ -106,6 +135,10 @@ static int read_counter(struct trial *t)
 
 const struct call calls[] = {
 	{ "open", IN_CALLER, NOTHING, OPENED, .run = trial_open, .allocates = true },
+	{ "KEEP", IN_CALLER, OPENED, NOTHING, .run = trial_keep, .allocates = true },
+	{ "UFFD", IN_CALLER, OPENED, NOTHING, keep, uffd, .allocates = true },
+	{ "UFFD", IN_WORKER, OPENED, NOTHING, keep, uffd, .allocates = true },
+	{ "KEEP_END", IN_CALLER, OPENED, NOTHING, .prepare = keep_one, .run = trial_keep_end },
 	{ "ATTACH", IN_CALLER, OPENED, ATTACHED, .run = trial_attach, .allocates = true },
 	{ "ATTACH", IN_WORKER, OPENED, ATTACHED, .run = trial_attach, .allocates = true },
 	{ "ADD_RAM", IN_CALLER, ATTACHED, ADDED, .run = trial_add_ram, .allocates = true },

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/godwit.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -114,8 +117,28 @@ int trial_start(struct trial *t)
 	return session_start(&t->s);
 }
 
+int trial_keep(struct trial *t)
+{
+	struct godwit_keep a = { .token = { 1 } };
+
+	if (ioctl(t->s.fd, GODWIT_KEEP, &a))
+		return -errno;
+	t->kept = true;
+	return 0;
+}
+
+int trial_keep_end(struct trial *t)
+{
+	if (ioctl(t->s.fd, GODWIT_KEEP_END, 0))
+		return -errno;
+	t->kept = false;
+	return 0;
+}
+
 int trial_close(struct trial *t)
 {
+	if (t->kept)
+		require(!trial_keep_end(t), "GODWIT_KEEP_END");
 	t->stage = NOTHING;
 	session_close(&t->s);
 	return sessions_wait_none_within(10000);
@@ -222,6 +245,8 @@ const char *trial_restored(struct trial *t)
 	unmap_others(t);
 	if (!wrong && file_number("/proc/self/statm") != t->before)
 		wrong = "the VMM's mappings are not what they were";
+	if (!wrong && file_number(SYSFS "kept_userfaultfds"))
+		wrong = "a userfaultfd is still kept";
 	return wrong;
 }
 

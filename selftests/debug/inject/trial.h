@@ -27,6 +27,7 @@ enum stage {
  * @disk: a block device, open for direct reads
  * @before: how much the VMM has mapped without a session
  * @extra: there is a memslot that came after START
+ * @kept: the session has a keep, which would outlive it
  */
 struct trial {
 	struct vm vm;
@@ -37,6 +38,7 @@ struct trial {
 	enum stage stage;
 	struct session s;
 	bool extra;
+	bool kept;
 };
 
 void trial_init(struct trial *t, const char *disk);
@@ -49,7 +51,10 @@ int trial_attach(struct trial *t);
 int trial_add_ram(struct trial *t);
 int trial_map(struct trial *t);
 int trial_start(struct trial *t);
-/* Returns when the session has retired. */
+/* The session may name a process: this one. */
+int trial_keep(struct trial *t);
+int trial_keep_end(struct trial *t);
+/* Returns when the session has retired, and nothing is kept for it. */
 int trial_close(struct trial *t);
 
 /* No bit is set and every log is armed, so that what is written next is news. */
