@@ -74,10 +74,14 @@ class Relay:
         except (ConnectionError, FileNotFoundError):	# refused, or reset: the receiver has just stopped to listen
             near.close()
             return
-        self.sockets += [near, far]
+        self._connected(near, far)
         near.setblocking(True)
         for a, b in ((near, far), (far, near)):
             threading.Thread(target=self._frames, args=(a, b), daemon=True).start()
+
+    def _connected(self, near, far):
+        """Before anything passes."""
+        self.sockets += [near, far]
 
     def _receive(self, a, n):
         """Exactly so many bytes, or none."""
@@ -177,11 +181,12 @@ class Losing(Relay):
         if self.down:	# the end that connects waits, and gets no answer
             self.sockets.append(near)
             return
-        n = len(self.sockets)
         near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 128 << 10)	# what it holds is not on its way
         super()._pair(near)
-        if len(self.sockets) > n:
-            self.pairs.append(tuple(self.sockets[n:]))
+
+    def _connected(self, near, far):
+        super()._connected(near, far)
+        self.pairs.append((near, far))
 
     def _throttle(self, n):
         with self.lock:
