@@ -80,10 +80,8 @@ static void content_refer(struct content_packing *p, uint64_t n, uint64_t entry[
 		if (!p->reuse || page_is_one_byte(page))
 			continue;
 		p->reused.looked_up++;
-		if (!reusable_find(p->reuse, page, &entry[i])) {
-			entry[i] = UINT64_MAX;
+		if (!reusable_find(p->reuse, page, &entry[i]))
 			continue;
-		}
 		p->reused.found++;
 		p->reused.references += !i || entry[i - 1] == UINT64_MAX ||
 					entry[i] != entry[i - 1] + 1;

@@ -54,15 +54,8 @@ static int reusable_take(struct reusable *r, uint64_t entries, struct err *e)
 		free(said);
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory: give a smaller --reuse-memory");
 	}
-	while ((n = reuse_index_say(r->index, first, WIRE_ENTRIES_FRAME, said))) {
-		for (uint32_t i = 0; i < n; i++) {
-			const uint8_t *p = said + (size_t)i * WIRE_ENTRY;
-			const uint64_t hash[2] = { wire_get_u64(p), wire_get_u64(p + 8) };
-
-			reuse_table_add(r->table, hash);
-		}
-		first += n;
-	}
+	for (; (n = reuse_index_say(r->index, first, WIRE_ENTRIES_FRAME, said)); first += n)
+		reuse_table_take(r->table, said, n);
 	free(said);
 	return 0;
 }

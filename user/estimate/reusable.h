@@ -31,7 +31,7 @@ int reusable_open(const char *path, bool other, uint64_t memory, struct reusable
 		  struct err *e);
 /* Waits until the file has been read. Errors: GW_CANCELLED (a signal), GW_USAGE, GW_INTERNAL. */
 int reusable_wait(struct reusable *r, struct reusable_state *st, struct err *e);
-/* Is a page of that content in the file? Only after reusable_wait(). */
+/* As reuse_table_find(), by a page's content. Only after reusable_wait(). */
 bool reusable_find(const struct reusable *r, const uint8_t *page, uint64_t *entry);
 void reusable_close(struct reusable *r);	/* NULL is fine */
 

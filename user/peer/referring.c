@@ -115,12 +115,8 @@ static int referring_hashes(struct referring *r, struct channel *ch, const struc
 		r->index_ns = x.ns;
 		r->left_out = x.left_out;
 		/* Of what was asked for behind entries that were not there yet. */
-		for (uint32_t i = 0; i < h->arg && x.first == next; i++) {
-			const uint8_t *p = body + WIRE_HASHES_HEAD + (size_t)i * WIRE_ENTRY;
-			const uint64_t hash[2] = { wire_get_u64(p), wire_get_u64(p + 8) };
-
-			reuse_table_add(r->table, hash);
-		}
+		if (x.first == next)
+			reuse_table_take(r->table, body + WIRE_HASHES_HEAD, h->arg);
 		if (!(h->flags & WIRE_MORE) && x.first == next)
 			r->complete = true;
 	}

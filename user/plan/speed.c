@@ -49,6 +49,14 @@ static void speeds_note_link(struct speeds *s, const struct speed_round *r, bool
 		s->link = rate;
 }
 
+static void speeds_note_reading(struct speeds *s, const struct speed_round *r)
+{
+	const double ns = r->read ? (double)r->ns / (double)r->read : 0;
+
+	if (r->read >= TELLING_PAGES && (s->read_ns <= 0 || ns < s->read_ns))
+		s->read_ns = ns;
+}
+
 void speeds_add(struct speeds *s, const struct speed_round *r)
 {
 	const bool is_long = r->bytes > TELLING_BYTES;
@@ -61,6 +69,7 @@ void speeds_add(struct speeds *s, const struct speed_round *r)
 	if (!r->ns)
 		return;
 	speeds_note_link(s, r, is_long);
+	speeds_note_reading(s, r);
 	if (r->referred && !is_long && !s->last.rate && !s->skipped) {
 		s->skipped = s->short_tells = true;
 		return;

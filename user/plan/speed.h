@@ -43,6 +43,7 @@ uint64_t speed_ns(const struct speed *s, double pages);
  * @bytes: that have arrived in @ns
  * @page: see struct speed
  * @pages: with --delta, how many with data there were, whole or in part or unchanged; else 0
+ * @read: pages that were read for it, whatever was sent of them; 0: nobody knows
  * @held_back: by --bandwidth, all of the round or a part
  * @referred: most pages went as references to what the receiver has: the link waited for CPUs that
  *	hash, and files that are read. The rate is far too low, and any round that follows tells
@@ -53,6 +54,7 @@ struct speed_round {
 	uint64_t ns;
 	double page;
 	uint64_t pages;
+	uint64_t read;
 	bool held_back;
 	bool referred;
 };
@@ -68,11 +70,13 @@ struct speed_round {
  *	the fastest since; a round of few bytes, in which it waits for CPUs, tells nothing of it; 0:
  *	not known
  * @most: pages per second of the fastest round of enough @pages to tell; 0: there was none
+ * @read_ns: what a page took in the round that read enough of them fastest, with all that was sent
+ *	meanwhile; 0: there was none
  */
 struct speeds {
 	struct speed last, freely;
 	uint64_t link;
-	double most;
+	double most, read_ns;
 	bool changed, short_tells, skipped;
 };
 

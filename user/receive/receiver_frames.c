@@ -21,27 +21,27 @@ static int receiver_send_load(struct receiver *r, struct err *e)
 	return receiver_send(r, WIRE_LOAD, receive_streams_load(r->streams), e);
 }
 
-int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e)
+static int receiver_send_pong(struct receiver *r, uint32_t serial, struct err *e)
 {
-	struct wire_header pong = { .type = WIRE_PONG, .arg = h->arg, .length = 8 };
+	struct wire_header pong = { .type = WIRE_PONG, .arg = serial, .length = 8 };
+	int ret = receiver_send_load(r, e);
 	uint8_t body[8];
-	int ret = channel_body(r->ch, body, sizeof(body), e);
 
-	if (!ret)
-		ret = receiver_send_load(r, e);
 	wire_put_u64(body, realtime_ns());
 	return ret ? ret : channel_send(r->ch, &pong, body, e);
 }
 
+int receiver_pong(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	uint8_t body[8];
+	int ret = channel_body(r->ch, body, sizeof(body), e);
+
+	return ret ? ret : receiver_send_pong(r, h->arg, e);
+}
+
 int receiver_alive(void *arg, struct err *e)
 {
-	struct wire_header pong = { .type = WIRE_PONG, .length = 8 };
-	struct receiver *r = arg;
-	uint8_t body[8];
-	int ret = receiver_send_load(r, e);
-
-	wire_put_u64(body, realtime_ns());
-	return ret ? ret : channel_send(r->ch, &pong, body, e);
+	return receiver_send_pong(arg, 0, e);
 }
 
 int receiver_alive_anyway(void *arg, struct err *e)

@@ -114,6 +114,15 @@ void reuse_table_add(struct reuse_table *t, const uint64_t hash[2])
 	}
 }
 
+void reuse_table_take(struct reuse_table *t, const uint8_t *entries, uint32_t n)
+{
+	for (const uint8_t *p = entries; n--; p += WIRE_ENTRY) {
+		const uint64_t hash[2] = { wire_get_u64(p), wire_get_u64(p + 8) };
+
+		reuse_table_add(t, hash);
+	}
+}
+
 bool reuse_table_find(const struct reuse_table *t, const uint64_t hash[2], uint64_t *entry)
 {
 	for (uint64_t i = 0; i < PROBES; i++) {

@@ -35,7 +35,9 @@ uint64_t reuse_table_memory(const struct reuse_table *t);
  * far from its place is not found later: whoever sends the hashes cannot make a search long.
  */
 void reuse_table_add(struct reuse_table *t, const uint64_t hash[2]);
-/* false: there is no such entry. Any thread. */
+/* The next @n, as a HASHES frame has them. */
+void reuse_table_take(struct reuse_table *t, const uint8_t *entries, uint32_t n);
+/* false: there is no such entry, and *entry is left alone. Any thread. */
 bool reuse_table_find(const struct reuse_table *t, const uint64_t hash[2], uint64_t *entry);
 
 #endif

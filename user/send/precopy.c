@@ -9,13 +9,10 @@
 #include "qmp/qmp_latency.h"
 #include "send/sender_internal.h"
 
-#define TELLING_PAGES	1024u
-
 /**
  * struct precopy_measured - what the prediction is made of
  * @compress: how pages are packed, as codec_wish_word(), where @speeds were measured
  * @queued: bytes that were under way at the end of the last round
- * @page_ns: of the round that read its pages fastest, what a page took; 0: not known
  */
 struct precopy_measured {
 	struct qmp_latency latency;
@@ -23,7 +20,6 @@ struct precopy_measured {
 	uint32_t compress;
 	uint64_t harvest_ns;
 	uint64_t queued;
-	double page_ns;
 };
 
 /* Of the round that has ended. */
@@ -33,6 +29,7 @@ static struct round_count precopy_sent(const struct report *rep)
 
 	return (struct round_count) {
 		.data_pages = row->data_pages, .unchanged_pages = row->unchanged_pages,
+		.zero_pages = row->zero_pages, .same_pages = row->same_pages,
 		.page_bytes = row->page_bytes, .reused_pages = row->reused_pages,
 	};
 }
@@ -49,18 +46,6 @@ static bool precopy_packs_otherwise(const struct sender *s, struct precopy_measu
 		speeds_change(&m->speeds);
 	m->compress = compress;
 	return m->speeds.changed;
-}
-
-/* With all that was sent meanwhile. A round of few pages says little of reading. */
-static void precopy_note_reading(struct precopy_measured *m, const struct report_row *row,
-				 uint64_t ns)
-{
-	const uint64_t pages = row->data_pages + row->zero_pages + row->same_pages +
-			       row->unchanged_pages + row->reused_pages;
-	const double page_ns = pages ? (double)ns / (double)pages : 0;
-
-	if (pages >= TELLING_PAGES && (m->page_ns <= 0 || page_ns < m->page_ns))
-		m->page_ns = page_ns;
 }
 
 static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t *ns, struct err *e)
@@ -96,12 +81,12 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 		.bytes = bytes, .ns = rate_ns, .page = round_count_page(&sent),
 		/* The count is of all of the round. */
 		.pages = s->delta && !again ? sent.data_pages + sent.unchanged_pages : 0,
+		.read = again ? 0 : sent.data_pages + sent.zero_pages + sent.same_pages +
+				    sent.unchanged_pages + sent.reused_pages,
 		.held_back = slowed_down || s->limits.bandwidth_mib,
 		.referred = sent.reused_pages > sent.data_pages,
 	});
 	rep->speed = m->speeds.last;
-	if (!again)
-		precopy_note_reading(m, &rep->rows[rep->nr_rows - 1], rate_ns);
 	return 0;
 }
 
@@ -131,11 +116,12 @@ int sender_harvest(struct sender *s, uint64_t *ns, struct err *e)
 static void precopy_count_zeros(const struct sender *s, const struct precopy_measured *m,
 				struct converge *c)
 {
-	uint64_t zeros = m->page_ns > 0 ? zeros_dirty(&s->zeros, s->source->map) : 0;
+	const double read_ns = m->speeds.read_ns;
+	uint64_t zeros = read_ns > 0 ? zeros_dirty(&s->zeros, s->source->map) : 0;
 
 	if (zeros > c->pending)
 		zeros = c->pending;
-	c->read_ns = zeros ? (uint64_t)((double)c->pending * m->page_ns) : 0;
+	c->read_ns = zeros ? (uint64_t)((double)c->pending * read_ns) : 0;
 	c->pending -= zeros;
 }
 
