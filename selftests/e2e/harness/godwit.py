@@ -247,8 +247,9 @@ class Run:
             time.sleep(0.02)
 
     def wait_stopped(self, timeout=120):
+        """Until the guest stands still; what QEMU's migration is at then lasts only moments in each state."""
         end = time.monotonic() + timeout
-        while self.src.query_status() != 'paused':
+        while self.src.query_status() == 'running':
             assert self.send.poll() is None and time.monotonic() < end, self.send.said
             time.sleep(0.02)
 
@@ -264,8 +265,8 @@ def start_in(phase, pair, *options, **more):
       round      RAM to send
       later      the same, in a round after the first
       stream     QEMU's private RAM (a large flash) to send, while the guest runs
-      paused     much RAM left for the last round, by a downtime limit that allows it
-      blackout   the same in save mode, of which QEMU has no state
+      paused     the guest stopped, with much RAM left for the last round, by a downtime limit that allows it
+      blackout   the same in save mode
     """
     src, dst = pair
     lab.link('rate', {'round': 20, 'later': 60, 'stream': 16, 'paused': 20, 'blackout': 40}[phase])
@@ -274,10 +275,10 @@ def start_in(phase, pair, *options, **more):
               *(['--postcopy', 'off'] if phase == 'later' else []), *options, **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
-    elif phase == 'blackout':
-        run.wait_stopped()
+    elif phase == 'stream':
+        run.wait_status('active')
     else:
-        run.wait_status({'stream': 'active', 'paused': 'pre-switchover'}[phase])
+        run.wait_stopped()
     return run
 
 
