@@ -237,10 +237,11 @@ class Run:
         """Until the source QEMU's own migration has one of these states ('none' before it begins)."""
         end = time.monotonic() + timeout
         while True:
+            ended = self.send.poll() is not None	# what QEMU says after that is the last word
             status = self.src.qmp('query-migrate').get('status', 'none')
             if status in wanted:
                 return status
-            if self.send.poll() is not None:
+            if ended:
                 raise AssertionError(f'godwit send ended before {wanted}: {self.send.said}')
             if time.monotonic() > end:
                 raise TimeoutError(f'{status}, not {wanted}: {self.send.said}')
@@ -249,8 +250,11 @@ class Run:
     def wait_stopped(self, timeout=120):
         """Until the guest stands still; what QEMU's migration is at then lasts only moments in each state."""
         end = time.monotonic() + timeout
-        while self.src.query_status() == 'running':
-            assert self.send.poll() is None and time.monotonic() < end, self.send.said
+        while True:
+            ended = self.send.poll() is not None
+            if self.src.query_status() != 'running':
+                return
+            assert not ended and time.monotonic() < end, self.send.said
             time.sleep(0.02)
 
     def kill(self):
@@ -263,16 +267,17 @@ def start_in(phase, pair, *options, **more):
     """
     A migration of the fixture "pair", in a phase that lasts long enough to be hit there, by a slow link and
       round      RAM to send
-      later      the same, in a round after the first
+      later      the same, in a round after the first; it ends by no limit, as a guest on a slow host writes little
       stream     QEMU's private RAM (a large flash) to send, while the guest runs
       paused     the guest stopped, with much RAM left for the last round, by a downtime limit that allows it
       blackout   the same in save mode
     """
     src, dst = pair
     lab.link('rate', {'round': 20, 'later': 60, 'stream': 16, 'paused': 20, 'blackout': 40}[phase])
-    # Rounds that help no more would end by post-copy.
-    run = Run(src, dst, '--downtime-limit', '300' if phase in ('round', 'later') else '60000',
-              *(['--postcopy', 'off'] if phase == 'later' else []), *options, **more)
+    limits = {'round': ['--downtime-limit', '300'],
+              # Rounds that help no more would end by post-copy.
+              'later': ['--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off']}
+    run = Run(src, dst, *limits.get(phase, ['--downtime-limit', '60000']), *options, **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
     elif phase == 'stream':
