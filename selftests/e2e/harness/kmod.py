@@ -27,7 +27,7 @@ def tool(name):
     return lab.near(f'{lab.B}/tools/{name}')
 
 
-def unload(timeout=10):
+def unload(timeout=60):
     """At once, or as soon as what is on its way out (a killed process's files) is gone."""
     end = time.monotonic() + timeout
     while loaded():
@@ -69,7 +69,7 @@ def kvm_logged(vm):
     return {int(slot) for slot in re.findall(r'\d+', said)}
 
 
-def wait_unlogged(vm, but=frozenset(), timeout=30):
+def wait_unlogged(vm, but=frozenset(), timeout=60):
     """Until no log is on but these, and these are: a session of the module's ends in the background."""
     end = time.monotonic() + timeout
     while (on := kvm_logged(vm)) != but:
