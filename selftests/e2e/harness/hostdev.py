@@ -15,6 +15,7 @@ IN_LAB = os.environ.get('LAB') == '1'
 # Outside the lab only the harness itself can be tried: TCG, one network.
 ADDRESS = {'src': '10.77.0.1', 'dst': '10.77.0.2'} if IN_LAB else {'src': '127.0.0.1', 'dst': '127.0.0.1'}
 CLONE_NEWNET = 0x40000000
+PATIENCE = 60	# seconds: for what the kernel does in the background, also on a host that is overrun
 _shape = {}	# of the link, as tc has it
 _segments = {}	# of a packet at most, by side, where it was set
 _loaded = set()	# by modules(): these stay loaded
@@ -170,24 +171,24 @@ def fill_disk(path, mib):
 
 
 def _new_disk(make, pattern):
-    before = set(glob.glob(pattern))
+    before, end = set(glob.glob(pattern)), time.monotonic() + PATIENCE
     make()
-    for _ in range(100):
+    while True:
         fresh = sorted(set(glob.glob(pattern)) - before)
         if fresh:
             return fresh[0]
+        if time.monotonic() > end:
+            raise RuntimeError(f'no {pattern} appeared')
         time.sleep(0.05)
-    raise RuntimeError(f'no {pattern} appeared')
 
 
 def _gone(*names):
+    end = time.monotonic() + PATIENCE
     for name in names:
-        for _ in range(20):
-            if subprocess.run(['modprobe', '-r', name], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-                break
+        while subprocess.run(['modprobe', '-r', name], stderr=subprocess.DEVNULL, check=False).returncode:
+            if time.monotonic() > end:
+                raise RuntimeError(f'{name} does not unload')
             time.sleep(0.1)
-        else:
-            raise RuntimeError(f'{name} does not unload')
 
 
 @contextlib.contextmanager
@@ -260,12 +261,12 @@ class Cgroup:
         return self
 
     def __exit__(self, *_):
-        for _ in range(50):
-            try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
                 os.rmdir(self.path)
                 return
-            except OSError:
-                time.sleep(0.1)	# the last process is still on its way out
+            time.sleep(0.1)	# the last process is still on its way out
         os.rmdir(self.path)
 
 
