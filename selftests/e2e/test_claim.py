@@ -359,7 +359,8 @@ def test_sender_and_guardian_killed(directory):
     if p.wait() == godwit.EXIT['vm-state']:
         assert 'migrate_cancel' in p.said, p.said
         src.qmp('migrate_cancel')
-        time.sleep(0.5)
+        while src.qmp('query-migrate')['status'] == 'cancelling':
+            time.sleep(0.05)
         p = godwit.Process(*forget)
     assert p.wait() == 0 and 'x-ignore-shared' in p.said, p.said
     src.qmp('migrate-set-capabilities', capabilities=[{'capability': name, 'state': state} for name, state in src.settings_before[0].items()])
@@ -384,7 +385,7 @@ def test_the_guardian_keeps_it(directory):
         between.stop()
         src.process.send_signal(signal.SIGCONT)
     godwit.proof(src, dst)
-    subprocess.run(['flock', '-w', '10', src.ram[0].path, 'true'], check=True)
+    subprocess.run(['flock', '-w', '60', src.ram[0].path, 'true'], check=True)
 
 
 def test_a_guest_that_has_moved(directory):
@@ -434,7 +435,9 @@ def test_in_another_container(directory, tmp_path):
     src = source(directory)
     init = subprocess.Popen(['unshare', '--pid', '--fork', '--mount-proc', '--kill-child', 'sleep', '1000'])	# pylint: disable=R1732
     try:
-        while not (children := subprocess.run(['pgrep', '-P', str(init.pid)], stdout=subprocess.PIPE, text=True, check=False).stdout):
+        # By the name that it has when its /proc is there.
+        while not (children := subprocess.run(['pgrep', '-P', str(init.pid), '-x', 'sleep'], stdout=subprocess.PIPE, text=True,
+                                              check=False).stdout):
             time.sleep(0.05)
         enter = f'nsenter -t {children.split()[0]} -p -m --'
         inside = tmp_path / 'qemu'

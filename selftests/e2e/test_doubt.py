@@ -260,7 +260,7 @@ def test_destination_hangs(pair):
         assert run.receive.wait() == godwit.EXIT['device-state'] and 'killed it' in run.receive.said, run.receive.said
     finally:
         between.stop()
-    proved(dst.process.wait(10) == -signal.SIGKILL, 'the destination lives')
+    proved(dst.process.wait(60) == -signal.SIGKILL, 'the destination lives')
     with pytest.raises(Crashed):
         dst.kill()
     godwit.unharmed(src)
@@ -319,7 +319,7 @@ def test_monitor_is_taken(pair):
         other.connect(src.main_qmp)	# is served when the sender has gone
         waits.set()
         here.wait()
-        other.settimeout(10)
+        other.settimeout(60)
         assert b'QMP' in other.recv(4096)
         time.sleep(3)
         proved(src.query_status() == 'finish-migrate', f'the source is {src.query_status()}')
