@@ -148,13 +148,14 @@ def test_lost_and_back(directory, when):
     between = relay.Losing(godwit.TO, rate=SLOW)
     try:
         process = run(src, dst, between, '--compress', 'lz4', '--streams', '2', '--reconnect', '30', '--peer-timeout', '3',
-                      '--downtime-limit', '1', '--max-rounds', '1000', '--timeout', '12', '--on-timeout', 'pause',
+                      '--downtime-limit', '1', '--max-rounds', '1000', '--timeout', '3600', '--on-timeout', 'pause',
                       receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
         for frames in range(1, when + 1):
             in_parts(between, process, 4 * frames)
             between.lose()
             between.wait(lambda times=frames: process.send.poll() is not None or
                          process.send.poll() is None and process.send.said.count('connected again') >= times)
+        godwit.control(process.send.pid, execute='set', arguments={'timeout': 1})	# over, however long it took until here
         report = process.wait()
     finally:
         between.stop()
