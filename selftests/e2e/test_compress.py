@@ -132,12 +132,10 @@ def test_auto_is_soon(directory):
     dst = godwit.destination(src)
     between = relay.Losing(godwit.TO, rate=8 << 20)
     try:
-        run = godwit.Run(src, dst, '--pause', '--streams', '2', to=between.address)
-        between.wait(lambda: between.count.get(wire.PACKED))
-        frames = between.count[wire.RAM]
-        report = run.wait()
+        report = godwit.Run(src, dst, '--pause', '--streams', '2', to=between.address).wait()
     finally:
         between.stop()
+    frames = between.before[wire.PACKED][wire.RAM]
     assert frames < 24, frames	# of 256 KiB; 32 come in a second, and two queues have 8
     assert report['ram']['zstd'] > 8000 and report['ram']['lz4'] < 1000
     dst.qmp('cont')

@@ -171,6 +171,7 @@ class Losing(Relay):
         self.down, self.silently = False, False
         self.hello = 0.0	# seconds that a HELLO is on its way
         self.count, self.passed = {}, 0	# frames by type; bytes of RAM
+        self.before = {}	# by type: what was counted when the first of it came
         self.lock, self.free = threading.Lock(), 0.0
         super().__init__(to, None, lasting=True)
 
@@ -224,6 +225,7 @@ class Losing(Relay):
                 if kind in (RAM, PACKED, DELTA):
                     self._throttle(length)
                     self.passed += length
+                self.before.setdefault(kind, dict(self.count))
                 self.count[kind] = self.count.get(kind, 0) + 1
                 if kind in self.swallow:
                     continue
