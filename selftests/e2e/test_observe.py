@@ -13,6 +13,8 @@ import pytest
 
 SESSIONS = '/sys/class/misc/godwit/sessions'
 EVENTS = '/sys/kernel/tracing/events/godwit'
+# Rounds until end(), however little the guest writes: a host that is overrun needs seconds for a command.
+LASTS = '--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off'
 pytestmark = pytest.mark.usefixtures('module')
 
 
@@ -20,6 +22,12 @@ def command(*words, expect='ok'):
     p = godwit.Process('src', *words)
     assert p.wait() == godwit.EXIT[expect], p.said
     return p.said
+
+
+def end(run):
+    lab.link('clear')
+    godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': int(godwit.DOWNTIME)})
+    run.wait()
 
 
 def sessions():
@@ -61,7 +69,7 @@ def test_counters(src, directory):
     """While a migration runs they grow, in sysfs and by netlink alike."""
     dst = godwit.destination(src)
     lab.link('rate', 30)
-    run = godwit.Run(src, dst, '--downtime-limit', '2000')	# so that there are rounds
+    run = godwit.Run(src, dst, *LASTS)
     run.send.wait_round(2)
     one, = sessions()
     assert one['state'] == 'started' and one['harvests'] >= 1 and one['clears'] >= 1 and one['memslots'] >= 1
@@ -72,8 +80,7 @@ def test_counters(src, directory):
         assert int(stat(one, name)) >= value, name
     for name in os.listdir(f'{SESSIONS}/{one["id"]}'):
         assert os.stat(f'{SESSIONS}/{one["id"]}/{name}').st_mode & 0o777 == 0o400, name
-    lab.link('clear')
-    run.wait()
+    end(run)
     godwit.proof(src, dst)
 
 
@@ -138,11 +145,10 @@ def test_rate_of_private_ram(directory):
 def test_rate_does_not_fight_a_migration(src):
     dst = godwit.destination(src)
     lab.link('rate', 30)
-    run = godwit.Run(src, dst)
+    run = godwit.Run(src, dst, *LASTS)
     run.send.wait_round(1)
     assert 'another godwit session' in command('rate', '--pid', src.pid, expect='busy')
-    lab.link('clear')
-    run.wait()
+    end(run)
     godwit.proof(src, dst)
 
 
