@@ -222,9 +222,9 @@ def test_who_waits_can_be_stopped(pair):
         between.stop()
     p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
     time.sleep(1)
-    assert p.kill(signal.SIGINT).wait(5) == godwit.EXIT['unknown'], p.said
+    assert p.kill(signal.SIGINT).wait(30) == godwit.EXIT['unknown'], p.said
     there.wait_for('waiting')
-    assert there.kill(signal.SIGTERM).wait(5) == 0, there.said
+    assert there.kill(signal.SIGTERM).wait(30) == 0, there.said
     godwit.proof(src, dst)
 
 

@@ -124,7 +124,7 @@ def test_link_is_shaped():
 import socket, time
 begin = time.monotonic()
 try:
-    socket.create_connection(("{lab.ADDRESS['dst']}", 9), 2)
+    socket.create_connection(("{lab.ADDRESS['dst']}", 9), 10)
 except ConnectionRefusedError:
     print(1e3 * (time.monotonic() - begin))
 except OSError:

@@ -85,7 +85,7 @@ def test_set(busy):
     lab.call(godwit.GODWIT, 'set', '--qmp', src.main_qmp, '--throttle', '80')
     wait_slowed(src)
     lab.call(godwit.GODWIT, 'set', '--qmp', src.main_qmp, '--throttle', 'off')
-    runs_freely(src, 1)
+    runs_freely(src, 20)
     lab.call(godwit.GODWIT, 'set', '--qmp', src.main_qmp, '--throttle', '60', '--downtime-limit', '60000')
     report = run.wait()
     godwit.proof(*busy)
@@ -105,7 +105,7 @@ def test_ended(busy, how):
     else:
         run.receive.kill().wait()
         run.send.wait()
-    runs_freely(src, 2)
+    runs_freely(src, 20)
     if how == 'receiver':
         godwit.unharmed(src)
     run.kill()
@@ -118,7 +118,7 @@ def test_stopped(busy):
     wait_slowed(src)
     run.send.process.send_signal(signal.SIGSTOP)
     try:
-        runs_freely(src, 10)
+        runs_freely(src, 20)
     finally:
         run.send.process.send_signal(signal.SIGCONT)
     wait_slowed(src)
