@@ -63,8 +63,8 @@ def test_an_undecided_verdict_stays(pair):
     """
     src, dst = pair
     between = Monitor(dst, lambda direction, data: direction == 'from' and b'"RESUME"' in data and Monitor.DROP)
-    there = godwit.listen(dst, *between.options(), '--peer-timeout', '2', '--resolve-timeout', '6')
-    here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--resolve-timeout', '3', AT)
+    there = godwit.listen(dst, *between.options(), '--peer-timeout', '2', '--resolve-timeout', '9')
+    here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--resolve-timeout', '6', AT)
     assert here.wait() == godwit.EXIT['unknown'] and 'says "in-doubt"' in here.said, here.said
     assert there.wait() == godwit.EXIT['unknown'], there.said
     assert there.said.count('how its migration ended: in-doubt') > 1, there.said

@@ -152,8 +152,8 @@ def test_the_link_stays_lost(pair):
     with relay.Losing(TO) as between:
         run = migrate(pair, between, 4)
         in_a_round(between, run)
-        between.fall()
         begin = time.monotonic()
+        between.fall()
         run.wait('link-lost')
         assert 3 < time.monotonic() - begin < 15
         assert 'tried to connect again for up to 4 s' in run.send.said and 'did not connect again within 4 s' in run.receive.said
@@ -172,8 +172,8 @@ def test_the_link_carries_no_round(pair):
         run = migrate(pair, between, 6)
         in_a_round(between, run)
         between.drop = Always([wire.RAM])
-        between.lose()
         begin = time.monotonic()
+        between.lose()
         run.wait('link-lost')
         assert 5 < time.monotonic() - begin < 20
         assert 'carried no round' in run.send.said or 'tried to connect again for up to 6 s' in run.send.said, run.send.said
@@ -219,8 +219,8 @@ def test_the_sender_is_killed(pair):
     with relay.Losing(TO) as between:
         run = migrate(pair, between, 5)
         in_a_round(between, run)
-        run.send.kill()
         begin = time.monotonic()
+        run.send.kill()
         assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
         assert 4 < time.monotonic() - begin < 15
     godwit.never_ran(dst)

@@ -113,7 +113,7 @@ class Machine:
 
     def wait_tick(self):
         """One more, of a guest that runs."""
-        before, end = self.ticks(), time.monotonic() + 30
+        before, end = self.ticks(), time.monotonic() + 90
         while self.ticks() <= before:
             proved(self.process.poll() is None and time.monotonic() < end, f'the guest stands still: {self.said()}')
             time.sleep(0.02)
