@@ -65,7 +65,8 @@ def check_rounds(report):
         taken = sum(after[kind] for kind in ('normal', 'duplicate', 'same-byte', 'unchanged'))
         assert 0 <= taken * 4096 - before['remaining'] < 1 << 20
     assert rounds[-2]['expected-downtime'] == report['expected-downtime'] <= report['downtime-limit'] == int(godwit.DOWNTIME)
-    assert all(r['mbps'] > 0 and r['dirty-pages-rate'] > 0 for r in rounds[:-1])
+    # In a short round the guest may have written nothing.
+    assert all(r['mbps'] > 0 and (r['dirty-pages-rate'] > 0 or not r['remaining']) for r in rounds[:-1])
 
 
 def check_progress(said, report):
