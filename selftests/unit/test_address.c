@@ -65,7 +65,7 @@ static int accepted(int lfd)
 {
 	int fd = -EAGAIN;
 
-	for (uint64_t end = deadline_ms(2000); fd == -EAGAIN && now_ns() < end; nap_ms(1))
+	for (uint64_t end = deadline_ms(20000); fd == -EAGAIN && now_ns() < end; nap_ms(1))
 		fd = sock_accept(lfd);
 	assert_true(fd >= 0);
 	return fd;

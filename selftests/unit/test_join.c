@@ -206,8 +206,8 @@ static void another_descriptor_wakes(void **state)
 
 	s->join.want = 1;
 	assert_int_equal(write(s->other[1], "x", 1), 1);
-	assert_int_equal(join_step(&s->join, s->other[0], 2000), 0);
-	assert_in_range(now_ns() - start, 0, 1000000000);
+	assert_int_equal(join_step(&s->join, s->other[0], 60000), 0);
+	assert_in_range(now_ns() - start, 0, 20000000000);
 }
 
 static void secrets_differ(void **state)
