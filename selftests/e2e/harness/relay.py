@@ -46,15 +46,17 @@ class Relay:
     def __init__(self, to, cut, lasting=False, at_cut=lambda: None, blind=False):
         self.to, self.cut, self.lasting, self.at_cut, self.blind = to, cut, lasting, at_cut, blind
         self.sockets = []
-        self.stopped = threading.Event()
+        self.listens, self.stopped = threading.Event(), threading.Event()
         self.address = f'unix:{self.at}' if isinstance(self.at, str) else f'{self.at[0]}:{self.at[1]}'
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
+        assert self.listens.wait(60), f'nothing listens on {self.address}'
 
     def _run(self):
         # The sender's own network: a thread may live in another one than its process.
         lab.enter('src')()
         with serve(self.at) as server:
+            self.listens.set()
             server.settimeout(0.1)
             while not self.stopped.is_set():
                 with contextlib.suppress(TimeoutError):
