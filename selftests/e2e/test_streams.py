@@ -142,7 +142,7 @@ def test_sender_killed_while_it_runs(pair, mode):
 def test_control_cut(pair):
     """It is not needed any more, and the sender asks by another. The receiver has found out when the stream comes, twice."""
     with one_stream(2.6, cut=True) as between:
-        run = migrate(pair, between, seconds='5')
+        run = migrate(pair, between, seconds='5', resolve='90')
         run.wait()
     assert 'in doubt' in run.send.said
     godwit.proof(*pair)
