@@ -5,25 +5,20 @@
  * (computed here in another way), and there is one encoding of each value: re-encoded, it gives the same bytes.
  */
 #include <stdbool.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/owed.h"
-#include "wire/reuse.h"
-#include "wire/wire.h"
-
-#define CHECK(cond)	do { if (!(cond)) abort(); } while (0)
+#include "fuzz_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 #define UNUSED_TYPE	11	/* of older versions */
 
-/* From nothing to more than an off_t, so that all of the range checks can be met. */
-static const uint64_t ram[] = { 1, 512, 1u << 20, 0, (uint64_t)1 << 51, UINT64_MAX };
-#define RAM_BLOCKS	(sizeof(ram) / sizeof(ram[0]))
+const uint64_t ram[RAM_BLOCKS] = { 1, 512, 1u << 20, 0, (uint64_t)1 << 51, UINT64_MAX };
 
-static void *exact_copy(const uint8_t *p, size_t len)
+void *exact_copy(const uint8_t *p, size_t len)
 {
 	void *copy = malloc(len);
 
@@ -33,7 +28,7 @@ static void *exact_copy(const uint8_t *p, size_t len)
 	return copy;
 }
 
-static void check_extent(const uint8_t *p, const struct wire_extent *x)
+void check_extent(const uint8_t *p, const struct wire_extent *x)
 {
 	uint8_t again[WIRE_EXTENT];
 
@@ -42,86 +37,6 @@ static void check_extent(const uint8_t *p, const struct wire_extent *x)
 	      (WIRE_IS_SAME(x->kind) && WIRE_SAME_BYTE(x->kind)));
 	wire_put_extent(again, x);
 	CHECK(!memcmp(again, p, WIRE_EXTENT));
-}
-
-static void fuzz_extent(const uint8_t *data, size_t size)
-{
-	struct wire_extent x;
-	uint8_t *p;
-
-	if (size < WIRE_EXTENT)
-		return;
-	p = exact_copy(data, WIRE_EXTENT);
-	if (!wire_get_extent(p, &x)) {
-		check_extent(p, &x);
-		CHECK(!WIRE_IS_SAME(x.kind) && x.kind != WIRE_PARTS);
-		if (!wire_extent_check(&x, ram, RAM_BLOCKS))
-			CHECK(x.block < RAM_BLOCKS && x.first + x.pages <= ram[x.block]);
-	}
-	free(p);
-}
-
-/* What follows the extents of a DELTA frame, as far as there is some; pages: whole ones. */
-static void fuzz_delta(const struct wire_header *h, const struct wire_extent *x, const uint8_t *data, size_t size, uint64_t pages)
-{
-	const size_t all = WIRE_PACKED_HEAD + wire_parts(x, h->arg), len = size < all ? size : all;
-	uint8_t *p = exact_copy(data, len);
-	uint64_t codec, sum = pages * PAGE_BYTES;
-	uint32_t bytes, rest;
-
-	CHECK(all > WIRE_PACKED_HEAD && all <= WIRE_PACKED_HEAD + WIRE_PARTS_MAX);
-	if (!wire_get_delta(h, x, p, len, &codec, &bytes)) {
-		CHECK(len == all && codec == wire_get_u64(p));
-		for (size_t i = WIRE_PACKED_HEAD; i < len; i++) {
-			CHECK(p[i]);
-			for (unsigned int bit = 0; bit < 8; bit++)
-				sum += p[i] & 1u << bit ? 512 : 0;
-		}
-		rest = h->length - h->arg * WIRE_EXTENT - (uint32_t)len;
-		CHECK(bytes == sum && bytes <= WIRE_PACKED_MAX && (codec ? rest && rest < bytes : rest == bytes));
-	}
-	free(p);
-}
-
-static void fuzz_ram(const struct wire_header *h, const uint8_t *data, size_t size)
-{
-	struct wire_extent *x = malloc(WIRE_EXTENTS_MAX * sizeof(*x));
-	const size_t extents = (size_t)h->arg * WIRE_EXTENT;
-	const uint8_t *behind = data + extents;
-	size_t i, rest, left = 0;
-	uint64_t pages = 0, same = 0;
-	uint8_t *p;
-
-	/* Of a DELTA more is decoded. */
-	if (h->type == WIRE_DELTA && size > extents) {
-		left = size - extents;
-		size = extents;
-	}
-	p = exact_copy(data, size);
-
-	CHECK(x);
-	if (!wire_get_ram(h, p, size, ram, RAM_BLOCKS, x)) {
-		CHECK(size == (size_t)h->arg * WIRE_EXTENT);
-		for (i = 0; i < h->arg; i++) {
-			check_extent(p + i * WIRE_EXTENT, &x[i]);
-			CHECK(x[i].block < RAM_BLOCKS && x[i].first + x[i].pages <= ram[x[i].block]);
-			CHECK(x[i].kind != WIRE_PARTS || h->type == WIRE_DELTA);
-			if (x[i].kind == WIRE_DATA)
-				pages += x[i].pages;
-			else if (WIRE_IS_SAME(x[i].kind))
-				same += x[i].pages;
-		}
-		CHECK(same <= WIRE_SAME_MAX && (!same || h->type != WIRE_PRIVATE));
-		rest = h->length - size;
-		if (h->type == WIRE_DELTA)
-			fuzz_delta(h, x, behind, left, pages);
-		else if (h->type != WIRE_PACKED)
-			CHECK(pages * PAGE_BYTES == rest);
-		else
-			CHECK(rest > WIRE_PACKED_HEAD && rest - WIRE_PACKED_HEAD < pages * PAGE_BYTES && pages <= 64);
-	}
-	free(p);
-	free(x);
 }
 
 static void check_block(const struct wire_block *b, unsigned int i)
@@ -158,129 +73,14 @@ static void fuzz_blocks(const uint8_t *data, size_t size, unsigned int n)
 	free(b);
 }
 
-/* One of the frames of post-copy: what a decoder lets through is as long, and as large, as wire/owed.h says. */
-static void fuzz_owed(const struct wire_header *h, const uint8_t *body)
-{
-	static const uint32_t unit[RAM_BLOCKS] = { 1, 512, 1, 1, 1u << 18, 512 };
-	struct wire_extent x[WIRE_WANT_MAX];
-	uint32_t units[RAM_BLOCKS];
-	const uint8_t *words;
-	unsigned int i;
-
-	if (h->type == WIRE_OWED && !wire_get_owed(h, body, ram, RAM_BLOCKS, x, &words)) {
-		check_extent(body, x);
-		CHECK(x->block < RAM_BLOCKS && x->first + x->pages <= ram[x->block]);
-		CHECK(x->kind == WIRE_DATA ? words && h->arg * 64ull >= x->pages && (h->arg - 1) * 64ull < x->pages :
-					     !words && !h->arg);
-		for (i = 0; i < h->arg * 64 && words; i++)
-			if (i >= x->pages)
-				CHECK(!(wire_get_u64(words + i / 64 * 8) >> i % 64 & 1));
-	}
-	if (h->type == WIRE_WANT && !wire_get_want(h, body, ram, unit, RAM_BLOCKS, x))
-		for (i = 0; i < h->arg; i++) {
-			check_extent(body + i * WIRE_EXTENT, &x[i]);
-			CHECK(x[i].block < RAM_BLOCKS && !(x[i].first % unit[x[i].block]));
-			CHECK(x[i].pages == unit[x[i].block] || x[i].first + x[i].pages == ram[x[i].block]);
-			CHECK(x[i].pages <= unit[x[i].block] && x[i].kind == WIRE_DATA);
-		}
-	if (h->type == WIRE_FAULTS) {
-		uint8_t again[WIRE_FAULTS_BYTES];
-		struct wire_faults f;
-
-		wire_get_faults(body, &f);
-		wire_put_faults(again, &f);
-		CHECK(!memcmp(again, body, sizeof(again)));
-	}
-	if (h->type == WIRE_POSTCOPY_ASK && !wire_get_units(h, body, units, RAM_BLOCKS))
-		for (i = 0; i < RAM_BLOCKS; i++)
-			CHECK(__builtin_popcount(units[i]) == 1 && units[i] <= WIRE_UNIT_MAX);
-}
-
-/* These decoders take a whole body: as much of it as the header says must be there. */
-static void fuzz_whole(const struct wire_header *h, const uint8_t *data, size_t size,
-		       void (*fuzz)(const struct wire_header *h, const uint8_t *body))
+void fuzz_whole(const struct wire_header *h, const uint8_t *data, size_t size,
+		void (*fuzz)(const struct wire_header *h, const uint8_t *body))
 {
 	uint8_t *body = size < h->length ? NULL : exact_copy(data, h->length);
 
 	if (body)
 		fuzz(h, body);
 	free(body);
-}
-
-/* With a length that the fuzzer need not guess. */
-static void fuzz_owed_frame(const uint8_t *data, size_t size, unsigned int n)
-{
-	unsigned int words = size > WIRE_EXTENT ? (size - WIRE_EXTENT) / 8 : 0;
-	struct wire_header h = { .type = WIRE_OWED, .arg = words + (n > 250), .length = WIRE_EXTENT + words * 8 };
-
-	fuzz_whole(&h, data, size, fuzz_owed);
-	h = (struct wire_header) { .type = WIRE_WANT, .arg = size / WIRE_EXTENT, .length = size / WIRE_EXTENT * WIRE_EXTENT };
-	fuzz_whole(&h, data, size, fuzz_owed);
-	h = (struct wire_header) { .type = WIRE_POSTCOPY_ASK, .arg = RAM_BLOCKS, .length = RAM_BLOCKS * WIRE_UNIT };
-	fuzz_whole(&h, data, size, fuzz_owed);
-}
-
-/* One of the frames of content reuse, with the whole body. */
-static void fuzz_reuse(const struct wire_header *h, const uint8_t *body)
-{
-	static struct wire_reference ref[WIRE_REFERENCES_MAX];
-	static struct wire_extent x[WIRE_REFUSED_MAX];
-	const uint64_t entries = 1000;
-	uint64_t most, pages = 0;
-	struct wire_hashes hashes;
-	const uint8_t *secret;
-	unsigned int i;
-
-	if (h->type == WIRE_REUSE && !wire_get_reuse(h, body, &most, &secret)) {
-		CHECK(h->arg < WIRE_REUSE_KINDS && most <= WIRE_ENTRIES_MAX && most == wire_get_u64(body));
-		CHECK(secret ? secret == body + 8 && h->length == 8 + 384 : h->length == 8);
-		CHECK(h->arg || (!most && !secret));
-	}
-	if (h->type == WIRE_HASHES && !wire_get_hashes(h, body, &hashes)) {
-		uint8_t again[WIRE_HASHES_HEAD];
-
-		CHECK(h->arg <= WIRE_ENTRIES_FRAME && h->length == WIRE_HASHES_HEAD + h->arg * 16);
-		CHECK(hashes.first + h->arg <= WIRE_ENTRIES_MAX && hashes.first + h->arg >= hashes.first);
-		wire_put_hashes(again, &hashes);
-		CHECK(!memcmp(again, body, sizeof(again)));
-	}
-	if (h->type == WIRE_REFERENCES && !wire_get_references(h, body, ram, RAM_BLOCKS, entries, ref)) {
-		for (i = 0; i < h->arg; i++) {
-			uint8_t again[WIRE_REFERENCE];
-
-			CHECK(ref[i].x.kind == WIRE_DATA && ref[i].x.block < RAM_BLOCKS);
-			CHECK(ref[i].x.first + ref[i].x.pages <= ram[ref[i].x.block]);
-			CHECK(ref[i].entry < entries && ref[i].entry + ref[i].x.pages <= entries);
-			pages += ref[i].x.pages;
-			wire_put_reference(again, &ref[i]);
-			CHECK(!memcmp(again, body + i * WIRE_REFERENCE, sizeof(again)));
-		}
-		CHECK(pages <= WIRE_REFERRED_MAX);
-	}
-	if (h->type == WIRE_REFUSED && !wire_get_refused(h, body, ram, RAM_BLOCKS, x))
-		for (i = 0; i < h->arg; i++) {
-			check_extent(body + i * WIRE_EXTENT, &x[i]);
-			CHECK(x[i].kind == WIRE_DATA && x[i].block < RAM_BLOCKS && x[i].first + x[i].pages <= ram[x[i].block]);
-		}
-}
-
-/* With a length that the fuzzer need not guess. */
-static void fuzz_reuse_frame(const uint8_t *data, size_t size, unsigned int n)
-{
-	unsigned int items = size / WIRE_REFERENCE + (n > 250);
-	struct wire_header h = { .type = WIRE_REFERENCES, .arg = items, .length = items * WIRE_REFERENCE };
-
-	fuzz_whole(&h, data, size, fuzz_reuse);
-	items = size / WIRE_EXTENT + (n > 250);
-	h = (struct wire_header) { .type = WIRE_REFUSED, .arg = items, .length = items * WIRE_EXTENT };
-	fuzz_whole(&h, data, size, fuzz_reuse);
-	if (size < WIRE_HASHES_HEAD)
-		return;
-	items = (size - WIRE_HASHES_HEAD) / WIRE_ENTRY + (n > 250);
-	h = (struct wire_header) { .type = WIRE_HASHES, .arg = items, .length = WIRE_HASHES_HEAD + items * WIRE_ENTRY };
-	fuzz_whole(&h, data, size, fuzz_reuse);
-	h = (struct wire_header) { .type = WIRE_REUSE, .arg = n % 4, .length = n & 4 ? WIRE_REUSE_HEAD : WIRE_REUSE_HEAD + WIRE_REUSE_SECRET };
-	fuzz_whole(&h, data, size, fuzz_reuse);
 }
 
 static void fuzz_body(const struct wire_header *h, const uint8_t *data, size_t size)
@@ -492,33 +292,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		CHECK(met || type == UNUSED_TYPE);
 	}
 	return 0;
-}
-
-/* With a length that the fuzzer need not guess, and now and then more extents than there are. */
-static void fuzz_ram_pages(const uint8_t *data, size_t size, unsigned int n)
-{
-	unsigned int extents = size / WIRE_EXTENT + (n >> 6);
-	struct wire_header h = {
-		.type = WIRE_RAM,
-		.arg = extents,
-		.length = extents * WIRE_EXTENT + (n & 0x3f) * PAGE_BYTES,
-	};
-
-	fuzz_ram(&h, data, size);
-	h.type = WIRE_PACKED;
-	h.length += WIRE_PACKED_HEAD - 1;
-	fuzz_ram(&h, data, size);
-}
-
-/* A DELTA: n says how many of the bytes are extents, and the length is right or off by a few. */
-static void fuzz_changed(const uint8_t *data, size_t size, unsigned int n)
-{
-	struct wire_header h = { .type = WIRE_DELTA, .arg = n >> 4 };
-
-	if (size < 4 || h.arg * (size_t)WIRE_EXTENT > size - 4)
-		return;
-	h.length = h.arg * WIRE_EXTENT + WIRE_PACKED_HEAD + (data[0] | data[1] << 8 | (data[2] & 7) << 16) % (WIRE_PACKED_MAX + WIRE_PARTS_MAX);
-	fuzz_ram(&h, data + 4, size - 4);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
