@@ -186,6 +186,8 @@ static void a_peer_that_hangs_up_is_noticed(void **state)
 	struct link *l = *state;
 	struct ram_frame *f;
 	char some[9000];
+	const struct wire_header pong = { .type = WIRE_PONG, .length = 8 };
+	struct err again = { 0 };
 	int r = 0;
 
 	assert_int_equal(channel_frame(l->ch, &f, &l->e), 0);
@@ -197,6 +199,9 @@ static void a_peer_that_hangs_up_is_noticed(void **state)
 	r = channel_flush(l->ch, &l->e);
 	assert_int_not_equal(r, 0);
 	assert_int_equal(l->e.exit, GW_LINK_LOST);
+	/* Whoever goes on regardless, as a receiver behind the commit point, does not wait for room first. */
+	assert_int_not_equal(channel_send(l->ch, &pong, "abcdefgh", &again), 0);
+	assert_int_equal(again.exit, GW_LINK_LOST);
 }
 
 static size_t put_frame(uint8_t *p, unsigned int type, uint32_t arg, const char *body)

@@ -381,7 +381,8 @@ int channel_flush(struct channel *ch, struct err *e)
 	int r;
 
 	while (ch->queued) {
-		r = channel_wait(ch, deadline, e);
+		/* What could not be sent never will be: nothing would end this wait. */
+		r = ch->broken ? channel_lost(ch, EPIPE, e) : channel_wait(ch, deadline, e);
 		if (r)
 			return r;
 		if (ch->sent != before)
