@@ -28,11 +28,11 @@ MODES = pytest.mark.parametrize('mode', list(godwit.STOPPED))
 class OneStream(relay.Relay):
     """
     From its last ROUND on stream 1 is held back: for so many seconds behind DEVICE_END, or for ever (None); 'reset': it breaks then.
-    at_end: is called when DEVICE_END has been passed on; cut: and then the control connection ends.
+    at_end: is called when DEVICE_END has been passed on; cut: and then the control connection ends; ping: a PING goes before it.
     """
 
-    def __init__(self, late, at_end=lambda: None, cut=False):
-        self.late, self.at_end, self.cut_control = late, at_end, cut
+    def __init__(self, late, at_end=lambda: None, cut=False, ping=False):
+        self.late, self.at_end, self.cut_control, self.ping = late, at_end, cut, ping
         self.end, self.held = threading.Event(), threading.Event()
         super().__init__(TO, None, lasting=True)
 
@@ -46,6 +46,8 @@ class OneStream(relay.Relay):
                     stream = arg
                 if stream == 1 and kind == wire.ROUND and flags & LAST:
                     self._hold(b)
+                if kind == wire.DEVICE_END and self.ping:
+                    b.sendall(wire.frame(wire.PING, 1, bytes(8)))
                 b.sendall(head + body)
                 if kind == wire.DEVICE_END:
                     self.held.wait(60)
@@ -139,9 +141,13 @@ def test_sender_killed_while_it_runs(pair, mode):
     godwit.proof(*pair, stopped=godwit.STOPPED[mode])
 
 
-def test_control_cut(pair):
-    """It is not needed any more, and the sender asks by another. The receiver has found out when the stream comes, twice."""
-    with one_stream(2.6, cut=True) as between:
+@pytest.mark.parametrize('ping', [False, True], ids=['unasked', 'asked'])
+def test_control_cut(pair, ping):
+    """
+    It is not needed any more, and the sender asks by another. The receiver has found out when the stream comes, twice; and
+    once more, where it was asked before whether it lives.
+    """
+    with one_stream(2.6, cut=True, ping=ping) as between:
         run = migrate(pair, between, seconds='5', resolve='90')
         run.wait()
     assert 'in doubt' in run.send.said

@@ -107,6 +107,25 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 	return late ? 0 : ret;
 }
 
+/*
+ * A control connection that has broken since the sender may send all the rest is read to its end:
+ * DEVICE_END may be in it, behind this PING. If it is not, the end of what can be read is the error.
+ */
+static int receiver_on_ping(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	struct err ignored = { 0 };
+	uint8_t body[8];
+	int ret;
+
+	if (r->state < RECEIVER_SWITCHES)
+		return receiver_pong(r, h, e);
+	channel_keep_unread(r->ch);
+	ret = channel_body(r->ch, body, sizeof(body), e);
+	if (!ret)
+		receiver_send_pong(r, h->arg, &ignored);
+	return ret;
+}
+
 static int receiver_on_keep(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	if (!(r->features & WIRE_RECONNECTS) || r->keep_s || r->res->rounds ||
@@ -233,7 +252,7 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 	case WIRE_ROUND:
 		return receiver_on_round(r, h, e);
 	case WIRE_PING:
-		return receiver_pong(r, h, e);
+		return receiver_on_ping(r, h, e);
 	case WIRE_ASK_VIEW:
 		if (r->state >= RECEIVER_HAS_RAM)
 			break;
