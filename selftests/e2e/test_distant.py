@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a distant link does to a stream that nothing else does: packets overtake each other, acknowledgements do not come."""
+import glob
+import os
+import re
+import signal
+import threading
+import time
+
 import godwit
 import lab
 import pytest
@@ -8,6 +15,8 @@ import sources
 import wire
 
 APPEND = 'start=16 size=16 touch=16 rate=50'
+TRIP = 1	# seconds
+TOOL = f'{lab.B}/tools/alldirty'
 
 
 @pytest.fixture
@@ -46,3 +55,103 @@ def test_packets_overtake_each_other(pair, mode):
     report = godwit.Run(*pair, '--streams', '4', '--device-state', mode).wait()
     assert report['verified']
     godwit.proof(*pair, stopped='paused' if mode == 'save' else 'postmigrate')
+
+
+def late(near):
+    """
+    RESUMED is held back for longer than a near receiver may be silent, and then for longer than one may answer PINGs only. (With
+    --peer-timeout 2: after 2 and 16 s. Over this round trip it is 22 and 176.)
+    """
+    time.sleep(4)
+    for serial in range(35):
+        near.sendall(wire.frame(wire.PONG, serial, bytes(8)))
+        time.sleep(0.4)
+    return True
+
+
+@pytest.mark.native
+def test_a_sender_waits_longer_for_a_distant_receiver(pair):
+    with relay.Far(godwit.TO, TRIP, late) as between:
+        run = godwit.Run(*pair, '--pause', '--peer-timeout', '2', to=between.address)
+        run.wait()
+    assert 'in doubt' not in run.send.said, run.send.said
+    godwit.proof(*pair)
+
+
+@pytest.mark.native
+def test_a_sender_asks_a_distant_receiver_for_longer(pair):
+    """The link is away with RESUMED for 4 s; --resolve-timeout is 1 s, and 21 over this round trip."""
+    def lose(_):
+        between.fall()
+        threading.Timer(4, between.rise).start()
+        return False
+    with relay.Far(godwit.TO, TRIP, lose) as between:
+        run = godwit.Run(*pair, '--pause', '--resolve-timeout', '1', to=between.address)
+        run.wait()
+    assert 'asking the receiver for 21 s' in run.send.said, run.send.said
+    godwit.proof(*pair)
+
+
+@pytest.mark.native
+def test_the_limit_is_below_the_round_trip(pair):
+    """No link and no knob makes that less: the refusal says so."""
+    with relay.Far(godwit.TO, TRIP) as between:
+        run = godwit.Run(*pair, '--downtime-limit', '300', '--max-rounds', '3', '--postcopy', 'off', to=between.address, tool=TOOL)
+        run.wait('not-converged')
+    half = re.search(r'of it (\d+) ms for half of the link\'s round trip, which cannot be less', run.send.said)
+    assert half and int(half[1]) >= TRIP * 500, run.send.said
+    godwit.unharmed(pair[0])
+
+
+@pytest.mark.native
+def test_the_limit_is_above_the_round_trip(pair):
+    """It is kept, and what was foretold has half of a round trip in it."""
+    with relay.Far(godwit.TO, TRIP) as between:
+        report = godwit.Run(*pair, '--downtime-limit', '8000', '--max-rounds', '30', '--postcopy', 'off', to=between.address, tool=TOOL).wait()
+    assert TRIP * 500 <= report['expected-downtime'] <= report['downtime-limit'] == 8000 and report['downtime'] <= 8000, report
+    godwit.proof(*pair, stopped='postmigrate')
+
+
+def connections(pid):
+    """Of a process: (its port, the other end's port, (which timer, when it is due in s))."""
+    inodes = {os.readlink(fd) for fd in glob.glob(f'/proc/{pid}/fd/*')}
+    found = []
+    with open(f'/proc/{pid}/net/tcp', encoding='ascii') as f:
+        for line in f.readlines()[1:]:
+            _, here, there, state, _, timer, _, _, _, inode = line.split()[:10]
+            if state == '01' and f'socket:[{inode}]' in inodes:
+                which, due = timer.split(':')
+                found.append((int(here.split(':')[1], 16), int(there.split(':')[1], 16), int(which, 16), int(due, 16) / os.sysconf('SC_CLK_TCK')))
+    return found
+
+
+@pytest.mark.native
+def test_firewalls_and_nat(pair):
+    """
+    All connections go from the source to the one port, and none is without a sign of life for a minute, not even while both ends
+    stand still: each has a timer of the kernel's that sends something before.
+    """
+    keepalive, least = 2, 60
+    with relay.Losing(godwit.TO, rate=1 << 20) as between:
+        run = godwit.Run(*pair, '--pause', '--compress', 'off', '--streams', '4', '--peer-timeout', '3600', to=between.address,
+                         receive_options=['--peer-timeout', '3600'])
+        between.wait_ram(256 << 10)
+        for p in (run.send, run.receive):
+            p.kill(signal.SIGSTOP)
+        far, near = int(godwit.AT.rsplit(':', 1)[1]), between.at[1]
+        end = time.monotonic() + 60
+        while True:
+            send, receive = connections(run.send.pid), connections(run.receive.pid)
+            # What is on its way is a sign of life; at last there is nothing.
+            if all(which == keepalive for _, _, which, _ in send[:1] + receive):
+                break
+            assert time.monotonic() < end, (send, receive)
+            time.sleep(0.2)
+        for p in (run.receive, run.send):
+            p.kill(signal.SIGCONT)
+        assert len(send) == len(receive) == 5, (send, receive)
+        assert all(there == near for _, there, _, _ in send) and all(here == far for here, _, _, _ in receive), (send, receive)
+        assert all(which and due < least for _, _, which, due in send + receive), (send, receive)
+        between.rate = 1 << 30
+        run.wait()
+    godwit.proof(*pair)

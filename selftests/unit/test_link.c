@@ -65,6 +65,10 @@ static void patience_grows_with_the_round_trip(void **state)
 	assert_int_equal(link_patience_ms(30000, 0), 30000);
 	assert_int_equal(link_patience_ms(30000, MS / 10), 30002);
 	assert_int_equal(link_patience_ms(2000, 200 * MS), 6000);
+	/* Nobody can make it endless. */
+	assert_int_equal(link_patience_ms(2000, 3600 * 1000 * MS), 62000);
+	/* Not to wait at all is no wait that a link prolongs. */
+	assert_int_equal(link_patience_ms(0, 200 * MS), 0);
 }
 
 static const struct CMUnitTest tests[] = {

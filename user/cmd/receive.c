@@ -92,6 +92,7 @@ static const struct cmd_option receive_resolve_timeout = {
 	.offset = offsetof(struct receive_args, o.resolve_s),
 	.help = "when the connection breaks in the switchover, wait S seconds for the sender to "
 		"ask how it ended",
+	.more = "It waits for 20 round trips of the link longer.",
 };
 
 static const struct cmd_group receive_groups[] = {

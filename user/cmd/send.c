@@ -137,7 +137,8 @@ static const struct cmd_option send_resolve_timeout = {
 	.offset = offsetof(struct send_args, o.resolve_s),
 	.help = "when the connection breaks in the switchover, ask the receiver for S seconds "
 		"whether the guest runs there",
-	.more = "If no receiver answers, the exit status is 23, and\n"
+	.more = "It goes on for 20 round trips of the link longer.\n"
+		"If no receiver answers, the exit status is 23, and\n"
 		".Xr godwit-resolve 1\n"
 		"asks later.",
 };

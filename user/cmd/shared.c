@@ -206,6 +206,7 @@ const struct cmd_option cmd_peer_timeout = {
 	"peer-timeout", .value = "S", .min = 1, .max = 3600, .initial = "30",
 	.set = cmd_set_seconds,
 	.help = "give up when the peer or QEMU is silent for S seconds",
+	.more = "The peer may be silent for 20 round trips of the link longer.",
 };
 
 /* Stored as text: engine_choose() probes the kernel, for the engine that is wanted in the end. */

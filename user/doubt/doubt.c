@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "peer/hello.h"
+#include "plan/link.h"
 #include "doubt/doubt.h"
 
 #define AGAIN_MS	500u
@@ -46,10 +47,15 @@ static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed
 	return h.arg < COMMIT_STATES ? (enum commit_state)h.arg : COMMIT_STATES;
 }
 
+unsigned int doubt_patience_ms(const struct doubt *d)
+{
+	return link_patience_ms(d->seconds * 1000u, d->rtt_ns);
+}
+
 enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
 				   struct err *e)
 {
-	uint64_t deadline = deadline_ms(d->seconds * 1000ull);
+	uint64_t deadline = deadline_ms(doubt_patience_ms(d));
 
 	for (;;) {
 		struct err why = { 0 };

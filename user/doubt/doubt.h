@@ -19,7 +19,9 @@
  * @addr: the receiver's
  * @tls: NULL: it is asked in the clear
  * @timeout_ms: for each of its answers
- * @seconds: how long to go on asking
+ * @seconds: how long to go on asking, and some round trips more: the receiver answers once it has
+ *	noticed that the old connections are lost, for which it takes so much longer, too
+ * @rtt_ns: of the link; 0: not known
  */
 struct doubt {
 	const char *addr;
@@ -27,8 +29,12 @@ struct doubt {
 	const struct engine_ops *engine;
 	unsigned int timeout_ms;
 	unsigned int seconds;
+	uint64_t rtt_ns;
 	uint8_t token[WIRE_SECRET];
 };
+
+/* How long to go on asking. */
+unsigned int doubt_patience_ms(const struct doubt *d);
 
 /**
  * doubt_ask() - ask until the answer is final

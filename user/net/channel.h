@@ -144,7 +144,8 @@ bool channel_readable(const struct channel *ch);
 
 /*
  * Something else failed, and the peer may be saying why: waits so long for its ABORT, or for its
- * end, and sets *e. Other frames are dropped.
+ * end, and sets *e. Other frames are dropped. What the peer says has left with the end of the
+ * connection that has failed, and is as long on its way: the round trip does not count.
  */
 void channel_last_words(struct channel *ch, unsigned int ms, struct err *e);
 /*

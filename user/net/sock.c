@@ -139,6 +139,10 @@ int sock_send_fd(int fd, const void *buf, size_t len, int passed_fd, uint64_t de
 	return sock_send_all(fd, &msg, deadline);
 }
 
+/*
+ * For the other end to read: a reset after that is as long on its way as what was sent last, so the
+ * round trip does not count.
+ */
 #define CLOSE_MS	250u
 
 void sock_close_read(int fd)

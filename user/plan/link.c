@@ -4,6 +4,7 @@
 #define SEC_NS		1000000000ull
 #define RTT_NS		5000000ull	/* a stream for each */
 #define PATIENCE	20u		/* round trips */
+#define RTT_MOST_NS	3000000000ull	/* of a stranger it may be anything */
 
 unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most)
 {
@@ -31,7 +32,9 @@ uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)
 
 unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns)
 {
-	return timeout_ms + (unsigned int)(PATIENCE * rtt_ns / 1000000);
+	if (rtt_ns > RTT_MOST_NS)
+		rtt_ns = RTT_MOST_NS;
+	return timeout_ms ? timeout_ms + (unsigned int)(PATIENCE * rtt_ns / 1000000) : 0;
 }
 
 uint64_t link_waiting(uint64_t in_flight, uint32_t rtt, uint32_t least_rtt)

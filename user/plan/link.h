@@ -28,8 +28,14 @@ uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns);
 uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns);
 
 /*
- * How long a peer may be silent that would be allowed timeout_ms on a link without delay: some
- * round trips more, as a packet may be lost, and an answer may wait behind RAM.
+ * How long a peer may take that would be allowed timeout_ms on a link without delay: some round
+ * trips more, as a packet may be lost, and an answer may wait behind RAM. 0 stays 0: do not wait.
+ *
+ * All waits for the other end go by it, but those
+ *	- for a connection: no round trip is known yet (address_connect());
+ *	- of --reconnect, --recover-timeout and --timeout, which the operator gives for the whole of
+ *	  many tries, and of `godwit resolve`, which can be called again.
+ * What waits for QEMU, the kernel or another process of this host knows no round trip.
  */
 unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns);
 

@@ -62,10 +62,11 @@ int receiver_listen(struct receiver *r, struct err *e)
 /* A peer that connects and sends nothing keeps other peers out meanwhile. */
 static unsigned int accept_timeout_ms(const struct receiver *r, uint64_t until_ns)
 {
-	unsigned int ms = r->o->timeout_ms < GREETING_MS ? r->o->timeout_ms : GREETING_MS;
+	/* A stranger could make the round trip long, so that counts for less than GREETING_MS. */
+	unsigned int ms = receiver_patience_ms(r) < GREETING_MS ? receiver_patience_ms(r) :
+								  GREETING_MS;
 	uint64_t left_ms, now = now_ns();
 
-	/* The round trip is not asked: a stranger could make it long. */
 	if (!r->waits)
 		return ms;
 	/* A stranger that comes last must not prolong the wait for the sender. */

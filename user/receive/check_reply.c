@@ -54,7 +54,7 @@ static int check_reply_frame(struct receiver *r, const struct wire_header *h, st
 void check_reply(struct receiver *r, const struct wire_header *check)
 {
 	/* A check keeps a sender out meanwhile: no longer than a silent sender would. */
-	uint64_t deadline = deadline_ms(r->o->timeout_ms);
+	uint64_t deadline = deadline_ms(receiver_patience_ms(r));
 	struct wire_header h;
 	struct err e = { 0 };
 	int ret = agree_ram(r, check, &e);
@@ -64,7 +64,7 @@ void check_reply(struct receiver *r, const struct wire_header *check)
 	while (!ret) {
 		if (now_ns() > deadline)
 			ret = err_set(&e, GW_TIMEOUT, ETIMEDOUT, "the preflight check took longer than %u s",
-				      r->o->timeout_ms / 1000);
+				      receiver_patience_ms(r) / 1000);
 		else
 			ret = channel_recv(r->ch, &h, false, &e);
 		if (!ret)

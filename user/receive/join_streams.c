@@ -49,7 +49,7 @@ static int join_streams_wait(struct receiver *r, struct join *join, struct err *
 		if (now_ns() > deadline)
 			return err_set_silent(e,
 				       "only some of the sender's %u streams connected within %u s: make sure that every connection to %s reaches this receiver",
-				       join->want, r->o->timeout_ms / 1000, r->o->listen);
+				       join->want, receiver_patience_ms(r) / 1000, r->o->listen);
 	}
 	return here < 0 ? err_set(e, GW_UNREACHABLE, -here, "cannot accept a connection: %s", strerror(-here)) : 0;
 }

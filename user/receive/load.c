@@ -233,7 +233,7 @@ static int load_watch(struct load *l, struct err *e)
 		if (l->completed)
 			return err_set(e, GW_DEVICE_STATE, ETIMEDOUT, "the destination QEMU loaded the device state and did not resume the guest, and the receiver killed it: look for another process that locks one of its disks (its log may name the disk)");
 		return err_set(e, GW_DEVICE_STATE, ETIMEDOUT, "the destination QEMU did not load the device state within %u s, and the receiver killed it",
-			       LOAD_TIMES * r->o->timeout_ms / 1000);
+			       LOAD_TIMES * receiver_patience_ms(r) / 1000);
 	}
 }
 
@@ -244,7 +244,7 @@ int load_run(struct receiver *r, struct err *e)
 		.r = r,
 		.at = d->fed,
 		.len = d->parts[0].to,	/* all of it: device_state_complete() */
-		.deadline = deadline_ms(LOAD_TIMES * r->o->timeout_ms),
+		.deadline = deadline_ms(LOAD_TIMES * receiver_patience_ms(r)),
 		/* A process between the receiver and QEMU may end while QEMU lives on. */
 		.events_missed = qmp_peer_pid(r->qmp) != r->vm.pid,
 	};

@@ -10,7 +10,11 @@
 #include "base/err.h"
 #include "receive/receiver_internal.h"
 
-#define LOAD_TIMES	4u	/* timeouts for QEMU: it may have RAM to map, disks to open */
+/*
+ * Timeouts for QEMU: it may have RAM to map, disks to open. And in post-copy it waits for pages of
+ * the source, each for a round trip, so these are as long as those for the sender.
+ */
+#define LOAD_TIMES	4u
 
 /**
  * load_run() - write the device state to QEMU, and watch QEMU until r->commit is RUNS or DEAD

@@ -17,6 +17,7 @@
 #include "claim/owners.h"
 #include "fit/fit.h"
 #include "net/address.h"
+#include "plan/link.h"
 #include "receive/load.h"
 #include "receive/receiver_internal.h"
 
@@ -139,7 +140,9 @@ static void receiver_give_up(struct receiver *r, int ret, const struct err *e)
 /* The sender may not know how the migration ended: waits for its question. */
 static void receiver_linger(struct receiver *r)
 {
-	uint64_t until = deadline_ms(r->o->resolve_s * 1000ull);
+	/* The sender may notice a lost link by its patience later than we do: doubt.h. */
+	unsigned int ms = link_patience_ms(r->o->resolve_s * 1000u, r->rtt_ns);
+	uint64_t until = deadline_ms(ms);
 	struct wire_header h;
 	struct err e = { 0 };
 
@@ -148,7 +151,7 @@ static void receiver_linger(struct receiver *r)
 	/* A signal may end this wait: the verdict stays in its file. */
 	stop_heed();
 	fprintf(stderr, "godwit: the sender may not know how the migration ended (%s): waiting %u s for its question\n",
-		commit_state_name(r->commit), r->o->resolve_s);
+		commit_state_name(r->commit), ms / 1000);
 	while (r->sender != SENDER_KNOWS && !receiver_greet(r, &h, until, until, &e)) {
 		struct err busy = { 0 };
 

@@ -111,7 +111,10 @@ static int reconnect_wait(struct receiver *r, struct err *e)
 	uint64_t until;
 	int ret = 0;
 
-	/* Nothing prolongs it, not even a sender that gets through, and whose rounds do not. */
+	/*
+	 * Nothing prolongs it, not even a sender that gets through, and whose rounds do not; nor
+	 * the round trip, which a stranger could make long.
+	 */
 	if (!r->lost_ns)
 		r->lost_ns = now_ns();
 	until = r->lost_ns + r->keep_s * 1000000000ull;

@@ -137,6 +137,7 @@ static bool recover_serve(struct receiver *r, const struct wire_header *h)
 /* 1: the sender is back; 0: it did not come in time; -errno. */
 static int recover_wait(struct receiver *r, struct err *e)
 {
+	/* The operator's, for all tries: the round trip does not count. */
 	uint64_t until = deadline_ms(r->o->recover_s * 1000ull);
 	struct wire_header h;
 

@@ -13,9 +13,18 @@
 #include "plan/link.h"
 #include "send/sender_internal.h"
 
+/* TCP knows nothing of a link behind a tunnel; PONGs do, and are there later. */
 unsigned int connect_patience_ms(const struct sender *s)
 {
-	return link_patience_ms(s->o->timeout_ms, sock_least_rtt_ns(channel_fd(s->ch)));
+	const uint64_t rtt_ns = sock_least_rtt_ns(channel_fd(s->ch));
+
+	return link_patience_ms(s->o->timeout_ms, rtt_ns > s->rtt_ns ? rtt_ns : s->rtt_ns);
+}
+
+static void connect_be_patient(const struct sender *s)
+{
+	channel_set_timeout(s->ch, connect_patience_ms(s));
+	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
 }
 
 /* While the connections come about. */
@@ -71,9 +80,9 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 		.n = h.arg, .addr = s->o->addr, .creds = s->o->tls,
 		.keep_keys = tls_is_long(s->report->total_pages * PAGE_BYTES, n),
 	};
-	const struct send_streams_options o = {
+	struct send_streams_options o = {
 		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = d.tls,
-		.timeout_ms = connect_patience_ms(s), .zero_copy = s->o->zero_copy,
+		.zero_copy = s->o->zero_copy,
 		.compress = &s->compress, .features = s->features,
 		.delta = s->delta, .delta_always = s->o->delta == DELTA_ON, .reuse = &s->reuse,
 		.zeros = &s->zeros,
@@ -82,6 +91,8 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 	};
 	int r;
 
+	/* To connect again it was what is left of the time for that. */
+	connect_be_patient(s);
 	connect_secret(s, ready, d.secret);
 	r = channel_send(s->ch, &h, NULL, e);
 	if (r)
@@ -91,6 +102,8 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 		dial_close(&d);
 		return r;
 	}
+	connect_be_patient(s);
+	o.timeout_ms = connect_patience_ms(s);
 	s->report->kernel_tls &= !d.keep_keys;
 	if (s->owing.agreed)
 		owing_connection(s, d.fds[n], d.tls[n]);

@@ -18,7 +18,6 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
-#include "net/sock.h"
 #include "peer/hello.h"
 #include "proc/proc_io.h"
 #include "send/sender_internal.h"
@@ -85,8 +84,6 @@ static int connect_once(struct sender *s, unsigned int ms, uint32_t *stands, str
 	if (r)
 		return r;
 	*stands = h.arg;
-	channel_set_timeout(s->ch, connect_patience_ms(s));
-	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
 	return connect_open_streams(s, secret, s->report->streams, e);
 }
 
@@ -127,7 +124,10 @@ static int connect_try(struct sender *s, uint32_t *stands, struct err *e)
 	uint64_t deadline, now = now_ns();
 	int r;
 
-	/* A link that comes back, and carries no round, is as good as lost. */
+	/*
+	 * A link that comes back, and carries no round, is as good as lost. The time is the
+	 * operator's, round trips included: both ends keep to the same.
+	 */
 	if (!s->lost_ns)
 		s->lost_ns = now;
 	deadline = s->lost_ns + s->o->reconnect_s * 1000000000ull;

@@ -215,7 +215,7 @@ int owing_begin(struct sender *s, struct err *e)
 	const struct answers_options o = {
 		.vm = &s->vm, .owed = &s->owing.owed, .push = &s->owing.push,
 		.engine = s->o->engine, .fd = s->owing.fd, .tls = s->owing.tls,
-		.timeout_ms = s->o->timeout_ms,
+		.timeout_ms = connect_patience_ms(s),
 	};
 	int r;
 
@@ -266,7 +266,7 @@ int owing_finish(struct sender *s, struct err *e)
 {
 	struct wire_header done = { .type = WIRE_DONE };
 	struct err ignored = { 0 };
-	uint64_t silent_ns = deadline_ms(s->o->timeout_ms), heard = s->heard;
+	uint64_t silent_ns = deadline_ms(connect_patience_ms(s)), heard = s->heard;
 	int r;
 
 	commit_source(&s->commit, SOURCE_LEARNS_RUNS);
@@ -277,7 +277,7 @@ int owing_finish(struct sender *s, struct err *e)
 	while (!r && !s->owing.complete) {
 		r = owing_wait(s, e);
 		if (heard != s->heard)
-			silent_ns = deadline_ms(s->o->timeout_ms);
+			silent_ns = deadline_ms(connect_patience_ms(s));
 		heard = s->heard;
 		if (!r && now_ns() > silent_ns)
 			r = err_set_silent(e, "the receiver says nothing any more");

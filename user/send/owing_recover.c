@@ -108,8 +108,6 @@ static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
 		r = recover_listen(s, &h, secret, e);
 	if (r || s->owing.complete)
 		return r;
-	channel_set_timeout(s->ch, connect_patience_ms(s));
-	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
 	if (!s->report->streams)
 		s->report->streams = recover_streams(s, h.arg);
 	return connect_open_streams(s, secret, s->report->streams, e);

@@ -75,6 +75,7 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 	struct doubt d = {
 		.addr = s->o->addr, .tls = s->o->tls, .engine = s->o->engine,
 		.timeout_ms = s->o->timeout_ms, .seconds = s->o->resolve_s,
+		.rtt_ns = s->rtt_ns,
 	};
 	enum commit_source_event event;
 	bool owing = true;
@@ -95,7 +96,8 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 	why = (struct err) { 0 };
 	/* The operator may end the asking earlier. */
 	stop_heed();
-	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text, d.seconds);
+	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text,
+		doubt_patience_ms(&d) / 1000);
 	event = doubt_ask(&d, &s->resumed_realtime_ns, &owing, &why);
 	s->owing.complete |= event == SOURCE_LEARNS_RUNS && !owing;
 	if (event == SOURCE_STOPS_ASKING) {
@@ -103,7 +105,7 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 
 		e->exit = GW_OK;
 		err_set(e, cause.exit, EREMOTEIO, "%.400s; asked the receiver for %u s: %.300s",
-			cause.text, d.seconds, why.text);
+			cause.text, doubt_patience_ms(&d) / 1000, why.text);
 	}
 	return event;
 }

@@ -103,7 +103,11 @@ static int switchover_verify(struct sender *s, struct err *e)
 	return r;
 }
 
-#define WAIT_TIMES	8u	/* twice as long as the receiver waits for its QEMU: load.h */
+/*
+ * Twice as long as the receiver waits for its QEMU (load.h), which in post-copy waits for pages of
+ * ours meanwhile, each for a round trip.
+ */
+#define WAIT_TIMES	8u
 
 static void switchover_note_doubt(struct sender *s)
 {
@@ -179,7 +183,7 @@ static int switchover_end(struct sender *s, struct err *e)
 static int switchover_wait_resumed(struct sender *s, struct err *e)
 {
 	struct wire_header h, done = { .type = WIRE_DONE };
-	uint64_t deadline = deadline_ms(WAIT_TIMES * s->o->timeout_ms);
+	uint64_t deadline = deadline_ms(WAIT_TIMES * connect_patience_ms(s));
 	struct err ignored = { 0 };
 	uint8_t body[8];
 	int r;
