@@ -53,7 +53,8 @@ int referring_begin(struct referring *r, struct channel *ch, const uint64_t *pag
 	memcpy(r->pages, pages, blocks * sizeof(*pages));
 	for (unsigned int i = 0; i < blocks && ok; i++) {
 		r->refused[i] = calloc(pages[i] / 64 + 1, sizeof(*r->refused[i]));
-		ok = r->refused[i];
+		r->counted[i] = calloc(pages[i] / 64 + 1, sizeof(*r->counted[i]));
+		ok = r->refused[i] && r->counted[i];
 	}
 	if (ok)
 		r->table = reuse_table_new((enum wire_reuse_kind)h.arg, secret, most, memory);
@@ -64,8 +65,10 @@ int referring_begin(struct referring *r, struct channel *ch, const uint64_t *pag
 void referring_free(struct referring *r)
 {
 	reuse_table_free(r->table);
-	for (unsigned int i = 0; i < r->blocks; i++)
+	for (unsigned int i = 0; i < r->blocks; i++) {
 		free(r->refused[i]);
+		free(r->counted[i]);
+	}
 	*r = (struct referring) { .blocks = 0 };
 }
 
@@ -124,6 +127,18 @@ static int referring_hashes(struct referring *r, struct channel *ch, const struc
 	return ret ? ret : 1;
 }
 
+static void referring_count(struct referring *r, const struct wire_extent *x)
+{
+	uint64_t *map = r->counted[x->block];
+
+	for (uint64_t page = x->first; page < x->first + x->pages; page++) {
+		const uint64_t bit = 1ull << page % 64;
+
+		r->refused_pages += !(map[page / 64] & bit);
+		map[page / 64] |= bit;
+	}
+}
+
 static int referring_refused(struct referring *r, struct channel *ch, const struct wire_header *h,
 			     struct err *e)
 {
@@ -137,7 +152,7 @@ static int referring_refused(struct referring *r, struct channel *ch, const stru
 		return ret;
 	for (uint32_t i = 0; i < h->arg; i++) {
 		bitmap_set(r->refused[x[i].block], x[i].first, x[i].pages);
-		r->refused_pages += x[i].pages;
+		referring_count(r, &x[i]);
 	}
 	r->waiting = true;
 	atomic_store(&r->off, true);

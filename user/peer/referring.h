@@ -23,7 +23,9 @@
  * @asked: WANT_HASHES without an answer so far
  * @complete: all has been said that there is, or there is no more memory
  * @blocks: @pages: of RAM; @refused: a bit a page: dirty again, once no round is under way
- * @refused_pages: how many there were; @waiting: some are in @refused
+ * @refused_pages: how many, each once: a receiver whose link was lost tells of all again;
+ *	@counted: which, a bit a page
+ * @waiting: some are in @refused
  * @index_ns: @left_out: the receiver's index
  */
 struct referring {
@@ -35,6 +37,7 @@ struct referring {
 	unsigned int blocks;
 	uint64_t pages[WIRE_BLOCKS_MAX];
 	uint64_t *refused[WIRE_BLOCKS_MAX];
+	uint64_t *counted[WIRE_BLOCKS_MAX];
 	uint64_t refused_pages;
 	uint64_t index_ns, left_out;
 };
