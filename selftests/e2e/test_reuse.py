@@ -301,13 +301,13 @@ def test_off(directory, how):
     assert count.get(wire.REUSE, 0) == (2 if how == 'none' else 0)
 
 
-def lost(src, file, drop, spoils):
+def lost(src, file, drop, spoils, *options):
     """With --reconnect: a guest that runs, as in --pause what goes ahead of the first ACK is not sent again."""
     between = relay.Losing(godwit.TO, rate=6 * MIB, drop={drop})
     if spoils:
         at_the_first(between, wire.REFERENCES, lambda: garbage(file))
     try:
-        run = godwit.Run(src, godwit.destination(src), '--downtime-limit', '1000', '--reconnect', '30', '--peer-timeout', '3',
+        run = godwit.Run(src, godwit.destination(src), '--downtime-limit', '1000', '--reconnect', '30', '--peer-timeout', '3', *options,
                          to=between.address, tool=TOOL,
                          receive_options=['--peer-timeout', '3', '--resolve-timeout', '1', '--reuse', file])
         report = run.wait()
@@ -315,7 +315,18 @@ def lost(src, file, drop, spoils):
         between.stop()
     assert report['reconnects'] == 1 and report['verified'], run.send.said
     assert report['ram']['reused'] > 1000 and bool(report['reuse']['refused']) == spoils, report
-    godwit.proof(src, run.dst)
+    # Each page once, also those that the receiver has told of again; once one is refused no page is referred to again.
+    assert report['reuse']['refused'] <= report['ram']['reused'], report
+    godwit.proof(src, run.dst, stopped=godwit.STOPPED['save' if report['device-state-saved'] else 'migrate'])
+
+
+@pytest.mark.parametrize('kind,options', [
+    (wire.REUSE, []), ((wire.REUSE, 2), []), (wire.HASHES, []), (wire.HASHES, ['--pause']), (wire.HASHES, ['--device-state', 'save']),
+], ids=['question', 'answer', 'hashes', 'paused', 'saved'])
+def test_the_link_is_lost_before_the_first_round(directory, kind, options):
+    """While the sender asks what the receiver has, and waits for it."""
+    src = source(directory)
+    lost(src, old_ram(src), kind, False, *options)
 
 
 @pytest.mark.parametrize('kind', [wire.REFERENCES, (wire.ACK, 1), wire.SWITCHOVER], ids=['references', 'ack', 'switchover'])

@@ -10,8 +10,8 @@
  *
  * What was sent beside RAM is not sent again: QEMU's private RAM goes before the rounds in save
  * mode, and the first part of QEMU's stream before the round of --pause. On each connection that
- * was before the end of a round, so the receiver has it if it has acknowledged one; until then a
- * loss ends the migration.
+ * was before the end of a round, so the receiver has it if it has acknowledged one, or
+ * has answered what was asked behind it; until then a loss ends the migration.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +25,12 @@
 #define AGAIN_MS	500u	/* between two tries to connect again */
 #define LEAST_MS	1000u	/* for the last of them */
 
+/* Was anything sent beside RAM that may not have come? A frame of that is never empty. */
+static bool connect_may_lack_state(const struct sender *s)
+{
+	return s->report->device_bytes > s->state_there && !atomic_load(&s->stripes.acked);
+}
+
 /* Has the link been lost, and does the receiver wait for us? Not if it has said why it gives up. */
 static bool connect_may(struct sender *s, struct err *e)
 {
@@ -32,7 +38,7 @@ static bool connect_may(struct sender *s, struct err *e)
 
 	if (!s->keeps || !err_is_link(e) || stop_requested())
 		return false;
-	if ((s->o->pause || s->devstate == &devstate_save) && !atomic_load(&s->stripes.acked))
+	if (connect_may_lack_state(s))
 		return false;
 	if (!s->ch)
 		return true;

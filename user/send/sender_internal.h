@@ -144,6 +144,7 @@ struct sender {
 	bool views;			/* the receiver can describe its machine */
 	struct private_ram_copy private_copy;	/* save mode only, as the next one */
 	struct save_state save;
+	uint64_t state_there;		/* of report->device_bytes: so much has come for sure */
 	uint64_t device_at;		/* bytes of QEMU's stream so far */
 	bool held;			/* what follows of it is for the commit point */
 	bool spread;			/* a long link: small pieces in the blackout */
@@ -196,7 +197,10 @@ int owing_recover(struct sender *s, int r, struct err *e);
 int owing_take_over(struct sender *s, struct err *e);
 /* Whether pages that are sent again go as their changes: what for is known once HELLO is there. */
 int sender_open_delta(struct sender *s, struct err *e);
-/* Asks what the receiver has in a file (wire/reuse.h), and waits a little until it is read. */
+/*
+ * Asks what the receiver has in a file (wire/reuse.h), and waits a little until it is read. With
+ * --reconnect it survives a loss of the link.
+ */
 int sender_begin_reuse(struct sender *s, struct err *e);
 /*
  * With a file to reuse, waits until all rounds that were announced are in place at the receiver but

@@ -56,22 +56,30 @@ static void sender_report_reuse(struct sender *s)
 	rep->reuse.refused_pages = s->reuse.refused_pages;
 }
 
-/*
- * The receiver reads its file much faster than a link carries the guest, so it is worth a moment.
- * What has not been read by then becomes known while rounds go on (sender_idle()).
- */
-int sender_begin_reuse(struct sender *s, struct err *e)
+static int sender_ask_reuse(struct sender *s, struct err *e)
 {
-	const uint64_t until = now_ns() + INDEX_NS;
 	uint64_t pages[WIRE_BLOCKS_MAX];
 	int r;
 
-	if (!(s->features & WIRE_REUSES) || !s->o->reuse_mib)
-		return 0;
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
 		pages[i] = s->vm.blocks[i].pages;
 	r = referring_begin(&s->reuse, s->ch, pages, s->vm.nblocks,
 			    (uint64_t)s->o->reuse_mib << 20, e);
+	/* The answer comes behind all that was sent on this connection. */
+	if (!r)
+		s->state_there = s->report->device_bytes;
+	return r;
+}
+
+/*
+ * The receiver reads its file much faster than a link carries the guest, so it is worth a moment.
+ * What has not been read by then becomes known while rounds go on (sender_idle()).
+ */
+static int sender_await_index(struct sender *s, struct err *e)
+{
+	const uint64_t until = now_ns() + INDEX_NS;
+	int r = 0;
+
 	while (!r && s->reuse.table && !s->reuse.complete && now_ns() < until && !s->hurries) {
 		const uint64_t before = reuse_table_entries(s->reuse.table);
 
@@ -83,6 +91,27 @@ int sender_begin_reuse(struct sender *s, struct err *e)
 			r = channel_pause(s->ch, now_ns() + INDEX_NAP_NS, e);
 		sender_progress(s);
 	}
+	return r;
+}
+
+int sender_begin_reuse(struct sender *s, struct err *e)
+{
+	bool again;
+	int r;
+
+	if (!(s->features & WIRE_REUSES) || !s->o->reuse_mib)
+		return 0;
+	do {
+		again = false;
+		/* What the receiver has said stays known. */
+		r = s->reuse.table ? 0 : sender_ask_reuse(s, e);
+		if (!r)
+			r = sender_await_index(s, e);
+		if (r) {
+			r = connect_again(s, r, e);
+			again = !r;
+		}
+	} while (again);
 	sender_report_reuse(s);
 	return r;
 }
