@@ -137,7 +137,7 @@ def test_a_receiver_that_claims_too_much(pair):
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_before_an_ack(pair, mode):
     """What goes ahead of the rounds is not sent twice: the sender does not connect again before it knows that it has arrived."""
-    with relay.Losing(TO, rate=1 << 20) as between:
+    with relay.Losing(TO, rate=1 << 20, offers=~wire.REUSES) as between:
         run = migrate(pair, between, 3, '--device-state', mode)
         between.wait_ram(256 << 10)
         assert not between.count.get(wire.ACK)
@@ -145,6 +145,19 @@ def test_before_an_ack(pair, mode):
         run.wait('link-lost')
         assert 'trying' not in run.send.said and run.receive.wait(30) == godwit.EXIT['link-lost']
     godwit.unharmed(pair[0])
+
+
+@native
+def test_before_an_ack_and_behind_an_answer(pair):
+    """That a receiver has no file to reuse it says behind the private RAM, so that has come."""
+    with relay.Losing(TO, rate=2 << 20) as between:
+        run = migrate(pair, between, 30, '--device-state', 'save')
+        between.wait_ram(256 << 10)
+        assert not between.count.get(wire.ACK) and between.count[wire.REUSE] == 2
+        between.lose()
+        report = run.wait()
+    assert report['reconnects'] == 1 and report['verified']
+    godwit.proof(*pair, stopped='paused')
 
 
 @native
