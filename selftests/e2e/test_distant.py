@@ -112,6 +112,22 @@ def test_the_limit_is_above_the_round_trip(pair):
     godwit.proof(*pair, stopped='postmigrate')
 
 
+@pytest.mark.usefixtures('module')
+def test_the_limit_of_a_guest_that_runs(pair):
+    """The same with 400 ms that TCP sees, too: refused below, kept above, by what is foretold."""
+    src, _ = pair
+    lab.link('rate', 100)
+    lab.link('delay', 200)
+    run = godwit.Run(*pair, '--downtime-limit', '150', '--max-rounds', '3', '--postcopy', 'off')
+    run.wait('not-converged')
+    assert re.search(r'of it 2\d\d ms for half of the link\'s round trip, which cannot be less', run.send.said), run.send.said
+    godwit.unharmed(src)
+    dst = godwit.destination(src, 'dst2')
+    report = godwit.Run(src, dst, '--downtime-limit', '8000', '--postcopy', 'off').wait()
+    assert 200 <= report['expected-downtime'] <= report['downtime-limit'] == 8000 and report['downtime'] > 200, report
+    godwit.proof(src, dst)
+
+
 def connections(pid):
     """Of a process: (its port, the other end's port, (which timer, when it is due in s))."""
     inodes = {os.readlink(fd) for fd in glob.glob(f'/proc/{pid}/fd/*')}

@@ -4,6 +4,7 @@
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
 #define PIECE_SMALL_PAGES	64u	/* one frame */
+#define PIECES			4u	/* a stream, at least: one may be slower than the others */
 #define PIECE_PUSH_PAGES	256u	/* or one unit: the next fault may lead elsewhere */
 #define PIECE_SPREAD_PAGES	(SPREAD_BYTES / PAGE_BYTES)
 
@@ -24,6 +25,7 @@ void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
 {
 	*rd = (struct round) {
 		.vm = vm, .source = s, .kind = kind, .hot = hot, .stripes = stripes,
+		.piece = PIECE_PAGES,
 	};
 	if (stripes)
 		stripes->last = kind == ROUND_LAST;
@@ -33,11 +35,20 @@ void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
 
 static uint64_t round_piece_pages(const struct round *rd, uint64_t most)
 {
-	uint64_t pages = rd->kind == ROUND_PRECOPY ? PIECE_PAGES : PIECE_SMALL_PAGES;
+	uint64_t pages = rd->kind == ROUND_PRECOPY ? rd->piece : PIECE_SMALL_PAGES;
 
 	if (rd->spread)
 		pages = PIECE_SPREAD_PAGES;
 	return pages < most ? pages : most;
+}
+
+void round_divide(struct round *rd, uint64_t pages, unsigned int streams)
+{
+	uint64_t share = pages / (streams * PIECES);
+
+	if (share > PIECE_PAGES)
+		share = PIECE_PAGES;
+	rd->piece = share < PIECE_SMALL_PAGES ? PIECE_SMALL_PAGES : share;
 }
 
 void round_end(struct round *rd)

@@ -66,6 +66,7 @@ enum round_kind { ROUND_PRECOPY, ROUND_LATE, ROUND_LAST, ROUND_PUSH };
  * @stripes: which stream may send what; NULL: any stream all
  * @rest: pages of @block that have been taken, and are still to be given to a stream
  * @cleared_end: the dirty pages of @block below it have been cleared in the source
+ * @piece: pages at once, in pre-copy: round_divide()
  * @taken: dirty pages that have been taken
  * @spread: the pieces are of a few pages, and a stream takes no more than its window has room for:
  *	over a long link what a stream cannot send at once waits for a round trip or more, while the
@@ -86,6 +87,7 @@ struct round {
 	struct stripes *stripes;
 	struct run rest;
 	uint64_t cleared_end;
+	uint64_t piece;
 	uint64_t taken;
 	bool spread;
 	struct push *push;
@@ -94,6 +96,12 @@ struct round {
 void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
 		 enum round_kind kind, struct hot_pages *hot, struct stripes *stripes);
 void round_end(struct round *rd);
+/*
+ * What a stream takes at once in pre-copy, if the round has so many pages: with few of them, as of
+ * a guest that writes in one place only, no stream takes all while others have nothing to do.
+ * Before any stream takes of it.
+ */
+void round_divide(struct round *rd, uint64_t pages, unsigned int streams);
 /* How many dirty pages have been taken so far. */
 uint64_t round_taken(struct round *rd);
 /*

@@ -188,6 +188,8 @@ static void sender_part_begin(struct sender *s, enum round_kind kind)
 
 	s->stripes.round = ++s->number;
 	round_begin(rd, &s->vm, s->source, kind, sender_hot_pages(s, kind), &s->stripes);
+	if (kind == ROUND_PRECOPY)
+		round_divide(rd, s->report->pending_pages, s->report->streams);
 	if (kind == ROUND_LAST && s->spread)
 		rd->spread = true;
 	s->part_over = false;
