@@ -76,6 +76,27 @@ static void many_rounds_fit(void **state)
 	assert_int_equal(changes[2], 299970);
 }
 
+/* However many late rounds follow: no row is of both kinds. */
+static void late_rounds_have_rows_of_their_own(void **state)
+{
+	unsigned int pre_copy = 0;
+
+	(void)state;
+	sample_begin(&r);
+	for (int i = 0; i < 2000; i++) {
+		if (i)
+			sample_next_round(&r, false);
+		r.rows[r.nr_rows - 1].late = i >= 5;
+		sample_end_round(&r, 100 * MS, 10, 2);
+	}
+	assert_in_range(r.nr_rows, REPORT_ROWS / 2, REPORT_ROWS);
+	for (unsigned int i = 0; i < r.nr_rows; i++)
+		pre_copy += r.rows[i].late ? 0 : r.rows[i].count;
+	assert_int_equal(pre_copy, 5);
+	assert_int_equal(r.rows[0].first, 1);
+	assert_true(r.rows[r.nr_rows - 1].late);
+}
+
 static bool says(const char *words)
 {
 	static char text[8192];
@@ -360,7 +381,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_tell_of_rounds),
-		cmocka_unit_test(many_rounds_fit),
+		cmocka_unit_test(many_rounds_fit), cmocka_unit_test(late_rounds_have_rows_of_their_own),
 		cmocka_unit_test(what_was_sent_in_part_is_told),
 		cmocka_unit_test(a_round_that_fails_has_a_row),
 		cmocka_unit_test(pages_are_counted_once),

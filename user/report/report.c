@@ -10,7 +10,10 @@ static uint64_t report_mean(uint64_t a, uint64_t a_ns, uint64_t b, uint64_t b_ns
 	return ns > 0 ? (uint64_t)(((double)a * (double)a_ns + (double)b * (double)b_ns) / ns) : b;
 }
 
-/* Makes one row of a and of b, which follows. The pages left after both are those left after b. */
+/*
+ * Makes one row of a and of b, which follows, and is late if a is. The pages left after both are
+ * those left after b.
+ */
 static struct report_row report_join(const struct report_row *a, const struct report_row *b)
 {
 	struct report_row sum = *b;
@@ -35,12 +38,17 @@ static struct report_row report_join(const struct report_row *a, const struct re
 	return sum;
 }
 
+/* Two of pre-copy, or two late ones, are one then. */
 static void report_make_room(struct report *r)
 {
-	unsigned int n = r->nr_rows / 2;
+	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < n; i++)
-		r->rows[i] = report_join(&r->rows[2 * i], &r->rows[2 * i + 1]);
+	for (unsigned int i = 0; i < r->nr_rows; n++) {
+		const struct report_row *a = &r->rows[i++];
+		const bool pair = i < r->nr_rows && a->late == r->rows[i].late;
+
+		r->rows[n] = pair ? report_join(a, &r->rows[i++]) : *a;
+	}
 	r->nr_rows = n;
 }
 
