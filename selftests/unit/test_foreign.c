@@ -235,19 +235,25 @@ static void one_that_followed_ours(void **state)
 	static const struct answer answers[] = { { "completed", 5 }, { NULL, 0 } };
 
 	(void)state;
-	for (unsigned int clears = 0; clears < 2; clears++) {
+	for (unsigned int clears = 0; clears < 3; clears++) {
 		struct foreign f = begin(answers);
 		struct foreign_watch w = watch(&f);
+		const uint64_t since_ns = now_ns();
 
 		assert_false(may_clear(&w));
-		foreign_ours_goes_on(&w);
-		if (clears)
+		/* Under the lease from before, after QEMU's events were read and before it is renewed. */
+		if (clears == 2) {
+			lease_renew(w.lease);
+			assert_true(may_clear(&w));
+		}
+		foreign_ours_goes_on(&w, since_ns);
+		if (clears == 1)
 			assert_true(may_clear(&w));
 		f.watch = &w;
 		f.cleared_ns = lease_cleared_ns(w.lease);
 		listen_to_it();
 		assert_true(foreign_wait(&f, enough));
-		assert_int_equal(was_said("may be missing there"), clears);
+		assert_int_equal(was_said("may be missing there"), clears > 0);
 		lease_free(w.lease);
 		end(&f);
 	}

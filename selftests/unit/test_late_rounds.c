@@ -110,7 +110,7 @@ static int teardown(void **state)
 
 static void step(void)
 {
-	assert_int_equal(late_rounds_step(&scene->s, &scene->rig->e), 0);
+	assert_int_equal(late_rounds_step(&scene->s, now_ns(), &scene->rig->e), 0);
 }
 
 /* As the receiver, which has it all. */

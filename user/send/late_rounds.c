@@ -103,14 +103,14 @@ static void late_rounds_cut(struct sender *s)
 	round_cut(s->round);
 }
 
-int late_rounds_step(struct sender *s, struct err *e)
+int late_rounds_step(struct sender *s, uint64_t since_ns, struct err *e)
 {
 	struct err ignored = { 0 };
 	bool first = !s->late_ns;
 	int r = 0;
 
 	if (s->lease)
-		foreign_ours_goes_on(&s->foreign);
+		foreign_ours_goes_on(&s->foreign, since_ns);
 	if (s->round && s->stop_realtime_ns)
 		late_rounds_cut(s);
 	if (s->round && !send_streams_round_is_over(s->streams))

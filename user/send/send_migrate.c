@@ -94,13 +94,14 @@ static int send_migrate_failed(const char *status, struct err *e)
 /* Takes QEMU's events; while its migration goes on, so do rounds. */
 static int send_migrate_step(struct sender *s, char *status, size_t len, struct err *e)
 {
+	const uint64_t since_ns = now_ns();
 	int r = sender_events(s, status, len, e);
 
 	if (r || !strcmp(status, "pre-switchover"))
 		return r;
 	if (migration_has_ended(status) || !strcmp(status, "completed"))
 		return send_migrate_failed(status, e);
-	return late_rounds_step(s, e);
+	return late_rounds_step(s, since_ns, e);
 }
 
 static int send_migrate_wait_still(struct sender *s, char *status, size_t len, struct err *e)

@@ -235,9 +235,9 @@ bool sender_may_announce(const struct sender *s);
 struct hot_pages *sender_hot_pages(struct sender *s, enum round_kind kind);
 /*
  * Between `migrate` and the guest's stop, called often: begins a late round, or ends one, and waits
- * for neither. All of QEMU's events have been read.
+ * for neither. All of QEMU's events have been read, since_ns or later.
  */
-int late_rounds_step(struct sender *s, struct err *e);
+int late_rounds_step(struct sender *s, uint64_t since_ns, struct err *e);
 /* The guest stands still: ends the one under way. */
 int late_rounds_end(struct sender *s, struct err *e);
 /* Called often while the streams work: ends a part of a round. */

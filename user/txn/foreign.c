@@ -184,11 +184,11 @@ static int foreign_take_answer(struct foreign_watch *w, const json_t *info, stru
 	return r;
 }
 
-void foreign_ours_goes_on(struct foreign_watch *w)
+void foreign_ours_goes_on(struct foreign_watch *w, uint64_t since_ns)
 {
 	/* If ours ends now, and a foreign one completes before we learn of that: foreign_wait(). */
 	w->last = (struct migration_status) { .status = "active", .under_way = true };
-	w->asked_ns = now_ns();
+	w->asked_ns = since_ns;
 	lease_renew(w->lease);
 }
 

@@ -86,12 +86,12 @@ void foreign_end_overlap(const struct foreign *f, uint64_t off_ns);
  */
 int foreign_renew(struct foreign_watch *w, struct err *e);
 /*
- * QEMU has our own migration under way, and all of its events have been read: none says that ours
- * has ended. It says so before it takes another, and has one at a time, so there was no foreign one
- * until those events were read. Renews the lease. What the caller learns of in the next ones ends
- * its clears: lease_revoke().
+ * QEMU has our own migration under way, and all of its events have been read, since_ns or later
+ * (CLOCK_MONOTONIC): none says that ours has ended. It says so before it takes another, and has one
+ * at a time, so there was no foreign one at since_ns. Renews the lease. What the caller learns of
+ * in the next ones ends its clears: lease_revoke().
  */
-void foreign_ours_goes_on(struct foreign_watch *w);
+void foreign_ours_goes_on(struct foreign_watch *w, uint64_t since_ns);
 /* The same without a wait, called again and again: looks at the answer the next time. */
 int foreign_renew_soon(struct foreign_watch *w, struct err *e);
 
