@@ -17,7 +17,8 @@
  *    pages are left to the last round. Huge pages that another process writes are all hot; where
  *    they go as what has changed, they are sent.
  *  - The last round waits for the pieces that the streams have taken, which are of one frame, and
- *    for no rate limit: with --bandwidth there are no late rounds.
+ *    for no rate limit: with --bandwidth there are no late rounds. One that the operator sets now
+ *    cuts the round under way.
  *  - What is cut, or never sent, stays dirty, and the last harvest adds to that. So no late round
  *    is as good as any, and none has the checks of pre-copy: a device that appears, a mapping that
  *    changes, or a measurement of QEMU's that takes bits of the log is found with the guest at
@@ -25,6 +26,11 @@
  *  - They decide nothing: whether the downtime fits was decided with all that was dirty then and
  *    what the guest writes until its stop, and late rounds make that less. So neither --max-rounds
  *    nor a limit counts them.
+ *  - What the kernel still has of them at the stop goes before the last round, and the prediction
+ *    does not have it. Without them the last round would have those pages. It has the same page
+ *    again if the guest wrote it again, which hot pages are not to be, and no more of these than
+ *    one round: another does not begin before the link has carried what is queued, but for a tenth
+ *    of the downtime limit.
  *  - No page is referred to (--reuse): what the receiver refuses would have to come back before the
  *    last round.
  *  - The receiver takes rounds after SWITCHOVER as before, and acknowledges them, but cares for no
@@ -41,14 +47,33 @@
 /* Each harvest has the guest's next writes fault: so often, and for a fifth of the time at most. */
 #define LATE_EVERY_NS	50000000ull
 #define LATE_RESTS	4u
-#define LATE_SHARE	10u	/* of the downtime limit, for a harvest */
+#define LATE_SHARE	10u	/* of the downtime limit, for a harvest, or for what is queued */
 #define LATE_NEVER	UINT64_MAX
+
+static uint64_t late_rounds_share_ns(const struct sender *s)
+{
+	return s->limits.downtime_limit_ms * (1000000ull / LATE_SHARE);
+}
+
+/* Of the rounds before, as far as the link's speed is known. */
+static bool late_rounds_have_arrived(const struct sender *s)
+{
+	const double rate = (double)s->report->speed.rate;
+	const double share_s = (double)late_rounds_share_ns(s) / 1e9;
+
+	return rate <= 0 || (double)send_streams_queued(s->streams) <= rate * share_s;
+}
+
+/* Whatever may change meanwhile. */
+static bool late_rounds_are_over(const struct sender *s)
+{
+	return s->hurries || s->limits.bandwidth_mib || s->stop_realtime_ns;
+}
 
 static bool late_rounds_may(const struct sender *s)
 {
 	return s->features & WIRE_LATE && !s->o->pause && !s->owing.chosen && !s->spread &&
-	       !s->hurries && !s->limits.bandwidth_mib && !s->stop_realtime_ns &&
-	       sender_may_announce(s);
+	       !late_rounds_are_over(s) && sender_may_announce(s) && late_rounds_have_arrived(s);
 }
 
 /* What is dirty; hot pages are held back then. Return: 1: there are others, for a round. */
@@ -79,7 +104,7 @@ static int late_rounds_harvest(struct sender *s, bool first, struct err *e)
 	s->late_ns = now_ns() + LATE_RESTS * took_ns;
 	if (s->late_ns < began_ns + LATE_EVERY_NS)
 		s->late_ns = began_ns + LATE_EVERY_NS;
-	if (took_ns > s->limits.downtime_limit_ms * (1000000ull / LATE_SHARE))
+	if (took_ns > late_rounds_share_ns(s))
 		s->late_ns = LATE_NEVER;
 	return pages > 0;
 }
@@ -96,7 +121,7 @@ static int late_rounds_end_one(struct sender *s, struct err *e)
 	return 0;
 }
 
-/* --bandwidth may have come meanwhile, and does not slow down what the guest waits for. */
+/* --bandwidth may have come meanwhile, and does not slow down what the guest is to wait for. */
 static void late_rounds_cut(struct sender *s)
 {
 	pace_set(&s->pace, 0);
@@ -111,7 +136,7 @@ int late_rounds_step(struct sender *s, uint64_t since_ns, struct err *e)
 
 	if (s->lease)
 		foreign_ours_goes_on(&s->foreign, since_ns);
-	if (s->round && s->stop_realtime_ns)
+	if (s->round && late_rounds_are_over(s))
 		late_rounds_cut(s);
 	if (s->round && !send_streams_round_is_over(s->streams))
 		return 0;

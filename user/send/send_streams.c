@@ -116,6 +116,11 @@ static bool send_streams_are_done(const struct send_streams *st)
 	return !st->busy && (!st->outbox.frames || atomic_load(&st->stop));
 }
 
+static bool send_streams_have_ended(const struct send_streams *st)
+{
+	return !st->busy;
+}
+
 static bool send_streams_have_room(const struct send_streams *st)
 {
 	return st->outbox.bytes < OUTBOX_BYTES || atomic_load(&st->stop);
@@ -167,17 +172,28 @@ void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t numb
 	pthread_mutex_unlock(&st->lock);
 }
 
-int send_streams_wait(struct send_streams *st, struct round_count *count,
-		      struct err *e)
+static int send_streams_wait_count(struct send_streams *st,
+				   bool (*there)(const struct send_streams *st),
+				   struct round_count *count, struct err *e)
 {
 	int r;
 
 	pthread_mutex_lock(&st->lock);
-	r = send_streams_wait_for(st, send_streams_are_done, e);
+	r = send_streams_wait_for(st, there, e);
 	if (count)
 		*count = st->count;
 	pthread_mutex_unlock(&st->lock);
 	return r;
+}
+
+int send_streams_wait(struct send_streams *st, struct round_count *count, struct err *e)
+{
+	return send_streams_wait_count(st, send_streams_are_done, count, e);
+}
+
+int send_streams_wait_round(struct send_streams *st, struct round_count *count, struct err *e)
+{
+	return send_streams_wait_count(st, send_streams_have_ended, count, e);
 }
 
 int send_streams_post(struct send_streams *st, const struct wire_header *h, const void *body,

@@ -70,9 +70,10 @@ void send_streams_begin(struct send_streams *st, struct round *rd, uint32_t numb
  * send_streams_wait() - wait until the round, and all posted frames, are with the kernel
  * @count: of the round; may be NULL
  */
-int send_streams_wait(struct send_streams *st, struct round_count *count,
-		      struct err *e);
-/* Would it not wait, but for posted frames? */
+int send_streams_wait(struct send_streams *st, struct round_count *count, struct err *e);
+/* The same for the round alone: what is posted may wait still. */
+int send_streams_wait_round(struct send_streams *st, struct round_count *count, struct err *e);
+/* Would that not wait? */
 bool send_streams_round_is_over(struct send_streams *st);
 /* When the last stream had sent the round that was waited for; CLOCK_MONOTONIC. */
 uint64_t send_streams_round_ns(const struct send_streams *st);

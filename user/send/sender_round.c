@@ -235,8 +235,13 @@ int sender_flush(struct sender *s, struct err *e)
 static int sender_part_end(struct sender *s, struct round_count *sum, struct err *e)
 {
 	struct round_count sent = { .data_pages = 0 };
-	int r = send_streams_wait(s->streams, &sent, e);
+	int r;
 
+	/* QEMU's stream goes on beside a late round, whose end does not wait for it. */
+	if (s->round->kind == ROUND_LATE)
+		r = send_streams_wait_round(s->streams, &sent, e);
+	else
+		r = send_streams_wait(s->streams, &sent, e);
 	if (!r && round_guest_runs(s->round))
 		r = sender_announce_round(s, e);
 	/*
