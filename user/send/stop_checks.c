@@ -14,8 +14,14 @@
  * writer that came before the guest stopped, and is still there, is seen, and its guest does not
  * move. (One that has gone by then is seen by neither.)
  *
- * A refusal for other processes comes later than it did: QEMU's device state may have been taken.
- * That is undone as it is when the destination refuses that state.
+ * A refusal for other processes may come when QEMU has given up its disks and saved its devices.
+ * The guest would have to wait for an earlier one: the last harvest says which processes to look
+ * at, and to look at the files of a switch takes as long as QEMU takes for its devices. While the
+ * guest runs there is none but those of pre-copy, as its disk I/O pins pages, too, which on huge
+ * pages look like those of a device until it has been drained. And what QEMU has given up nobody
+ * takes meanwhile: the destination's QEMU gets the device state, with which it opens the disks,
+ * only behind the commit point. So this is undone as when the destination refuses that state, or
+ * when the operator cancels then.
  *
  * The check of other processes asks the module, which serves one call of a session at a time, and
  * writes @beside and @changed of the source, which are atomic; nothing in it touches the maps. The
