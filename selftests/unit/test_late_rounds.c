@@ -21,6 +21,7 @@
  * @harvests: so many
  * @fails: the next one does; @slow_ms: it takes so long
  * @announced: the latest ROUND on the control connection
+ * @shown: the latest late round that the operator has seen
  */
 static struct scene {
 	struct rig *rig;
@@ -30,6 +31,7 @@ static struct scene {
 	unsigned int harvests, slow_ms;
 	bool fails;
 	uint32_t announced;
+	unsigned int shown;
 } *scene;
 
 /* The control connection is no channel. */
@@ -65,6 +67,13 @@ static int harvest(struct dirty_source *source, struct err *e)
 	return err_set(e, GW_INTERNAL, EAGAIN, "slots change all the time");
 }
 
+static void show(const struct report *r, void *arg)
+{
+	(void)arg;
+	if (r->rows[r->nr_rows - 1].late)
+		scene->shown = r->round;
+}
+
 static const struct dirty_ops ops = { .name = "scripted", .harvest = harvest, .clear = rig_clear, .next_data = rig_next_data };
 
 /* Pre-copy is over, and its last harvest has found pages that were written before, and others. */
@@ -78,6 +87,7 @@ static int setup(void **state)
 	rig_connect(scene->rig, &engine_poll, &engine_poll, 2, 0);
 	s = &scene->s;
 	s->o = &scene->options;
+	scene->options.progress = show;
 	s->report = &scene->report;
 	s->vm = scene->rig->src;
 	s->source = &scene->rig->source;
@@ -159,6 +169,7 @@ static void what_is_hot_waits_for_the_stop(void **state)
 	step();
 	assert_ptr_equal(scene->s.round, &scene->s.the_round);
 	assert_int_equal(scene->harvests, 0);
+	assert_int_equal(scene->shown, 3);
 	/* Not due while this is written, however long it takes. */
 	scene->s.late_ns = UINT64_MAX;
 	step_until(1);

@@ -149,6 +149,8 @@ int late_rounds_step(struct sender *s, uint64_t since_ns, struct err *e)
 	if (r > 0) {
 		sender_round_begin(s, ROUND_LATE);
 		s->report->rows[s->report->nr_rows - 1].late = true;
+		/* Where the link is not what QEMU waits for, nothing else shows it. */
+		sender_progress(s);
 	} else if (r < 0) {
 		/* What it has found is marked. With the guest at rest there is another. */
 		s->late_ns = LATE_NEVER;
