@@ -9,6 +9,7 @@ import threading
 import time
 
 import godwit
+import lab
 import pytest
 from ours import proved
 
@@ -82,6 +83,20 @@ def test_set(pair):
     assert 'bandwidth        1\n' in control('set')
     assert 'downtime-limit   60000\n' in control('set', '--bandwidth', '0', '--downtime-limit', '60000')
     assert run.wait()['total-time'] < 60000
+    godwit.proof(src, dst)
+
+
+@pytest.mark.parametrize('limit', [{'bandwidth': 1}, {'timeout': 1}], ids=['bandwidth', 'timeout'])
+def test_set_in_a_late_round(pair, limit):
+    """It is the last one before the stop, which does not wait for a limit."""
+    src, dst = pair
+    run = godwit.start_in('stream', pair, '--timeout', '3600', '--on-timeout', 'pause')
+    godwit.control(run.send.pid, execute='set', arguments=limit)
+    number = godwit.control(run.send.pid, execute='query')['round']
+    lab.link('rate', 100)
+    report = run.wait()
+    assert report['verified'] and len(report['rounds']) == number + 1, report['rounds']
+    assert [r['late'] for r in report['rounds']] == [False, *[True] * (number - 1), False], report['rounds']
     godwit.proof(src, dst)
 
 

@@ -45,12 +45,17 @@ def test_receiver_killed(pair, phase):
     godwit.unharmed(src)
 
 
-def test_ctrl_c(pair):
-    """In the blackout. The sender finds all requests in one place (unit/test_stop.c); test_control.py asks in every phase."""
-    run = godwit.start_in('paused', pair)
+@pytest.mark.parametrize('phase', ['stream', 'paused'])
+def test_ctrl_c(pair, phase):
+    """
+    In a late round, or in the blackout. The sender finds all requests in one place (unit/test_stop.c); test_control.py asks
+    in every phase.
+    """
+    run = godwit.start_in(phase, pair)
     run.send.kill(signal.SIGINT)
-    run.wait('cancelled')
+    report = run.wait('cancelled')
     assert 'cancelled' in run.receive.said
+    assert report['rounds'][-1]['late'] or phase != 'stream', report['rounds']
     godwit.unharmed(pair[0])
 
 
@@ -63,6 +68,17 @@ def test_link_lost(pair, phase):
     lab.link('up')
     assert run.receive.wait() in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.receive.said
     godwit.unharmed(src)
+
+
+def test_link_lost_beside_qemus_own_stream(pair):
+    """Which cannot be sent again: --reconnect, which is for rounds of pre-copy, does not have the guest's host wait."""
+    run = godwit.start_in('stream', pair, '--reconnect', '600', '--peer-timeout', '4', receive_options=['--peer-timeout', '4'])
+    lab.link('down')
+    assert run.send.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.send.said
+    assert 'connect again' not in run.send.said, run.send.said
+    lab.link('up')
+    run.receive.kill().wait()
+    godwit.unharmed(pair[0])
 
 
 def test_signal_while_the_link_is_down(pair):

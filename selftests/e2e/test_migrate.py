@@ -80,10 +80,25 @@ def test_rounds_beside_qemus_own(directory, flash):
     """
     src = source(directory, 'start=16 size=32 touch=32 rate=300 random=1', extra=flash)
     lab.link('rate', 200)
-    report = migrate(src, godwit.destination(src), '--max-rounds', '1', '--downtime-limit', '60000', '--device-state', 'migrate')
+    report = migrate(src, godwit.destination(src), *godwit.SOON_LATE, '--device-state', 'migrate')
     first, *late, last = report['rounds']
     assert not first['late'] and last['blackout'] and late and all(r['late'] for r in late), report['rounds']
     assert sum(r['normal'] for r in late) * 4096 > first['remaining'] / 4, report['rounds']
+
+
+def test_late_rounds_leave_less(directory, flash):
+    """The same guest, with late rounds and without, as --bandwidth has it, whatever that is: the last round has fewer pages."""
+    last = []
+    for number, options in enumerate((['--bandwidth', '100000'], [])):
+        src = source(directory, 'start=16 size=32 touch=32 rate=300 random=1', extra=flash)
+        lab.net()
+        lab.link('rate', 60)
+        report = migrate(src, godwit.destination(src), *godwit.SOON_LATE, '--device-state', 'migrate', *options)
+        assert any(r['late'] for r in report['rounds']) == bool(number), report['rounds']
+        last.append(report['rounds'][-1]['normal'])
+        for vm in list(lab.running):
+            vm.kill()
+    assert last[1] < last[0] / 2, last
 
 
 def test_faster_than_the_link(directory):

@@ -16,7 +16,7 @@ from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_un
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, page_of, proof, same_ram, settings, settings_kept, unharmed
 
-__all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', 'address', 'check_moved',
+__all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'SOON_LATE', 'TO', 'Process', 'Run', 'address', 'check_moved',
            'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'listen', 'load',
            'loaded', 'never_ran', 'none_crashed', 'note', 'page_of', 'proof', 'receive', 'row_off',
            'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool', 'unharmed',
@@ -25,6 +25,8 @@ __all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'TO', 'Process', 'Run', '
 GODWIT = f'{lab.B}/godwit'
 PORT = 4433
 TO = (lab.ADDRESS['dst'], PORT)
+# The second round is late. QEMU, which knows the limit and not the ramp, sends nearly all of its private RAM while the guest runs.
+SOON_LATE = ['--downtime-limit', '300', '--downtime-ramp', '60000', '--max-rounds', '1']
 STOPPED = {'migrate': 'postmigrate', 'save': 'paused'}	# a source that has moved, by --device-state
 DOWNTIME = '4000'	# ms; a host that is overrun expects two thirds of it with nothing left to send
 # Exit statuses, as user/base/err.h names them.
@@ -247,6 +249,16 @@ class Run:
                 raise TimeoutError(f'{status}, not {wanted}: {self.send.said}')
             time.sleep(0.02)
 
+    def wait_late(self, number, timeout=120):
+        """Until round so many or a later one is under way, and late: the switchover has begun, and the guest runs still."""
+        end = time.monotonic() + timeout
+        now = {}
+        while not (now.get('phase') == 'switchover' and now['round'] >= number and self.src.query_status() == 'running'):
+            assert self.send.poll() is None and now.get('phase') != 'device state' and time.monotonic() < end, self.send.said
+            time.sleep(0.02)
+            with contextlib.suppress(OSError):
+                now = control(self.send.pid, execute='query')
+
     def wait_stopped(self, timeout=120):
         """Until the guest stands still; what QEMU's migration is at then lasts only moments in each state."""
         end = time.monotonic() + timeout
@@ -268,7 +280,8 @@ def start_in(phase, pair, *options, **more):
     A migration of the fixture "pair", in a phase that lasts long enough to be hit there, by a slow link and
       round      RAM to send
       later      the same, in a round after the first; it ends by no limit, as a guest on a slow host writes little
-      stream     QEMU's private RAM (a large flash) to send, while the guest runs
+      stream     QEMU's private RAM (a large flash) to send, while the guest runs, and a late round beside it, which is the
+                 second: see SOON_LATE
       paused     the guest stopped, with much RAM left for the last round, by a downtime limit that allows it
       blackout   the same in save mode
     """
@@ -276,12 +289,13 @@ def start_in(phase, pair, *options, **more):
     lab.link('rate', {'round': 20, 'later': 60, 'stream': 16, 'paused': 20, 'blackout': 40}[phase])
     limits = {'round': ['--downtime-limit', '300'],
               # Rounds that help no more would end by post-copy.
-              'later': ['--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off']}
+              'later': ['--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off'],
+              'stream': SOON_LATE}
     run = Run(src, dst, *limits.get(phase, ['--downtime-limit', '60000']), *options, **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
     elif phase == 'stream':
-        run.wait_status('active')
+        run.wait_late(2)
     else:
         run.wait_stopped()
     return run
