@@ -101,6 +101,30 @@ def test_debugger_of_another(pair):
     godwit.unharmed(src)
 
 
+def test_zeros_in_a_huge_page(directory):
+    """
+    One write of its makes a page of 1 GiB dirty, which as data would take the link seven minutes: what is zeros in it does not
+    count, as it is read and not sent.
+    """
+    mount, limit = '/dev/hugepages-1G', 200000	# an emulated host may take a minute to read it
+    with lab.mounted('hugetlbfs', 'pagesize=1G', mount), godwit.guests():
+        src = lab.Qemu('src', directory=directory, append='start=16 size=16 touch=16 rate=50', ram=[lab.Ram(1024, f'{mount}/src')])
+        dst = godwit.destination(src.wait_ticks(1))
+        lab.net()
+        lab.link('rate', 20)
+        with holder(src) as other:
+            other.does('map')
+            run = godwit.Run(src, dst, '--downtime-limit', str(limit), '--max-rounds', '2', '--postcopy', 'off')
+            run.send.wait_round(1)
+            other.does('write 900')
+            assert run.send.asked_round() == 1, run.send.said
+            report = run.wait()
+            first, *later = report['rounds']
+            assert report['verified'] and sum(r['duplicate'] for r in later) > 200 << 10, report['rounds']
+            assert first['expected-downtime'] < limit, first
+            godwit.proof(src, dst)
+
+
 @pytest.mark.parametrize('phase', ['round', 'stream'])
 def test_at_the_stop(pair, phase):
     """

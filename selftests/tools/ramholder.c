@@ -4,6 +4,7 @@
  *
  *	map		maps all of it
  *	pin		gives a page of it to an io_uring as a fixed buffer
+ *	write MIB	writes to the page that is so far in it
  *	open PATH	opens another file
  *	trace PID	traces that process, without stopping it
  */
@@ -49,6 +50,10 @@ static int obey(const char *path, char *line)
 		return map(path);
 	if (!strcmp(line, "pin"))
 		return pin();
+	if (!strncmp(line, "write ", 6) && ram != MAP_FAILED) {
+		((volatile uint64_t *)ram)[strtoull(line + 6, NULL, 10) << 17]++;
+		return 0;
+	}
 	if (!strncmp(line, "open ", 5))
 		return open(line + 5, O_RDWR | O_CLOEXEC) < 0 ? -1 : 0;
 	if (!strncmp(line, "trace ", 6))
