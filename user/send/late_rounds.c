@@ -29,8 +29,9 @@
  *  - What the kernel still has of them at the stop goes before the last round, and the prediction
  *    does not have it. Without them the last round would have those pages. It has the same page
  *    again if the guest wrote it again, which hot pages are not to be, and no more of these than
- *    one round: another does not begin before the link has carried what is queued, but for a tenth
- *    of the downtime limit.
+ *    one round: another does not begin before the receiver has acknowledged those before, or the
+ *    link has carried what is queued, QEMU's stream included, but for a tenth of the downtime
+ *    limit.
  *  - No page is referred to (--reuse): what the receiver refuses would have to come back before the
  *    last round.
  *  - The receiver takes rounds after SWITCHOVER as before, and acknowledges them, but cares for no
@@ -55,13 +56,14 @@ static uint64_t late_rounds_share_ns(const struct sender *s)
 	return s->limits.downtime_limit_ms * (1000000ull / LATE_SHARE);
 }
 
-/* Of the rounds before, as far as the link's speed is known. */
+/* The rounds before, or as good as that, as far as the link's speed is known. */
 static bool late_rounds_have_arrived(const struct sender *s)
 {
 	const double rate = (double)s->report->speed.rate;
 	const double share_s = (double)late_rounds_share_ns(s) / 1e9;
 
-	return rate <= 0 || (double)send_streams_queued(s->streams) <= rate * share_s;
+	return rate <= 0 || atomic_load(&s->stripes.acked) == s->announced ||
+	       (double)send_streams_queued(s->streams) <= rate * share_s;
 }
 
 /* Whatever may change meanwhile. */
