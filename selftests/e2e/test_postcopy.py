@@ -63,6 +63,27 @@ def test_faster_than_the_link(directory):
     assert len(report['rounds']) == 2
 
 
+@pytest.mark.parametrize('options', [(), ('--reconnect', '60')], ids=['at once', 'in parts'])
+def test_written_again_is_not_sent_before(directory, options):
+    """What the guest writes before the round has come to it follows it anyway, so the round leaves it out."""
+    pages = 24 << 8
+    src = source(directory, 'start=16 size=24 touch=24 rate=6000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 1)
+    run = godwit.Run(src, dst, *LAZY, *options, verify=False)
+    run.send.wait_round(1)
+    # At most one page in seven has been left alone by then, and the round takes 200 s.
+    begin = src.counters['pages']
+    while src.counters['pages'] < begin + 2 * pages:
+        src.wait_ticks(1)
+    lab.link('rate', 200)
+    report = run.wait()
+    units, _, _, _ = came_after(run)
+    godwit.proof(src, dst)
+    first = report['rounds'][0]
+    assert first['normal'] < pages * 2 / 3 and units > pages / 2, (first, units)
+
+
 def test_auto(directory):
     """Rounds do not help, so it is chosen, before they are used up: without any option for that."""
     src = source(directory, 'start=16 size=4 touch=4 rate=6000 random=1')

@@ -29,6 +29,7 @@
  * @noted: written since the last harvest, which forgets it: what all others do
  * @cleared: pages that were cleared, in so many calls: @clears
  * @asked: calls of next_data
+ * @harvests: so many, which fail in the middle if @harvest_fails
  * @on_clear: called by clear() before and after its work; may be NULL
  * @idle: while streams are waited for; may be NULL
  * @delta, @delta_always: of the streams, as the test wants them
@@ -40,7 +41,8 @@ struct rig {
 	struct vm src, dst;
 	struct dirty_source source;
 	struct hot_pages hot;
-	uint64_t cleared, clears, asked;
+	uint64_t cleared, clears, asked, harvests;
+	bool harvest_fails;
 	atomic_bool log[PAGES], noted[PAGES];
 	void (*on_clear)(struct rig *rig);
 	uint8_t *ram, *there;
@@ -88,7 +90,28 @@ static int rig_next_data(struct dirty_source *s, unsigned int block, uint64_t fi
 	return file_next_data(s->vm->blocks[block].fd, first, end, exact, run_first, run_count, e);
 }
 
-static const struct dirty_ops rig_ops = { .name = "scripted", .clear = rig_clear, .next_data = rig_next_data };
+/* fails: as a harvest that ends in the middle: what it has found it has forgotten, and marked. */
+static inline int rig_harvest_some(struct rig *rig, bool fails)
+{
+	for (uint64_t p = 0; p < (fails ? PAGES / 2 : PAGES); p++) {
+		if (atomic_exchange(&rig->noted[p], false) || rig->log[p])
+			bitmap_set(rig->source.map[0], p, 1);
+	}
+	return fails ? -EAGAIN : 0;
+}
+
+static int rig_source_harvest(struct dirty_source *s, struct err *e)
+{
+	struct rig *rig = (struct rig *)((char *)s - offsetof(struct rig, source));
+
+	(void)e;
+	rig->harvests++;
+	return rig_harvest_some(rig, rig->harvest_fails);
+}
+
+static const struct dirty_ops rig_ops = {
+	.name = "scripted", .harvest = rig_source_harvest, .clear = rig_clear, .next_data = rig_next_data,
+};
 
 static inline uint8_t *rig_vm(struct vm *vm)
 {
@@ -204,11 +227,7 @@ static inline void rig_dirty(struct rig *rig, uint64_t page, int value, bool by_
 
 static inline void rig_harvest(struct rig *rig)
 {
-	for (uint64_t p = 0; p < PAGES; p++) {
-		if (rig->log[p] || rig->noted[p])
-			bitmap_set(rig->source.map[0], p, 1);
-		rig->noted[p] = false;
-	}
+	rig_harvest_some(rig, false);
 }
 
 /* Written, and harvested. */

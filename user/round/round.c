@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include "dirty/lease.h"
-#include "round/round.h"
+#include "round/round_internal.h"
 
 #define PIECE_PAGES		1024u	/* 4 MiB */
 #define PIECE_SMALL_PAGES	64u	/* one frame */
 #define PIECES			4u	/* a stream, at least: one may be slower than the others */
 #define PIECE_PUSH_PAGES	256u	/* or one unit: the next fault may lead elsewhere */
+#define PIECE_WATCHED_PAGES	256u	/* what is taken is sent, whatever the guest writes */
 #define PIECE_SPREAD_PAGES	(SPREAD_BYTES / PAGE_BYTES)
 
 /* Begins a new walk, without the runs that the last one found: bits may have been set since. */
@@ -15,9 +15,7 @@ static void round_begin_block(struct round *rd, unsigned int block)
 	rd->at = rd->cleared_end = 0;
 	rd->data = (struct run) { 0, 0 };
 	if (block < rd->vm->nblocks)
-		rd->dirty = (struct bitmap_runs) {
-			.map = rd->source->map[block], .nbits = rd->vm->blocks[block].pages,
-		};
+		round_walk_anew(rd);
 }
 
 void round_begin(struct round *rd, const struct vm *vm, struct dirty_source *s,
@@ -37,6 +35,8 @@ static uint64_t round_piece_pages(const struct round *rd, uint64_t most)
 {
 	uint64_t pages = rd->kind == ROUND_PRECOPY ? rd->piece : PIECE_SMALL_PAGES;
 
+	if (rd->rewritten)
+		pages = PIECE_WATCHED_PAGES;
 	if (rd->spread)
 		pages = PIECE_SPREAD_PAGES;
 	return pages < most ? pages : most;
@@ -75,42 +75,22 @@ void round_cut(struct round *rd)
 		atomic_store(&rd->cut, true);
 }
 
-/*
- * Clears in the source the pages that are read next. The fewer they are, the fewer of them the
- * guest writes again before they are read.
- */
-static int round_clear_ahead(struct round *rd, uint64_t first, struct err *e)
-{
-	uint64_t end = bitmap_past(rd->source->map[rd->block], rd->vm->blocks[rd->block].pages,
-				   first, CLEAR_PAGES);
-	struct lease *lease = rd->source->lease;
-	int r;
-
-	if (lease && !lease_begin(lease))
-		return ROUND_WAITS;
-	r = rd->source->ops->clear(rd->source, rd->block, first, end - first, e);
-	if (lease)
-		lease_end(lease);
-	if (!r)
-		rd->cleared_end = end;
-	return r;
-}
-
 /* At most so many dirty pages: clears them in the source first, then their bits (see source.h). */
 static int round_take_dirty(struct round *rd, uint64_t most, struct run *run, struct err *e)
 {
 	struct dirty_source *s = rd->source;
+	const uint64_t *cleared = round_cleared(rd, rd->block);
 	int r = source_next_dirty(s, rd->block, rd->at, &rd->dirty, &rd->data, run, e);
 
 	if (r <= 0)
 		return r;
-	if (round_guest_runs(rd) && run->first >= rd->cleared_end) {
-		r = round_clear_ahead(rd, run->first, e);
+	if (round_guest_runs(rd) && run->first >= *cleared) {
+		r = round_clear_ahead(rd, rd->block, run->first, e);
 		if (r)
 			return r;
 	}
-	if (round_guest_runs(rd) && run->count > rd->cleared_end - run->first)
-		run->count = rd->cleared_end - run->first;
+	if (round_guest_runs(rd) && run->count > *cleared - run->first)
+		run->count = *cleared - run->first;
 	if (run->count > most)
 		run->count = most;
 	bitmap_clear(s->map[rd->block], run->first, run->count);
@@ -321,7 +301,9 @@ static int round_take_locked(struct round *rd, unsigned int stream, uint64_t mos
 {
 	int r = 0;
 
-	if (rd->stripes)
+	if (rd->rewritten && most)
+		r = round_watch_ahead(rd, e);
+	if (!r && rd->stripes)
 		r = round_fill_waiting(rd, stream, most, p);
 	if (!r)
 		r = round_walk(rd, stream, most, p, e);

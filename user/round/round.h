@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "dirty/hot_pages.h"
+#include "dirty/rewritten.h"
 #include "dirty/source.h"
 #include "dirty/stripes.h"
 #include "page/page.h"
@@ -63,6 +64,8 @@ enum round_kind { ROUND_PRECOPY, ROUND_LATE, ROUND_LAST, ROUND_PUSH };
  * @dirty: the walk over the block's map. Only the thread that takes pages clears bits there. Bits
  *	that are set behind the walk are for the next round, and in the last round none are set
  * @data: the last run of allocated pages that the source has found
+ * @rewritten: what the guest writes again is left out, and @hot is NULL; NULL: it is sent. Set
+ *	before any stream takes of it
  * @stripes: which stream may send what; NULL: any stream all
  * @rest: pages of @block that have been taken, and are still to be given to a stream
  * @cleared_end: the dirty pages of @block below it have been cleared in the source
@@ -84,6 +87,7 @@ struct round {
 	uint64_t at;
 	struct bitmap_runs dirty;
 	struct run data;
+	struct rewritten *rewritten;
 	struct stripes *stripes;
 	struct run rest;
 	uint64_t cleared_end;
@@ -109,6 +113,11 @@ uint64_t round_taken(struct round *rd);
  * later round. The last round is never cut. Any thread, at any time.
  */
 void round_cut(struct round *rd);
+/*
+ * With @rewritten, while the streams send: asks the source what was written, and leaves it out from
+ * now on. The harvest's errors: nothing is lost by them.
+ */
+int round_look(struct round *rd, struct err *e);
 /*
  * The streams have failed while the guest runs, and take no more: what was taken and given to
  * none of them is dirty again. What they got may be lost as well: stripes_lost().

@@ -200,6 +200,8 @@ static int sender_migrate(struct sender *s, struct err *e)
 	if (!r && !s->o->pause)
 		r = hot_pages_init(&s->hot, &s->vm, e);
 	if (!r && !s->o->pause)
+		r = rewritten_init(&s->rewritten, &s->vm, e);
+	if (!r && !s->o->pause)
 		r = zeros_init(&s->zeros, &s->vm, e);
 	if (!r)
 		r = connect_peer(s, e);
@@ -236,6 +238,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	control_close(&s->control, outcome);
 	owing_free(s);
 	hot_pages_free(&s->hot);
+	rewritten_free(&s->rewritten);
 	zeros_free(&s->zeros);
 	stripes_free(&s->stripes);
 	delta_free(s->delta);

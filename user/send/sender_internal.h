@@ -101,6 +101,9 @@ struct sender {
 	struct foreign_watch foreign;
 	struct dirty_rate dirty_rate;	/* QEMU's own measurement, if it makes one */
 	struct hot_pages hot;
+	struct rewritten rewritten;
+	bool watches;			/* this round leaves out what the guest writes again */
+	uint64_t look_ns;		/* when it looks for that next */
 	struct zeros zeros;		/* none with --pause */
 	struct pace pace;
 	struct limits limits;		/* as they are now */
@@ -231,6 +234,8 @@ void sender_push_begin(struct sender *s);
 int sender_push_end(struct sender *s, struct err *e);
 /* Would a round's ROUND leave at once, however far behind the receiver's ACKs are? */
 bool sender_may_announce(const struct sender *s);
+/* Is it due? Then the round under way finds what the guest has written again, and leaves it out. */
+void sender_look(struct sender *s);
 /* Those that such a round holds back, or NULL. */
 struct hot_pages *sender_hot_pages(struct sender *s, enum round_kind kind);
 /*

@@ -249,6 +249,8 @@ int sender_idle(void *arg, struct err *e)
 		s->next_renew_ns = now_ns() + STOP_SLICE_NS;
 		r = s->lease ? foreign_renew_soon(&s->foreign, e) : 0;
 	}
+	if (!r)
+		sender_look(s);
 	/* In the switchover nothing is referred to any more. */
 	if (!r && s->round && s->round->kind == ROUND_PRECOPY)
 		r = referring_ask(&s->reuse, s->ch, e);

@@ -11,6 +11,10 @@
  */
 #define UNACKED_MAX	4u
 
+/* Each look for what was written again stops the streams from taking more while it goes on. */
+#define LOOK_NS		100000000ull
+#define LOOK_RESTS	4u
+
 /*
  * With --pause each page goes once, and with --postcopy on only once before the receiver empties
  * it: there auto sees no use in it. Without a codec no page gets hashes, but that may change.
@@ -176,7 +180,7 @@ static bool sender_huge_pages_are_shared(const struct sender *s)
 struct hot_pages *sender_hot_pages(struct sender *s, enum round_kind kind)
 {
 	/* Without the module there are none. */
-	if (s->o->pause || kind == ROUND_LAST)
+	if (s->o->pause || kind == ROUND_LAST || s->watches)
 		return NULL;
 	return kind == ROUND_LATE && s->delta && sender_huge_pages_are_shared(s) ? NULL : &s->hot;
 }
@@ -192,6 +196,8 @@ static void sender_part_begin(struct sender *s, enum round_kind kind)
 		round_divide(rd, s->report->pending_pages, s->report->streams);
 	if (kind == ROUND_LAST && s->spread)
 		rd->spread = true;
+	if (s->watches)
+		rd->rewritten = &s->rewritten;
 	s->part_over = false;
 	s->part_end_ns = 0;
 	if (s->keeps && kind == ROUND_PRECOPY)
@@ -209,13 +215,30 @@ void sender_round_begin(struct sender *s, enum round_kind kind)
 {
 	sender_report_round(s, kind == ROUND_LAST || s->o->pause);
 	/* In the first round all pages are dirty, which tells nothing about hot ones. */
-	if (kind == ROUND_PRECOPY && s->report->round > 1 && !s->o->pause)
+	if (kind == ROUND_PRECOPY && s->report->round > 1 && !s->o->pause && !s->watches)
 		hot_pages_hold(&s->hot, s->source);
 	s->taken = 0;
 	s->again_ns = 0;
 	s->counts_before = send_streams_counts(s->streams);
 	s->counts_lost = (struct round_count) { .data_pages = 0 };
 	sender_part_begin(s, kind);
+}
+
+void sender_look(struct sender *s)
+{
+	const uint64_t began_ns = now_ns();
+	struct err ignored = { 0 };
+	uint64_t took_ns;
+
+	if (!s->watches || !s->round || began_ns < s->look_ns)
+		return;
+	/* What a harvest that fails has found is marked. The one behind the round says why. */
+	if (round_look(s->round, &ignored)) {
+		s->look_ns = UINT64_MAX;
+		return;
+	}
+	took_ns = now_ns() - began_ns;
+	s->look_ns = now_ns() + (took_ns > LOOK_NS / LOOK_RESTS ? LOOK_RESTS * took_ns : LOOK_NS);
 }
 
 void sender_end_part(struct sender *s)
@@ -333,6 +356,9 @@ int sender_round(struct sender *s, struct err *e)
 	struct round_count sent = { .data_pages = 0 };
 	int r;
 
+	/* What the guest writes again follows it, whether this round has sent it or not. */
+	s->watches = !s->o->pause && owing_wanted(s);
+	s->look_ns = now_ns() + LOOK_NS;
 	sender_round_begin(s, ROUND_PRECOPY);
 	for (;;) {
 		bool lost = false;
@@ -349,6 +375,9 @@ int sender_round(struct sender *s, struct err *e)
 			break;
 		sender_part_begin(s, ROUND_PRECOPY);
 	}
+	if (s->watches)
+		rewritten_release(&s->rewritten, s->source);
+	s->watches = false;
 	sender_round_done(s, r, &sent);
 	return r;
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dirty/rewritten.h"
+
+int rewritten_init(struct rewritten *w, const struct vm *vm, struct err *e)
+{
+	w->vm = vm;
+	for (unsigned int b = 0; b < vm->nblocks; b++) {
+		const uint64_t words = (vm->blocks[b].pages + 63) / 64;
+
+		w->held[b] = calloc(words, sizeof(uint64_t));
+		w->ahead[b] = calloc(words, sizeof(uint64_t));
+		if (!w->held[b] || !w->ahead[b])
+			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+void rewritten_free(struct rewritten *w)
+{
+	for (unsigned int b = 0; b < WIRE_BLOCKS_MAX; b++) {
+		free(w->held[b]);
+		free(w->ahead[b]);
+	}
+}
+
+int rewritten_find(struct rewritten *w, struct dirty_source *s, struct err *e)
+{
+	int r;
+
+	for (unsigned int b = 0; b < w->vm->nblocks; b++)
+		for (uint64_t n = 0; n < (w->cleared[b] + 63) / 64; n++) {
+			w->ahead[b][n] = s->map[b][n];
+			s->map[b][n] = 0;
+		}
+	r = s->ops->harvest(s, e);
+	/* Also of one that has failed: what it has found so far may be found by no other. */
+	for (unsigned int b = 0; b < w->vm->nblocks; b++)
+		for (uint64_t n = 0; n < (w->cleared[b] + 63) / 64; n++) {
+			w->held[b][n] |= s->map[b][n];
+			s->map[b][n] = w->ahead[b][n] & ~w->held[b][n];
+		}
+	return r;
+}
+
+void rewritten_release(struct rewritten *w, struct dirty_source *s)
+{
+	for (unsigned int b = 0; b < w->vm->nblocks; b++)
+		for (uint64_t n = 0; n < (w->vm->blocks[b].pages + 63) / 64; n++) {
+			if (!w->held[b][n])
+				continue;
+			s->map[b][n] |= w->held[b][n];
+			w->held[b][n] = 0;
+		}
+	memset(w->cleared, 0, sizeof(w->cleared));
+}
