@@ -8,7 +8,7 @@
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
 #	demo, demo-nfv, sweep, slowdown, distant, postcopy	the demos, the benchmarks of migrations
 #
-# LAB_CPUS: how many the lab has for the end-to-end tests, see docs/architecture.md, "The emulator".
+# LAB_CPUS: how many the lab has for end-to-end tests and benchmarks, see docs/architecture.md, "The emulator".
 # LAB_NAME: labs of different names run side by side.
 set -e
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -77,5 +77,5 @@ shell)
 	exec "$lab" run --name "$name" --interactive --memory 8G --hugepages 2M:160,1G:2 --timeout 28800 -- \
 		bash --rcfile "$top/selftests/lab/shellrc" -i ;;
 sweep|slowdown|distant|postcopy)
-	exec "$lab" run --name "$name" --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/$verb.py" "$@" ;;
+	exec "$lab" run --name "$name" ${LAB_CPUS:+--cpus "$LAB_CPUS"} --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/$verb.py" "$@" ;;
 esac
