@@ -50,6 +50,7 @@ static void last_words_are_heard(void **state)
 	channel_last_words(l->ch, 1000, &l->e);
 	pthread_join(thread, NULL);
 	assert_int_equal(l->e.exit, GW_VERIFY);
+	assert_int_equal(channel_abort_status(l->ch), GW_VERIFY);
 	assert_non_null(strstr(l->e.text, "no ?[2J room"));
 }
 

@@ -40,6 +40,7 @@ static const char *const exit_names[] = {
 	[GW_NO_ROOM] = "no-room",
 	[GW_TLS] = "tls",
 	[GW_INCOMPLETE] = "incomplete",
+	[GW_GUEST_LOST] = "guest-lost",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 

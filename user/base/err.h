@@ -42,6 +42,7 @@ enum gw_exit {
 	GW_NO_ROOM = 30,	/* the destination has no memory for the guest */
 	GW_TLS = 31,		/* wrong, missing or expired credentials, or a changed record */
 	GW_INCOMPLETE = 32,	/* post-copy broke: the guest runs, and may lack RAM */
+	GW_GUEST_LOST = 33,	/* in post-copy the destination QEMU exited */
 	GW_EXITS
 };
 

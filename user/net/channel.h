@@ -139,6 +139,8 @@ int channel_bodyv(struct channel *ch, struct iovec *iov, unsigned int n, struct 
 void channel_keep_unread(struct channel *ch);
 /* Was an error the peer's ABORT? */
 bool channel_aborted(const struct channel *ch);
+/* The exit status that it gave, whatever that means on this side; 0: it was not. */
+uint32_t channel_abort_status(const struct channel *ch);
 /* Has the peer said something, or closed? Does not wait. */
 bool channel_readable(const struct channel *ch);
 

@@ -36,7 +36,7 @@ struct slot {
  * @slots: what is neither busy nor held by the engine is free
  * @sending: the engine has been given one, and its result was not taken yet
  * @broken: nothing more can be said to the peer
- * @aborted: it has said ABORT
+ * @aborted: it has said ABORT, with @abort_status
  * @until_ns: no wait goes on longer, whatever comes; 0: no such limit
  * @take: serves frames that come unasked; may be NULL
  * @due: bytes of the last frame's body that have not been received
@@ -55,7 +55,7 @@ struct channel {
 	struct slot *queue[CHANNEL_FRAMES - 1 + CHANNEL_OPEN];
 	unsigned int queued;
 	struct msghdr recv_msg;
-	uint32_t due;
+	uint32_t due, abort_status;
 	bool sending, broken, aborted, keeps, torn;
 	uint64_t sent;
 };

@@ -43,6 +43,7 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
 		exit = (enum gw_exit)h->arg;
 	ch->broken = ch->aborted = true;
+	ch->abort_status = h->arg;
 	confirm(ch);
 	return err_set(e, exit, ECONNABORTED, "the other host gave up: %s", text);
 }
@@ -261,6 +262,11 @@ int channel_expect(struct channel *ch, enum wire_type type, struct wire_header *
 bool channel_aborted(const struct channel *ch)
 {
 	return ch->aborted;
+}
+
+uint32_t channel_abort_status(const struct channel *ch)
+{
+	return ch->abort_status;
 }
 
 bool channel_readable(const struct channel *ch)

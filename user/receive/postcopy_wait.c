@@ -124,6 +124,16 @@ static void postcopy_print(const struct postcopy *p, const struct requests_count
 	fflush(stdout);
 }
 
+/* So that the sender does not look for us, or for another receiver, in vain. */
+static void postcopy_tell_loss(struct receiver *r, const struct err *why)
+{
+	struct err lost = { 0 };
+
+	err_set(&lost, GW_GUEST_LOST, ESRCH, "%.500s", why->text);
+	if (r->ch && r->features & WIRE_LOSSES && channel_abort(r->ch, &lost))
+		r->sender = SENDER_KNOWS;
+}
+
 int postcopy_finish(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
@@ -166,6 +176,8 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	}
 	cause = *e;
 	e->exit = GW_OK;
+	if (cause.exit == GW_VM_GONE)
+		postcopy_tell_loss(r, &cause);
 	if (cause.exit == GW_VM_GONE)
 		return err_set(e, cause.exit, -ret, "%.500s: the guest is lost", cause.text);
 	return err_set(e, GW_INCOMPLETE, -ret,

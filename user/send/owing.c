@@ -288,17 +288,42 @@ int owing_finish(struct sender *s, struct err *e)
 	return r;
 }
 
+#define LAST_WORDS_MS	1000u
+
+/* Does the receiver say that its QEMU has exited? A stream may have broken before that was read. */
+static bool owing_is_lost(struct sender *s, struct err *e)
+{
+	struct err said = { 0 };
+
+	if (!s->ch)
+		return false;
+	if (e->exit == GW_LINK_LOST && !channel_aborted(s->ch))
+		channel_last_words(s->ch, LAST_WORDS_MS, &said);
+	if (channel_aborted(s->ch) && said.exit)
+		*e = said;
+	return channel_abort_status(s->ch) == GW_GUEST_LOST;
+}
+
 int owing_settle(struct sender *s, int r, struct err *e)
 {
 	const bool owed = s->owing.collected && !s->owing.complete;
 	struct err cause;
+	bool lost = false;
 
-	while (owed && !s->owing.complete && !owing_recover(s, r ? r : -EIO, e))
+	while (owed && !s->owing.complete) {
+		lost = owing_is_lost(s, e);
+		if (lost || owing_recover(s, r ? r : -EIO, e))
+			break;
 		r = s->owing.complete ? 0 : owing_finish(s, e);
+	}
 	if (!owed || s->owing.complete)
 		return 0;
 	cause = *e;
 	e->exit = GW_OK;
+	if (lost)
+		return err_set(e, GW_GUEST_LOST, ESRCH,
+			       "the guest is lost (%.500s). It has run there, so its disks and its peers know more than the RAM here does: do not continue this QEMU, and start the guest anew",
+			       cause.text);
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
 		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
 		       *cause.text ? cause.text : "the link was lost");

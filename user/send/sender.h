@@ -80,8 +80,8 @@ struct sender_options {
 /**
  * sender_run() - migrate
  * Return: 0: the guest runs at the destination. Else -errno, and *e says why. Unless that is
- * GW_UNKNOWN, GW_NOT_PUT_BACK or GW_INCOMPLETE, the source VM is as it was before, but for what
- * others did to it.
+ * GW_UNKNOWN, GW_NOT_PUT_BACK, GW_INCOMPLETE or GW_GUEST_LOST, the source VM is as it was before,
+ * but for what others did to it.
  */
 int sender_run(const struct sender_options *o, struct report *report, struct err *e);
 

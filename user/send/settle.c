@@ -126,13 +126,23 @@ static int settle_check_source(struct sender *s, struct err *e)
 		       "the guest runs at the destination AND here, because another client has continued it here (cont): stop it here now (stop)");
 }
 
+/*
+ * The guest has run at the destination, and its QEMU has exited: that is no guest that never ran,
+ * which may go on here.
+ */
+static bool settle_was_lost(const struct sender *s)
+{
+	return s->owing.collected && channel_abort_status(s->ch) == GW_GUEST_LOST;
+}
+
 int sender_settle(struct sender *s, int r, struct err *e)
 {
 	enum commit_source_event event = SOURCE_LEARNS_RUNS;
 	struct err back = { 0 }, owing;
 
+	/* Which of both an ABORT says: RESUMED may have been dropped before it (channel_recv.c). */
 	if (r && s->ch && channel_aborted(s->ch))
-		event = SOURCE_LEARNS_DEAD;
+		event = settle_was_lost(s) ? SOURCE_LEARNS_RUNS : SOURCE_LEARNS_DEAD;
 	else if (r)
 		event = s->commit == COMMIT_PREPARED ? SOURCE_GIVES_UP : SOURCE_LOSES_LINK;
 	for (;;) {

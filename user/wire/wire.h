@@ -97,6 +97,9 @@
  *
  * WIRE_POSTCOPY: the guest may run at the destination before all of its RAM is there. WIRE_EARLY:
  * while it still runs at the source the sender may name what it is going to owe. Both: wire/owed.h.
+ * WIRE_LOSSES: after RESUMED the receiver may say ABORT with GW_GUEST_LOST, as its QEMU has exited
+ * before all was there. The guest has run: a sender that finds that ABORT and has missed RESUMED
+ * must not take it for one that has not.
  *
  * WIRE_REUSES: in place of a page the sender may refer to what the receiver has in a file:
  * wire/reuse.h.
@@ -315,6 +318,7 @@ enum wire_type {
 #define WIRE_EARLY	(1ull << 12)
 #define WIRE_REUSES	(1ull << 13)
 #define WIRE_LATE	(1ull << 14)
+#define WIRE_LOSSES	(1ull << 15)
 #define WIRE_NO_VERDICT	255u
 
 #define WIRE_NO_ADDRESS	UINT64_MAX
