@@ -45,6 +45,18 @@ static void what_waits_on_its_way(void **state)
 	assert_int_equal(link_waiting(4ull << 30, 4000000000u, 0), 4ull << 30);
 }
 
+/* 10 ms beside the round trip, shared by the streams. */
+static void little_is_under_way(void **state)
+{
+	(void)state;
+	assert_in_range(link_short_buffer(12500000, 1, 2 * MS), 150000, 150001);
+	assert_in_range(link_short_buffer(12500000, 2, 2 * MS), 75000, 75001);
+	/* Some packets, however slow it is. */
+	assert_int_equal(link_short_buffer(1000, 2, 0), 32768);
+	assert_int_equal(link_short_buffer(0, 2, MS), 0);
+	assert_int_equal(link_short_buffer(12500000, 2, 20 * MS), 0);
+}
+
 /* 1 Gbit/s over 200 ms are 25 MB under way; 16 streams of 4 MiB hold them, two do not. */
 static void what_buffers_allow(void **state)
 {
@@ -73,7 +85,7 @@ static void patience_grows_with_the_round_trip(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(streams_by_the_round_trip), cmocka_unit_test(long_links),
-	cmocka_unit_test(what_waits_on_its_way),
+	cmocka_unit_test(what_waits_on_its_way), cmocka_unit_test(little_is_under_way),
 	cmocka_unit_test(what_buffers_allow), cmocka_unit_test(patience_grows_with_the_round_trip),
 };
 

@@ -36,6 +36,8 @@ int sock_tune(int fd, unsigned int timeout_ms);
  * sets is good for throughput.
  */
 void sock_set_unsent(int fd, unsigned int bytes);
+/* So many bytes may be under way, or wait in the socket, from now on: about, and for good. */
+void sock_set_buffer(int fd, uint64_t bytes);
 
 /*
  * TCP's smoothed round trip, ns; 0: not known, as on a socket that is not TCP's. While the peer

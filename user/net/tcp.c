@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* TCP by "ADDR:PORT". A name may resolve to several addresses; the first one that works counts. */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>	/* more of tcp_info than the C library has */
 #include <netdb.h>
@@ -288,6 +289,14 @@ int sock_tune(int fd, unsigned int timeout_ms)
 void sock_set_unsent(int fd, unsigned int bytes)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
+void sock_set_buffer(int fd, uint64_t bytes)
+{
+	/* The kernel makes it twice as much, for what it needs itself: for pages that is little. */
+	const int half = bytes / 2 < INT_MAX ? (int)(bytes / 2) : INT_MAX;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half));
 }
 
 static struct tcp_info tcp_info(int fd)

@@ -5,6 +5,8 @@
 #define RTT_NS		5000000ull	/* a stream for each */
 #define PATIENCE	20u		/* round trips */
 #define RTT_MOST_NS	3000000000ull	/* of a stranger it may be anything */
+#define QUEUE_NS	10000000ull	/* a thread that sends may be late by so much */
+#define SHORT_BUFFER	(32u << 10)	/* some packets, also on a slow link */
 
 unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most)
 {
@@ -28,6 +30,15 @@ uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns)
 uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)
 {
 	return (uint64_t)((double)rate * (double)rtt_ns / SEC_NS / streams) + 1;
+}
+
+uint64_t link_short_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)
+{
+	const uint64_t bytes = link_buffer(rate, streams, rtt_ns + QUEUE_NS);
+
+	if (!rate || link_is_long(rtt_ns))
+		return 0;
+	return bytes > SHORT_BUFFER ? bytes : SHORT_BUFFER;
 }
 
 unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns)

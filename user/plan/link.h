@@ -28,6 +28,14 @@ uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns);
 uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns);
 
 /*
+ * The same while a guest waits for single pages that go on a connection beside them: what is under
+ * way on the others fills the link, and waits before its slowest part for some milliseconds and not
+ * for as long as there is room. 0: as it is, where the rate is not known, or the link is long: then
+ * a page takes a round trip anyway, and too little under way would cost more.
+ */
+uint64_t link_short_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns);
+
+/*
  * How long a peer may take that would be allowed timeout_ms on a link without delay: some round
  * trips more, as a packet may be lost, and an answer may wait behind RAM. 0 stays 0: do not wait.
  *

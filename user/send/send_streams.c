@@ -9,6 +9,7 @@
 #include "base/stop.h"
 #include "base/thread.h"
 #include "net/sock.h"
+#include "plan/link.h"
 #include "ram/thp.h"
 #include "send/send_streams_internal.h"
 
@@ -262,6 +263,17 @@ struct round_count send_streams_counts(const struct send_streams *st)
 		round_count_add(&sum, &one);
 	}
 	return sum;
+}
+
+void send_streams_keep_short(struct send_streams *st, uint64_t rate)
+{
+	for (unsigned int i = 0; i < st->n; i++) {
+		const int fd = st->s[i].socket;
+		uint64_t bytes = link_short_buffer(rate, st->n, sock_least_rtt_ns(fd));
+
+		if (bytes)
+			sock_set_buffer(fd, bytes);
+	}
 }
 
 uint64_t send_streams_queued(const struct send_streams *st)

@@ -87,6 +87,8 @@ uint64_t send_streams_round_ns(const struct send_streams *st);
 int send_streams_post(struct send_streams *st, const struct wire_header *h, const void *body,
 		      bool first, struct err *e);
 uint64_t send_streams_sent(const struct send_streams *st);	/* bytes, headers included */
+/* From now on little is under way on a link of this rate: link_short_buffer(). */
+void send_streams_keep_short(struct send_streams *st, uint64_t rate);
 /* What all streams have sent in all rounds so far. A moment later another member may be newer. */
 struct round_count send_streams_counts(const struct send_streams *st);
 /* The receiver has said LOAD. */
