@@ -5,7 +5,6 @@
 #define PIECE_SMALL_PAGES	64u	/* one frame */
 #define PIECES			4u	/* a stream, at least: one may be slower than the others */
 #define PIECE_PUSH_PAGES	256u	/* or one unit: the next fault may lead elsewhere */
-#define PIECE_WATCHED_PAGES	256u	/* what is taken is sent, whatever the guest writes */
 #define PIECE_SPREAD_PAGES	(SPREAD_BYTES / PAGE_BYTES)
 
 /* Begins a new walk, without the runs that the last one found: bits may have been set since. */
@@ -35,8 +34,9 @@ static uint64_t round_piece_pages(const struct round *rd, uint64_t most)
 {
 	uint64_t pages = rd->kind == ROUND_PRECOPY ? rd->piece : PIECE_SMALL_PAGES;
 
+	/* What has been taken is sent, even if it is written again. */
 	if (rd->rewritten)
-		pages = PIECE_WATCHED_PAGES;
+		pages = PIECE_SMALL_PAGES;
 	if (rd->spread)
 		pages = PIECE_SPREAD_PAGES;
 	return pages < most ? pages : most;
