@@ -259,8 +259,8 @@ void godwit_keep_leave(struct godwit_session *s)
 	k = keep_of(s);
 	if (k && k->count) {
 		k->owner = NULL;
-		pr_notice("godwit: helper %d (%s) has gone: page faults of %u processes wait until another helper takes over\n",
-			  s->owner_pid, s->owner_comm, k->count);
+		pr_notice_ratelimited("godwit: helper %d (%s) has gone: page faults of %u processes wait until another helper takes over\n",
+				      s->owner_pid, s->owner_comm, k->count);
 	} else if (k) {
 		free_keep(k);
 	}

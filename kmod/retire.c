@@ -123,8 +123,8 @@ static void retire_slot(struct godwit_session *s, struct godwit_slot *slot)
 	godwit_stats_spent(s, GODWIT_PHASE_RETIRE, &end);
 	trace_godwit_retire(s, slot, end - start, r);
 	if (r && r != -ENOENT && r != -EOWNERDEAD)
-		pr_warn("godwit: dirty logging stays on in memslot %u:%u (error %d); the VMM's next migration ends it\n",
-			slot->as_id, slot->id, r);
+		pr_warn_ratelimited("godwit: dirty logging stays on in memslot %u:%u (error %d); the VMM's next migration ends it\n",
+				    slot->as_id, slot->id, r);
 }
 
 /* All slots whose log is on because of us. */
