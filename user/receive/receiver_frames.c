@@ -109,7 +109,8 @@ static int receiver_on_round(struct receiver *r, const struct wire_header *h, st
 
 /*
  * A control connection that has broken since the sender may send all the rest is read to its end:
- * DEVICE_END may be in it, behind this PING. If it is not, the end of what can be read is the error.
+ * DEVICE_END may be in it, behind this PING. If it is not, the end of what can be read is the
+ * error.
  */
 static int receiver_on_ping(struct receiver *r, const struct wire_header *h, struct err *e)
 {
