@@ -68,6 +68,24 @@ static void references_are_no_rate(void **state)
 	assert_in_range(speed_pages(&s.last), 25000, 26000);
 }
 
+/* What post-copy goes by: of all rounds those that only the link has held up. */
+static void a_rate_that_nothing_holds_back(void **state)
+{
+	struct speeds s = { .last = { 0, 0 } };
+
+	(void)state;
+	add(&s, 25600, PAGE_BYTES, 10 * S, true);
+	assert_int_equal(s.last.rate, 10 * MIB);
+	assert_int_equal(s.unhindered, 0);
+	speeds_add(&s, &(struct speed_round) { .bytes = 10 * MIB, .ns = S, .page = PAGE_BYTES, .referred = true });
+	add(&s, 256, PAGE_BYTES, S, false);	/* a short one */
+	assert_int_equal(s.unhindered, 0);
+	add(&s, 25600, PAGE_BYTES, S, false);
+	add(&s, 25600, PAGE_BYTES, 10 * S, true);
+	add(&s, 256, PAGE_BYTES, S, false);
+	assert_int_equal(s.unhindered, 100 * MIB);
+}
+
 /* Of pages that were not packed, or where nothing is known of them. */
 static void without_a_codec(void **state)
 {
@@ -237,6 +255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_round_like_the_last),
 		cmocka_unit_test(references_are_no_rate),
+		cmocka_unit_test(a_rate_that_nothing_holds_back),
 		cmocka_unit_test(without_a_codec),
 		cmocka_unit_test(neither_half_is_of_another_round),
 		cmocka_unit_test(bandwidth_does_not_hold_back_the_last_round),

@@ -47,6 +47,8 @@ static void speeds_note_link(struct speeds *s, const struct speed_round *r, bool
 		return;
 	if (rate > s->link || (is_long && !r->held_back))
 		s->link = rate;
+	if (is_long && !r->held_back && !r->referred)
+		s->unhindered = rate;
 }
 
 static void speeds_note_reading(struct speeds *s, const struct speed_round *r)

@@ -69,13 +69,15 @@ struct speed_round {
  * @link: bytes per second that the link carries, for what is no page: of the last long round, or of
  *	the fastest since; a round of few bytes, in which it waits for CPUs, tells nothing of it; 0:
  *	not known
+ * @unhindered: the same of the last long round that nothing but the link, or this host, held up:
+ *	neither --bandwidth nor references; 0: there was none
  * @most: pages per second of the fastest round of enough @pages to tell; 0: there was none
  * @read_ns: what a page took in the round that read enough of them fastest, with all that was sent
  *	meanwhile; 0: there was none
  */
 struct speeds {
 	struct speed last, freely;
-	uint64_t link;
+	uint64_t link, unhindered;
 	double most, read_ns;
 	bool changed, short_tells, skipped;
 };

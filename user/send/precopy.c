@@ -87,6 +87,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 		.referred = sent.reused_pages > sent.data_pages,
 	});
 	rep->speed = m->speeds.last;
+	s->link_rate = m->speeds.unhindered;
 	return 0;
 }
 

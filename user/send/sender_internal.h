@@ -105,6 +105,7 @@ struct sender {
 	bool watches;			/* this round leaves out what the guest writes again */
 	uint64_t look_ns;		/* when it looks for that next */
 	struct zeros zeros;		/* none with --pause */
+	uint64_t link_rate;		/* bytes/s: struct speeds, @unhindered */
 	struct pace pace;
 	struct limits limits;		/* as they are now */
 	_Atomic uint32_t compress;	/* of these, for the streams */

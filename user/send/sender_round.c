@@ -303,8 +303,11 @@ void sender_push_begin(struct sender *s)
 	round_begin(rd, &s->vm, s->source, ROUND_PUSH, NULL, NULL);
 	rd->push = &s->owing.push;
 	s->round = rd;
-	/* The answers to faults must not queue behind what is pushed. */
-	send_streams_keep_short(s->streams, s->report->speed.rate);
+	/*
+	 * The answers to faults must not queue behind what is pushed. A rate that --bandwidth made
+	 * would hold back what is pushed now, when nothing else does.
+	 */
+	send_streams_keep_short(s->streams, s->link_rate);
 	send_streams_begin(s->streams, rd, s->number);
 }
 
