@@ -81,7 +81,7 @@ bool postcopy_lacks_ram(const struct receiver *r);
  */
 int postcopy_finish(struct receiver *r, struct err *e);
 /* QEMU has exited, or is about to: a process that is killed may wait for a fault. */
-bool postcopy_vm_gone(const struct receiver *r, struct err *e);
+bool postcopy_vm_gone(const struct receiver *r, unsigned int ms, struct err *e);
 /*
  * Takes over what the module has kept of this token, before BLOCKS has come.
  * Errors: GW_NO_MIGRATION: it keeps nothing of it; those of device_keep() and of its files.

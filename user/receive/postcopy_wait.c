@@ -34,14 +34,14 @@ static int postcopy_frame(struct receiver *r, struct err *e)
 }
 
 /* A process that is killed may wait for a fault: the module says that it is about to go. */
-bool postcopy_vm_gone(const struct receiver *r, struct err *e)
+bool postcopy_vm_gone(const struct receiver *r, unsigned int ms, struct err *e)
 {
 	struct pollfd p[] = {
 		{ .fd = r->postcopy.dev, .events = POLLIN },
 		{ .fd = r->vm.pidfd, .events = POLLIN },
 	};
 
-	if (poll(p, 2, 0) <= 0 || !((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents))
+	if (poll(p, 2, (int)ms) <= 0 || !((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents))
 		return false;
 	err_set(e, GW_VM_GONE, ESRCH, "the destination QEMU has exited before all of its RAM was there");
 	return true;
@@ -55,7 +55,7 @@ static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
 
 	if (!atomic_load(&p->lazy.owed.left))
 		return 1;
-	if (postcopy_vm_gone(r, e))
+	if (postcopy_vm_gone(r, 0, e))
 		return -ESRCH;
 	if (requests_failed(p->requests, e))
 		return -EIO;
@@ -124,6 +124,17 @@ static void postcopy_print(const struct postcopy *p, const struct requests_count
 	fflush(stdout);
 }
 
+#define GONE_MS	2000u	/* the module looks once a second */
+
+/* A thread that puts pages in place may notice first that there is no QEMU any more. */
+static void postcopy_look_for_loss(const struct receiver *r, struct err *e)
+{
+	struct err gone = { 0 };
+
+	if (e->exit != GW_VM_GONE && !err_is_link(e) && postcopy_vm_gone(r, GONE_MS, &gone))
+		*e = gone;
+}
+
 /* So that the sender does not look for us, or for another receiver, in vain. */
 static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 {
@@ -174,6 +185,7 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		claim_drop(&r->claim, &r->vm);
 		return 0;
 	}
+	postcopy_look_for_loss(r, e);
 	cause = *e;
 	e->exit = GW_OK;
 	if (cause.exit == GW_VM_GONE)

@@ -145,7 +145,7 @@ static int recover_wait(struct receiver *r, struct err *e)
 		uint64_t look = deadline_ms(LOOK_MS);
 		struct err why = { 0 };
 
-		if (postcopy_vm_gone(r, e))
+		if (postcopy_vm_gone(r, 0, e))
 			return -ESRCH;
 		if (!receiver_listen_again(r)) {
 			nap_ms(AGAIN_MS);

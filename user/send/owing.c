@@ -320,6 +320,10 @@ int owing_settle(struct sender *s, int r, struct err *e)
 		return 0;
 	cause = *e;
 	e->exit = GW_OK;
+	if (lost && s->report->guest_was_paused)
+		return err_set(e, GW_GUEST_LOST, ESRCH,
+			       "the guest is lost there (%.500s). It was paused: unless somebody has continued it there, all of it is here, and `cont` brings it back",
+			       cause.text);
 	if (lost)
 		return err_set(e, GW_GUEST_LOST, ESRCH,
 			       "the guest is lost (%.500s). It has run there, so its disks and its peers know more than the RAM here does: do not continue this QEMU, and start the guest anew",

@@ -208,9 +208,9 @@ int owing_take_over(struct sender *s, struct err *e)
 	report_round_begin(s->report, false, now_ns() - s->started_ns);
 	err_set(e, GW_LINK_LOST, ENOTCONN, "another sender has ended");
 	r = owing_settle(s, -ENOTCONN, e);
-	if (!r) {
+	if (!r)
 		*e = (struct err) { 0 };
+	if (!r || e->exit == GW_GUEST_LOST)
 		doubt_forget(s->vm.pid);
-	}
 	return r;
 }
