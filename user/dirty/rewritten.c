@@ -40,6 +40,9 @@ int rewritten_find(struct rewritten *w, struct dirty_source *s, struct err *e)
 	/* Also of one that has failed: what it has found so far may be found by no other. */
 	for (unsigned int b = 0; b < w->vm->nblocks; b++)
 		for (uint64_t n = 0; n < (w->cleared[b] + 63) / 64; n++) {
+			const uint64_t out = w->ahead[b][n] & s->map[b][n];
+
+			w->left_out += (uint64_t)__builtin_popcountll(out);
 			w->held[b][n] |= s->map[b][n];
 			s->map[b][n] = w->ahead[b][n] & ~w->held[b][n];
 		}
@@ -56,4 +59,5 @@ void rewritten_release(struct rewritten *w, struct dirty_source *s)
 			w->held[b][n] = 0;
 		}
 	memset(w->cleared, 0, sizeof(w->cleared));
+	w->left_out = 0;
 }

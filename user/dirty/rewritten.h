@@ -24,12 +24,14 @@
  *	of 64, or all
  * @held: of each block, a bit a page: taken out of the source's map until rewritten_release()
  * @ahead: the map, while a harvest writes another
+ * @left_out: pages that were still to be sent, and are held
  */
 struct rewritten {
 	const struct vm *vm;
 	uint64_t cleared[WIRE_BLOCKS_MAX];
 	uint64_t *held[WIRE_BLOCKS_MAX];
 	uint64_t *ahead[WIRE_BLOCKS_MAX];
+	uint64_t left_out;
 };
 
 /* GW_INTERNAL: no memory. */

@@ -296,7 +296,7 @@ void sock_set_buffer(int fd, uint64_t bytes)
 	/* The kernel makes it twice as much, for what it needs itself: for pages that is little. */
 	const int half = bytes / 2 < INT_MAX ? (int)(bytes / 2) : INT_MAX;
 
-	/* Beyond net.core.wmem_max: with less than was asked for the link would be idle at times. */
+	/* Beyond net.core.wmem_max: with less than this the link would be idle at times. */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &half, sizeof(half)) < 0)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half));
 }

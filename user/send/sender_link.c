@@ -72,7 +72,7 @@ static void sender_count_round(struct sender *s)
 {
 	const struct round_count c = sender_counts(s);
 	struct report *rep = s->report;
-	uint64_t taken = s->taken + round_taken(s->round);
+	uint64_t taken = s->taken + round_taken(s->round) + s->rewritten.left_out;
 
 	sender_report_sent(s, &c);
 	/*
