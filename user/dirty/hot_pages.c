@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <errno.h>
-#include <stdlib.h>
-
 #include "dirty/hot_pages.h"
+#include "dirty/maps.h"
 
 static uint64_t hot_pages_words(const struct vm *vm, unsigned int block)
 {
@@ -11,22 +9,16 @@ static uint64_t hot_pages_words(const struct vm *vm, unsigned int block)
 
 int hot_pages_init(struct hot_pages *h, const struct vm *vm, struct err *e)
 {
+	int r = dirty_maps_new(h->before, vm, e);
+
 	h->vm = vm;
-	for (unsigned int b = 0; b < vm->nblocks; b++) {
-		h->before[b] = calloc(hot_pages_words(vm, b), sizeof(uint64_t));
-		h->held[b] = calloc(hot_pages_words(vm, b), sizeof(uint64_t));
-		if (!h->before[b] || !h->held[b])
-			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	}
-	return 0;
+	return r ? r : dirty_maps_new(h->held, vm, e);
 }
 
 void hot_pages_free(struct hot_pages *h)
 {
-	for (unsigned int b = 0; b < WIRE_BLOCKS_MAX; b++) {
-		free(h->before[b]);
-		free(h->held[b]);
-	}
+	dirty_maps_free(h->before);
+	dirty_maps_free(h->held);
 }
 
 void hot_pages_hold(struct hot_pages *h, struct dirty_source *s)

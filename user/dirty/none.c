@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "dirty/maps.h"
 #include "dirty/source.h"
 #include "page/page.h"
 
@@ -44,8 +45,7 @@ static int none_next_data(struct dirty_source *s, unsigned int block, uint64_t f
 static void none_close(struct dirty_source *s, bool hurry)
 {
 	(void)hurry;
-	for (unsigned int i = 0; i < s->vm->nblocks; i++)
-		free(s->map[i]);
+	dirty_maps_free(s->map);
 	free(s);
 }
 
@@ -61,17 +61,16 @@ static const struct dirty_ops none_ops = {
 int source_none(const struct vm *vm, struct dirty_source **out, struct err *e)
 {
 	struct dirty_source *s = calloc(1, sizeof(*s));
+	int r;
 
 	if (!s)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	s->ops = &none_ops;
 	s->vm = vm;
-	for (unsigned int i = 0; i < vm->nblocks; i++) {
-		s->map[i] = calloc((vm->blocks[i].pages + 63) / 64, sizeof(uint64_t));
-		if (!s->map[i]) {
-			none_close(s, false);
-			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-		}
+	r = dirty_maps_new(s->map, vm, e);
+	if (r) {
+		none_close(s, false);
+		return r;
 	}
 	*out = s;
 	return 0;

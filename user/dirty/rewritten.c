@@ -1,30 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "dirty/maps.h"
 #include "dirty/rewritten.h"
 
 int rewritten_init(struct rewritten *w, const struct vm *vm, struct err *e)
 {
-	w->vm = vm;
-	for (unsigned int b = 0; b < vm->nblocks; b++) {
-		const uint64_t words = (vm->blocks[b].pages + 63) / 64;
+	int r = dirty_maps_new(w->held, vm, e);
 
-		w->held[b] = calloc(words, sizeof(uint64_t));
-		w->ahead[b] = calloc(words, sizeof(uint64_t));
-		if (!w->held[b] || !w->ahead[b])
-			return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	}
-	return 0;
+	w->vm = vm;
+	return r ? r : dirty_maps_new(w->ahead, vm, e);
 }
 
 void rewritten_free(struct rewritten *w)
 {
-	for (unsigned int b = 0; b < WIRE_BLOCKS_MAX; b++) {
-		free(w->held[b]);
-		free(w->ahead[b]);
-	}
+	dirty_maps_free(w->held);
+	dirty_maps_free(w->ahead);
 }
 
 int rewritten_find(struct rewritten *w, struct dirty_source *s, struct err *e)

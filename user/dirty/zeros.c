@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "dirty/maps.h"
 #include "dirty/stripes.h"
 #include "dirty/zeros.h"
 
@@ -23,8 +24,7 @@ int zeros_init(struct zeros *z, const struct vm *vm, struct err *e)
 
 void zeros_free(struct zeros *z)
 {
-	for (unsigned int b = 0; b < WIRE_BLOCKS_MAX; b++)
-		free(z->map[b]);
+	dirty_maps_free(z->map);
 }
 
 /* One huge page: so many words. */
