@@ -15,16 +15,24 @@ function text(s,    n, part, i, out)
 	return out
 }
 
+# A line of its own for each sentence, as mdoc wants it.
+function prose(s)
+{
+	s = text(s)
+	gsub(/\. /, ".\n", s)
+	print "\\&" s
+}
+
 function sentence(s)
 {
 	if (s ~ /^[a-z]+[ ,]/)		# no file's name
 		s = toupper(substr(s, 1, 1)) substr(s, 2)
 	if (s)
-		print "\\&" text(s) "."
+		prose(s ".")
 }
 
 /^#/ || /^$/ || /^\|-/	{ next }
-!/^\|/			{ $0 = text($0); gsub(/\. /, ".\n"); print "\\&" $0; next }
+!/^\|/			{ prose($0); next }
 !list++			{ print ".Bl -tag -width Ds"; next }	# the table's head
 {
 	split($0, cell, / *\| */)
