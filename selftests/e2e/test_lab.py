@@ -13,6 +13,9 @@ import pytest
 sys.path.append(f'{lab.TREE}/selftests/lab')
 import awake	# noqa: E402 pylint: disable=wrong-import-position
 
+sys.path.append(f'{lab.TREE}/selftests/bench/migrate')
+import slowdown	# noqa: E402 pylint: disable=wrong-import-position
+
 native = pytest.mark.native
 
 
@@ -33,6 +36,17 @@ def test_migrates_with_qemu(directory):
     assert dst.ticks > ticks
     assert dst.counters['pages'] > src.counters['pages']
     assert src.query_status() == 'postmigrate'
+
+
+@native
+def test_a_benchmark_reads_what_the_guest_has_written(directory):
+    """In its RAM, which says it more often than the guest does. The guest writes no more then, and says as much."""
+    vm = lab.Qemu('src', append='start=16 size=16 touch=16 rate=1000', directory=directory).wait_ticks(2)
+    vm.command('rate=0')
+    vm.wait_ticks(2)
+    writes = slowdown.Writes(vm, slowdown.counter())
+    writes.stop()
+    assert writes.seen[-1][1] == vm.counters['pages'] > 0
 
 
 @native

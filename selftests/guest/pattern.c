@@ -16,10 +16,11 @@
 enum { BATCH = 64 };
 
 static struct writer {
+	uint32_t seq;			/* in front: bench/migrate/slowdown.py reads it in RAM */
 	uint32_t first, pages;		/* its stretch of the region */
 	uint32_t *table;
 	uint32_t working, cursor, verify_cursor, rnd;
-	uint32_t seq, sum, held, verified, sweeps;
+	uint32_t sum, held, verified, sweeps;
 	struct pace pace;
 } writers[CPUS_MAX];
 static uint8_t *base, *window;

@@ -32,12 +32,12 @@ BEFORE, AFTER = 3, 3	# s
 
 
 def counter():
-    """Where in its memory the guest counts its writes: it is mapped one to one."""
+    """Where in its memory the guest's one vCPU counts its writes (pattern.c, struct writer): it is mapped one to one."""
     for line in subprocess.run(['nm', lab.PATTERN], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
         address, _, name = line.split()
-        if name == 'seq':
+        if name == 'writers':
             return int(address, 16)
-    raise LookupError(f'{lab.PATTERN}: no symbol "seq"')
+    raise LookupError(f'{lab.PATTERN}: no symbol "writers"')
 
 
 class Writes(threading.Thread):
@@ -53,8 +53,10 @@ class Writes(threading.Thread):
         self.start()
 
     def run(self):
-        while not self.over:
+        while True:
             self.seen.append((time.time(), int.from_bytes(self.view[self.at:self.at + 4], 'little')))
+            if self.over:
+                return
             time.sleep(0.005)
 
     def stop(self):
