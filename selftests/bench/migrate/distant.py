@@ -118,7 +118,9 @@ def show(samples, links, chosen):
                 cells.append(f'{statistics.median(found):8.0f} ({min(found):.0f}-{max(found):.0f})')
             used = statistics.median(t['transferred'] * 8 / (link[1] * 1e3 * WIRE) / t['total'] for t in took if t)
             parts = [t['blackout'] for t in took if t and 'blackout' in t]
-            said = ', '.join(f'{part} {statistics.median(p[part] for p in parts):.0f}' for part in parts[0]) if parts else ''
+            # Another godwit's report may know other parts.
+            said = ', '.join(f'{part} {statistics.median(p.get(part, 0) for p in parts):.0f}'
+                             for part in dict.fromkeys(part for p in parts for part in p))
             print(f'  {name:26} {cells[0]:24}{cells[1]:24}{used:6.2f}  {said}')
 
 
