@@ -14,9 +14,8 @@ import lab
 import pytest
 import relay
 import wire
-from guestram import write
+from guestram import AT, content, write
 from kinds import KINDS
-from test_compress import AT, content
 
 pytestmark = pytest.mark.native
 

@@ -5,9 +5,8 @@ import os
 import godwit
 import lab
 import pytest
-from guestram import write
+from guestram import AT, content, write
 from kinds import KINDS
-from test_compress import AT, content
 
 pytestmark = pytest.mark.usefixtures('module')
 APPEND = 'start=16 size=16 touch=16 rate=200 fill=64'

@@ -7,6 +7,21 @@ from ramfile import PAGE, extents
 
 PRESENT = 3 << 62	# /proc/PID/pagemap: in memory, or in swap
 AT_A_TIME = 4096	# entries
+AT = 40	# MiB: where the tests write content(), and no guest of theirs looks
+HERE = os.path.dirname(os.path.realpath(__file__))
+
+
+def content(mib=12):
+    """Programs, text, noise, poison, poison with one other byte, and zeros, in pieces of odd lengths."""
+    programs = b''.join(open(f'/usr/bin/{name}', 'rb').read() for name in ('bash', 'tar', 'find'))
+    text = open(f'{HERE}/lab.py', 'rb').read() * 40
+    kinds = [programs, text, None, b'\xcc' * 4096, b'\xcc' * 99 + b'!' + b'\xcc' * 3996, bytes(4096)]
+    out, at = bytearray(), 0
+    while len(out) < mib << 20:
+        kind, n = kinds[at % 6], (1 + at * 37 % 90) * 4096
+        out += os.urandom(n) if kind is None else (kind * (n // len(kind) + 1))[:n]
+        at += 1
+    return bytes(out[:mib << 20])
 
 
 def own(vm, number):

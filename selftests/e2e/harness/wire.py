@@ -22,3 +22,7 @@ def frame(kind, arg=0, body=b'', magic=MAGIC, flags=0):
 
 def hello(version=VERSION, offers=VERDICTS | ONE_WAY, needs=ONE_WAY):
     return frame(HELLO, version, struct.pack('<QQ', offers, needs))
+
+
+def extent(kind, pages, first):
+    return struct.pack('<HHIQ', 0, kind, pages, first)
