@@ -30,7 +30,7 @@ demo: deps user
 
 # A guest that forwards frames moves from one Open vSwitch with DPDK to another, by QEMU and by godwit in turn; three minutes.
 demo-nfv: deps user
-	selftests/deps.sh nfv python3-pygal
+	selftests/deps.sh lab nfv python3-pygal
 	selftests/check.sh demo-nfv
 
 # What a newcomer runs: unit tests, fuzzing, packaging, then the module and all migrations under KVM in the lab. "run" fetches
@@ -71,6 +71,7 @@ bench-lab: deps user
 
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps
+	selftests/deps.sh lab
 	selftests/bench/run.sh $(BENCH)
 
 # In a kernel of its own, with KASAN, lockdep and kmemleak, where every allocation fails once. Builds it first.

@@ -57,6 +57,7 @@ esac
 # What tests for hours must not stumble over its emulator: with Debian 12's own QEMU a nested guest is now and then deaf
 # to interrupts, and after a fork of its VMM may stay on a page from before.
 if [ "$verb" != demo ]; then
+	[ -n "$LAB_QEMU" ] || "$top/selftests/kernels/root.sh" qemu >/dev/null	# not where a machine is already waited for
 	: "${LAB_QEMU:=$top/selftests/kernels/qemu.sh}"
 	export LAB_QEMU
 fi

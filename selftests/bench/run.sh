@@ -13,6 +13,7 @@ cp "$top/kmod/godwit.ko" "$B/kmod/godwit.ko"
 make -s -C "$top/selftests/bench"
 make -s -C "$top/selftests" "$B/kselftest/kvm/dirty_log_perf_test"
 # The emulator that the tests and the other benchmarks of the lab run in.
+[ -n "$LAB_QEMU" ] || "$top/selftests/kernels/root.sh" qemu >/dev/null	# not where a machine is already waited for
 : "${LAB_QEMU:=$top/selftests/kernels/qemu.sh}"
 export LAB_QEMU
 # shellcheck disable=SC2016 # expanded in the lab

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is fetched survives a network that fails, and says why it gave up: deps.sh, kernels/root.sh and kselftest/framework, with nothing of apt's."""
+"""
+What is fetched survives a network that fails, and says why it gave up: deps.sh, kernels/root.sh and kselftest/framework, with
+nothing of apt's. And each target asks for all that it needs, on a machine that has nothing, before what needs it.
+"""
+import importlib.machinery
+import importlib.util
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 
@@ -137,3 +143,73 @@ def test_framework(tmp_path, programs, monkeypatch, failures):
     if status:
         assert run(tmp_path, 0, 'kselftest/framework')[0] == 0, 'a later run does not get it'
     assert run(tmp_path, 6, 'kselftest/framework') == (0, f'{there}/tools/testing/selftests\n', [])
+
+
+# Whatever runs in the lab: in the emulator that root.sh fetches, with the mmdebstrap of the group "lab".
+IN_THE_LAB = ('selftests/check.sh', 'selftests/bench/', 'selftests/debug/check')
+GOALS = ('demo', 'demo-nfv', 'check', 'check-native', 'check-lab', 'check-kernels', 'check-debug', 'bench', 'bench-lab', 'bench-kernel')
+
+
+def recipe(goal):
+    """What make would do, in order."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(('MAKE', 'MFLAGS'))}
+    done = subprocess.run(['make', '-n', '-C', os.path.dirname(SELFTESTS), goal], stdout=subprocess.PIPE, text=True, check=True,
+                          env=env)
+    return [line.split() for line in done.stdout.splitlines() if line.startswith('selftests/')]
+
+
+@pytest.mark.parametrize('goal', GOALS)
+def test_first_steps(goal):
+    steps = recipe(goal)
+    assert steps
+    groups = set()
+    for program, *words in steps:
+        if program == 'selftests/deps.sh':
+            groups.update(['build', *words])
+        elif program == 'selftests/run':
+            assert 'build' in groups	# its interpreter
+            test_targets(*words)
+        elif program.startswith(IN_THE_LAB) and words != ['demo']:
+            assert {'build', 'lab'} <= groups, f'{program} {words} begins with {groups}'
+        else:
+            assert 'build' in groups
+
+
+@pytest.mark.parametrize('target', ['native', 'lab', 'check', 'long', 'kernels'])
+def test_targets(target):
+    """Native tests, too, use the newer QEMU; and jobs must not fetch, as one that waits for its machine gives up."""
+    loader = importlib.machinery.SourceFileLoader('run', f'{SELFTESTS}/run')
+    run = importlib.util.module_from_spec(importlib.util.spec_from_loader('run', loader))
+    loader.exec_module(run)
+    assert target in run.TARGETS
+    first, *more = [command[0].replace(f'{SELFTESTS}/', '') for command in run.FETCH[target]]
+    assert first == 'deps.sh' and 'lab' in run.FETCH[target][0] and 'deps.sh' not in more
+    fetched = {words[-1] for words in run.FETCH[target] if words[0].endswith('root.sh')}
+    assert fetched == {'qemu', *(run.KERNELS if target == 'kernels' else ())}
+    # What self-tests of the kernel are built with.
+    assert 'kselftest/framework' in more or not any(job.lab for job in run.TARGETS[target])
+
+
+@pytest.mark.parametrize('verb, fetches', [('check', True), ('kselftest', True), ('demo-nfv', True), ('postcopy', True), ('demo', False)])
+@pytest.mark.parametrize('well', [True, False])
+def test_emulator(tmp_path, programs, monkeypatch, verb, fetches, well):
+    """It is here before a machine is waited for, or there is no machine."""
+    monkeypatch.setenv('B', f'{tmp_path}/build')
+    monkeypatch.delenv('LAB_QEMU', raising=False)
+    tree = tmp_path / 'selftests'
+    for name in ('lab', 'kernels', 'guest'):
+        (tree / name).mkdir(parents=True)
+    shutil.copy(f'{SELFTESTS}/check.sh', tree)
+    programs('make', ':')
+    programs('strip', '>"$3"')
+    does = {'lab/lab': '[ $1 = setup ] && echo /boot/vmlinuz-1', 'guest/linux': ':', 'kernels/root.sh': f'exit {int(not well)}'}
+    for name, script in does.items():
+        (tree / name).write_text(f'#!/bin/sh\necho "{name} $1" >>"$CALLS"\n{script}\n', encoding='ascii')
+        (tree / name).chmod(0o755)
+    (tmp_path / 'calls').write_text('', encoding='ascii')
+    subprocess.run([f'{tree}/check.sh', verb], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    calls = (tmp_path / 'calls').read_text(encoding='ascii').splitlines()
+    assert ('lab/lab run' in calls) == (well or not fetches), calls
+    assert ('kernels/root.sh qemu' in calls) == fetches, calls
+    if fetches and well:
+        assert calls.index('kernels/root.sh qemu') < calls.index('lab/lab run')
