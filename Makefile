@@ -114,4 +114,5 @@ dkms: dkms-source
 
 clean:
 	rm -rf $(B)
+	find selftests -name __pycache__ -prune -exec rm -r {} +
 	rm -f kmod/*.o kmod/ledger/*.o kmod/*.ko kmod/*.mod kmod/*.mod.c kmod/.*.cmd kmod/ledger/.*.cmd kmod/modules.order .*.cmd modules.order Module.symvers
