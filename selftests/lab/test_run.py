@@ -66,41 +66,54 @@ def test_end_to_end_labs_have_one_cpu(run):
 
 
 def test_room(run, tmp_path, monkeypatch):
-    """Labs of two CPUs stand alone; the third of one CPU begins when nothing else runs; one job at a time needs no lab."""
+    """
+    Labs of two CPUs stand alone; the third of one CPU begins when nothing else runs; one job at a time needs no lab, or those
+    that share a list.
+    """
     monkeypatch.setenv('B', str(tmp_path))
-    lab = {'two': 2, 'too': 2, 'e2e-1': 1, 'e2e-2': 1, 'e2e-3': 1, 'a': 0, 'b': 0}
+    lab = {'two': 2, 'too': 2, 'e2e-1': 1, 'e2e-2': 1, 'e2e-3': 1, 'a': 0, 'b': 0, 'e2e-native-1': 0, 'e2e-native-2': 0}
     took = {'e2e-1': 6, 'e2e-2': 6}	# until all the others have ended, also on a busy host
     jobs = [job(run, name, cpus, f'sleep {took.get(name, 0.6)}') for name, cpus in lab.items()]
     assert run.room() == 2
-    assert len(run.run_all(jobs, [], run.only_one())) == len(jobs)
+    assert len(run.run_all(jobs, {}, run.only_one())) == len(jobs)
     seen = side_by_side(tmp_path)
     assert not [names for names in seen if {'two', 'too'} & names and sum(lab[name] for name in names) > 2]
-    assert not [names for names in seen if len(names) > 3 or sum(not lab[name] for name in names) > 1]
+    native = {'e2e-native-1', 'e2e-native-2'}
+    assert not [names for names in seen if len(names) > 4 or {'a', 'b'} & names and sum(not lab[name] for name in names) > 1]
+    assert not [names for names in seen if {'e2e-1', 'e2e-2', 'e2e-3'} <= names and len(names) > 3]
+    assert any(native <= names for names in seen), seen
     assert any({'two', 'a'} <= names for names in seen) and any({'e2e-1', 'e2e-2', 'e2e-3'} <= names for names in seen), seen
 
 
 def test_summary(run, monkeypatch, capsys):
     """A test counts where the list was shared; what another kernel's lab says of its namesake is another thing."""
     monkeypatch.setenv('B', run.B)
+    wanted = {'not native': ['t::a', 't::b'], 'native': ['t::n']}
     results_of(run, 'e2e-1', ('t::a', 'passed'))
+    results_of(run, 'e2e-native-2', ('t::n', 'passed'))
     results_of(run, 'other-e2e', ('t::a', 'failed'), ('t::b', 'passed'))
     done = run.run_all([job(run, 'e2e-1', 1), job(run, 'busy', 0, 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done')],
-                       ['t::a', 't::b'], run.only_one())
-    assert run.summary('check', 0, done, ['t::a', 't::b'], 0) == 1
+                       wanted, run.only_one())
+    assert run.summary('check', 0, done, wanted, 0) == 1
     said = capsys.readouterr().out
     assert 'did not run: t::b' in said and 'INCOMPLETE' in said and 't::a' not in said.split('what ran')[1]
     assert dict((name, cpu > 0.02) for name, _, cpu, _ in done) == {'e2e-1': False, 'busy': True}
     results_of(run, 'e2e-2', ('t::b', 'failed'))
-    assert run.summary('check', 0, done, ['t::a', 't::b'], 0) == 1
+    assert run.summary('check', 0, done, wanted, 0) == 1
     assert 'FAILED: t::b' in capsys.readouterr().out
     # A lab for which nothing is left does not even boot.
-    assert run.nothing_left(run.Job('e2e-3', []), ['t::a', 't::b']) and not run.nothing_left(run.Job('e2e-1', []), ['t::a'])
-    assert not run.nothing_left(run.Job('other-e2e', []), ['t::a'])
+    assert run.nothing_left(run.Job('e2e-3', []), wanted) and not run.nothing_left(run.Job('e2e-1', []), wanted)
+    assert not run.nothing_left(run.Job('other-e2e', []), wanted)
+    # Each list for itself; and of natively run tests, too, each must have.
+    assert run.nothing_left(run.Job('e2e-3', []), {**wanted, 'native': ['t::m']})
+    assert not run.nothing_left(run.Job('e2e-native-2', []), {**wanted, 'native': ['t::m']})
+    assert run.summary('check', 0, done, {**wanted, 'native': ['t::m']}, 0) == 1
+    assert 'did not run: t::m' in capsys.readouterr().out
 
 
 def test_a_job_that_fails(run, monkeypatch, capsys):
     monkeypatch.setenv('B', run.B)
-    done = run.run_all([job(run, 'well'), job(run, 'ill', 0, 'echo "E   the reason"; false')], [], run.only_one())
-    assert run.summary('native', 0, done, [], 0) == 1
+    done = run.run_all([job(run, 'well'), job(run, 'ill', 0, 'echo "E   the reason"; false')], {}, run.only_one())
+    assert run.summary('native', 0, done, {}, 0) == 1
     said = capsys.readouterr().out
     assert 'FAILED: ill' in said and 'ill: E   the reason' in said.splitlines()
