@@ -12,7 +12,8 @@
  *			its next exit: it comes with a later harvest, and the last one is taken when
  *			vCPUs have stopped (selftests/model plays that; the lab has no PML).
  *	mapping		The store set the dirty bit of the entry it went through (private RAM: the
- *			VMM's own; each new entry that may be stored through is born dirty). Either
+ *			VMM's own; each new entry that may be stored through is born dirty, but for
+ *			what a read brings back from swap: writable and clean on Linux 6.12). Either
  *			the entry is still there: the sweep takes the bit, and flushes TLBs, so that
  *			no CPU keeps on writing through a translation it believes to be marked
  *			already. Or the entry went away, see unmap. The flush comes before H

@@ -13,7 +13,9 @@
  * that has read into a page is noted by the anon_vma's root and the page's index, against the
  * areas. Bits are taken only where a VMA still is what was published. What was not published keeps
  * its bits, and a page that was faulted in for a device has one until a harvest that has published
- * its VMA takes it: so where a completion finds no area, the bit is still to come.
+ * its VMA takes it: so where a completion finds no area, the bit is still to come. (A page may come
+ * back from swap without one, and be written to without a fault: Linux 6.12. But in a VMA that was
+ * not published it is younger than the last harvest, and the row "unmap" has noted that it went.)
  *
  * Pages come into the range without a dirty bit when the VMM puts another mapping there (mremap
  * moves clean entries along). So what was not mapped at the last look and is now counts as written;

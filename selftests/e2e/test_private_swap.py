@@ -47,31 +47,36 @@ def reads(vm, more):
         vm.wait_ticks()
 
 
-def written_and_swapped_out(src, dst):
+def written_and_swapped_out(src, dst, touched):
     """
     A migration, in which QEMU writes to pages that the destination has, and they are swapped out before the next harvest: the
-    sender stands still meanwhile. The vCPU writes to none of them, and reads them all the time, so they come back without a
-    dirty bit.
+    sender stands still meanwhile. The vCPU writes to none of them. It may read them afterwards, and has them read in again,
+    with entries that have no dirty bit; or it leaves them alone.
     """
     run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '10000', *PATIENT, receive_options=PATIENT)
     run.send.wait_round(3)
     assert src.query_status() == 'running', 'no round was left'
     run.send.kill(signal.SIGSTOP)
     reads(src, WRITTEN)
-    src.command('disk=0')
+    src.command('disk=0 verify=0')
     src.wait_ticks(1)
     page_out(src)
-    src.wait_ticks(1).check()
+    src.wait_ticks(1)
+    if touched:
+        src.check()
     run.send.kill(signal.SIGCONT)
     godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 60000})
     return run
 
 
 @pytest.mark.usefixtures('module')
-def test_written_by_qemu(directory, qemu):
+@pytest.mark.parametrize('touched', [False, True], ids=['left', 'touched'])
+def test_written_by_qemu(directory, qemu, touched):
     """
     An entry that goes takes its dirty bit along: row "unmap". What a vCPU has written KVM has in its log, so this takes a disk
-    that QEMU reads for the guest, and a swap between the write and the harvest.
+    that QEMU reads for the guest, and a swap between the write and the harvest. And no vCPU may touch such a page before the
+    harvest, if a missing row is to be seen: on Linux 6.12 or newer a swapped page comes back writable also for a read, and
+    KVM's log has all that it maps writable.
     """
     with lab.swap(256), godwit.guests():
         devices = lab.disk(lab.fill_disk('/dev/shm/disk', 8), direct=False)
@@ -80,13 +85,14 @@ def test_written_by_qemu(directory, qemu):
         reads(src, BUFFERS)
         lab.net()
         lab.link('rate', 100)
-        with godwit.row_off('unmap'):
-            dst = godwit.destination(src, qemu=qemu, devices=devices)
-            written_and_swapped_out(src, dst).wait('verify')
-            dst.kill()
-        src.command('disk=1000')
-        src.wait_ticks(1).check()
+        if not touched:
+            with godwit.row_off('unmap'):
+                dst = godwit.destination(src, qemu=qemu, devices=devices)
+                written_and_swapped_out(src, dst, touched).wait('verify')
+                dst.kill()
+            src.command('disk=1000 verify=1000')
+            src.wait_ticks(1).check()
         dst = godwit.destination(src, 'dst2', qemu=qemu, devices=devices)
-        proved(written_and_swapped_out(src, dst).wait()['verified'], 'a page was missed')
+        proved(written_and_swapped_out(src, dst, touched).wait()['verified'], 'a page was missed')
         godwit.proof(src, dst, stopped='paused')
     os.unlink('/dev/shm/disk')
