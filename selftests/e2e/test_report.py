@@ -103,9 +103,9 @@ def test_everything_is_told(directory):
     check_rounds(report)
     check_progress(run.send.said, report)
     godwit.proof(src, dst)
-    # They leave no moment without a name; a busy host may come between two of the sender's looks at its clocks.
+    # They leave no moment without a name, however long a busy host holds the sender up.
     parts = sum(report['blackout'][part] for part in BLACKOUT)
-    assert abs(parts - report['downtime']) < 0.1 * report['downtime'] + report['clock-error'] + 5
+    assert abs(parts - report['downtime']) < report['clock-error'] + 2, (parts, report['downtime'])
     told = metrics(prom)
     assert (told['succeeded'], told['failed']) == (1, 0)
     assert told['data_processed_bytes'] == report['ram']['transferred']

@@ -37,6 +37,30 @@
 #include "send/sender_internal.h"
 #include "vmm/ram.h"
 
+#define MOMENT_NS	100000u
+#define MOMENT_TRIES	10u
+
+/*
+ * Both clocks at one moment. The parts of the blackout add up by the one, and begin and end by the
+ * other: what held the sender up between two looks would be in two of them, or in none.
+ */
+static void switchover_moment(uint64_t *monotonic_ns, uint64_t *real_ns)
+{
+	unsigned int i;
+
+	for (i = 0; i < MOMENT_TRIES; i++) {
+		*monotonic_ns = now_ns();
+		*real_ns = realtime_ns();
+		if (now_ns() - *monotonic_ns < MOMENT_NS)
+			break;
+	}
+}
+
+static uint64_t switchover_positive(int64_t ns)
+{
+	return ns > 0 ? (uint64_t)ns : 0;
+}
+
 /* RAM is at rest: the last harvest, and what must be known before the last round. */
 static int switchover_harvest(struct sender *s, struct err *e)
 {
@@ -149,8 +173,7 @@ static int switchover_commit(struct sender *s, struct err *e)
 		guardian_stand_up(&s->guardian);
 		return r;
 	}
-	s->commit_realtime_ns = realtime_ns();
-	s->commit_ns = now_ns();
+	switchover_moment(&s->commit_ns, &s->commit_realtime_ns);
 	commit_source(&s->commit, SOURCE_SENDS_END);
 	return 0;
 }
@@ -208,11 +231,6 @@ static int switchover_wait_resumed(struct sender *s, struct err *e)
 	if (s->verdicts)
 		channel_send(s->ch, &done, NULL, &ignored);
 	return 0;
-}
-
-static uint64_t switchover_positive(int64_t ns)
-{
-	return ns > 0 ? (uint64_t)ns : 0;
 }
 
 void switchover_times(struct sender *s)
@@ -326,18 +344,19 @@ static int switchover_send_at_rest(struct sender *s, struct err *e)
 }
 
 /*
- * The guest stands still: the last harvest. With what follows this leaves no moment of the blackout
- * without a name.
+ * The guest stands still: the last harvest, until ended_ns. With what follows this leaves no moment
+ * of the blackout without a name.
  */
-static int switchover_at_rest(struct sender *s, struct err *e)
+static int switchover_at_rest(struct sender *s, uint64_t *ended_ns, struct err *e)
 {
 	struct report *rep = s->report;
-	uint64_t t = now_ns();
+	uint64_t begin, begin_real;
 	int r;
 
+	switchover_moment(&begin, &begin_real);
 	if (s->stop_realtime_ns)
 		rep->blackout.stop_ns =
-			switchover_positive((int64_t)(realtime_ns() - s->stop_realtime_ns));
+			switchover_positive((int64_t)(begin_real - s->stop_realtime_ns));
 	else if (s->migration.was_running)
 		return err_set(e, GW_INTERNAL, EPROTO,
 			       "QEMU has stopped the guest without the event STOP");
@@ -347,14 +366,15 @@ static int switchover_at_rest(struct sender *s, struct err *e)
 		r = migration_take_writes(s->qmp, e);
 	if (!r)
 		r = switchover_harvest(s, e);
-	rep->blackout.check_ns = now_ns() - t - rep->blackout.harvest_ns;
+	*ended_ns = now_ns();
+	rep->blackout.check_ns = *ended_ns - begin - rep->blackout.harvest_ns;
 	return r;
 }
 
 int switchover(struct sender *s, struct err *e)
 {
 	struct report *rep = s->report;
-	uint64_t t, ended_ns, waited_ns;
+	uint64_t t = 0, ended_ns, waited_ns;
 	int r = 0;
 
 	rep->phase = "switchover";
@@ -378,10 +398,9 @@ int switchover(struct sender *s, struct err *e)
 	if (!r && !s->o->pause)
 		r = stop_check_begin(s, stop_check_files, e);
 	if (!r)
-		r = switchover_at_rest(s, e);
+		r = switchover_at_rest(s, &t, e);
 	if (r)
 		return r;
-	t = now_ns();
 	if (s->o->pause && (s->keeps || s->reuse.table) && !s->owing.chosen)
 		r = switchover_send_at_rest(s, e);
 	if (!r)
