@@ -181,12 +181,6 @@ def saving(directory, flash, qemu):
     return src, godwit.destination(src)
 
 
-def connected(pid):
-    """Has a connection to the receiver's port been made? The kernel does that, also where the receiver is stopped."""
-    with open(f'/proc/{pid}/net/tcp', encoding='ascii') as f:
-        return any(line.split()[1].endswith(f':{godwit.PORT:04X}') and line.split()[3] == '01' for line in f)
-
-
 @pytest.fixture
 def waiting(pair):
     """A sender that has connected and waits for the word of a receiver that is stopped."""
@@ -195,7 +189,7 @@ def waiting(pair):
     receive = godwit.listen(dst)
     receive.kill(signal.SIGSTOP)
     run = godwit.Run(src, dst, receiver=False)
-    run.send.wait_until(lambda: connected(receive.pid), 'connection', 60)
+    run.send.wait_until(lambda: godwit.at_port(receive.pid, 'connected'), 'connection', 60)
     time.sleep(0.5)	# for what it does when it is connected
     yield run.send, receive
     receive.kill().wait()

@@ -16,7 +16,7 @@ from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_un
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, page_of, proof, same_ram, settings, settings_kept, unharmed
 
-__all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'SOON_LATE', 'TO', 'Process', 'Run', 'address', 'check_moved',
+__all__ = ['AT', 'DOWNTIME', 'EXIT', 'GODWIT', 'PORT', 'SOON_LATE', 'TO', 'Process', 'Run', 'address', 'at_port', 'check_moved',
            'control', 'destination', 'end_senders', 'guests', 'kvm_logged', 'listen', 'load',
            'loaded', 'never_ran', 'none_crashed', 'note', 'page_of', 'proof', 'receive', 'row_off',
            'same_ram', 'settings', 'settings_kept', 'slots', 'start_in', 'tool', 'unharmed',
@@ -153,6 +153,17 @@ class Process:
             time.sleep(0.05)
         return self.process.returncode
 
+    def freeze(self):
+        """Stopped, and none of its threads waits in a call of the module's any more, which may still be at work."""
+        self.kill(signal.SIGSTOP)
+        return self.wait_until(lambda: set(self._thread_states()) == {'T'}, 'stop of all threads', 60)
+
+    def _thread_states(self):
+        for task in os.listdir(f'/proc/{self.pid}/task'):
+            with contextlib.suppress(OSError):	# it has ended
+                with open(f'/proc/{self.pid}/task/{task}/stat', encoding='ascii') as f:
+                    yield f.read().rpartition(') ')[2][0]
+
     def kill(self, how=signal.SIGKILL):
         self.signals.add(how)
         self.process.send_signal(how)
@@ -172,6 +183,18 @@ def receive(vm, *options, at=AT, side='dst', **more):
 def listen(vm, *options, **more):
     """A receiver that listens."""
     return receive(vm, *options, **more).wait_for('listening')
+
+
+def at_port(pid, state):
+    """
+    Has this process' network a TCP socket of the receiver's port that is 'listening', or 'connected'? That is what the kernel
+    does, also where the receiver is stopped.
+    """
+    with contextlib.suppress(OSError):	# it has ended
+        with open(f'/proc/{pid}/net/tcp', encoding='ascii') as f:
+            return any(line.split()[1].endswith(f':{PORT:04X}') and line.split()[3] == {'connected': '01', 'listening': '0A'}[state]
+                       for line in f)
+    return False
 
 
 def control(pid, **command):
@@ -211,10 +234,7 @@ class Run:
         """Both end; returns the report."""
         status = self.send.wait()
         if self.receive:
-            try:
-                self.receive.wait(60 if status == 0 else 10)
-            except TimeoutError:
-                assert status, 'the receiver does not end'	# no sender came, so it listens on
+            self._wait_receiver(status)
         text = f'send:\n{self.send.said}\nreceive:\n{self.receive.said if self.receive else ""}\n' \
                f'{self.src.said_on_stderr()}{self.dst.said_on_stderr()}'
         wrong = f'exit {status}, not {EXIT[expect]} ({expect})\n{text}'
@@ -228,6 +248,18 @@ class Run:
             report = json.load(f)
         assert report['status'] == expect
         return report
+
+    def _wait_receiver(self, status):
+        """It closes its port when it has taken a sender, and ends then; where it took none it listens on, and is ended."""
+        begin = time.monotonic()
+        while self.receive.poll() is None:
+            seconds = time.monotonic() - begin
+            assert status or seconds < 60, 'the receiver does not end'
+            # 10 s: it may be about to say whom it has refused, or to close its port. (Others than TCP's are not looked at.)
+            if status and seconds > 10 and (seconds > 120 or at_port(self.receive.pid, 'listening') or
+                                            any(word.startswith('unix:') for word in self.receive.process.args)):
+                self.receive.kill().wait()
+            time.sleep(0.05)
 
     def converge_after(self, number):
         """Started with a downtime limit that no host meets, it may end once this many rounds are over, however fast the host is."""
