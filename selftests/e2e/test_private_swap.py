@@ -56,7 +56,7 @@ def written_and_swapped_out(src, dst, touched):
     run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '10000', *PATIENT, receive_options=PATIENT)
     run.send.wait_round(3)
     assert src.query_status() == 'running', 'no round was left'
-    run.send.kill(signal.SIGSTOP)
+    run.send.freeze()
     reads(src, WRITTEN)
     src.command('disk=0 verify=0')
     src.wait_ticks(1)
