@@ -14,9 +14,11 @@ import pytest
 from ours import proved
 
 pytestmark = pytest.mark.usefixtures('module')
-# Seconds that a cancellation may take, where the host is not emulated.
+# Seconds that a cancellation may take; an emulated host that is overrun takes longer for all, so there it has nearly as long as
+# a client waits for its answer.
 with open('/proc/cpuinfo', encoding='ascii') as cpuinfo:
-    SOON = 5 if 'TCG' in cpuinfo.read() else 1
+    SOON = 25 if 'TCG' in cpuinfo.read() else 1
+CRAWL = 1	# Mbit/s: what is under way then takes a minute and more
 
 
 def control(*words, status='ok'):
@@ -41,8 +43,11 @@ def cancel_soon(src, send):
 
 @pytest.mark.parametrize('phase', ['round', 'later', 'stream', 'paused'])
 def test_cancel(pair, phase):
-    run = godwit.start_in(phase, pair)
+    """It waits for nothing that is on its way."""
+    run = godwit.start_in(phase, pair, '--compress', 'off')
+    lab.link('rate', CRAWL)
     cancel_soon(pair[0], run.send)
+    lab.link('rate', 100)
     run.wait('cancelled')
     assert 'cancelled' in run.receive.said
 
@@ -134,13 +139,15 @@ def test_timeout(pair):
 
 
 def test_timeout_pauses(pair):
-    """In the first round, of a guest that writes faster than the link carries: it arrives."""
+    """In the middle of a round, of a guest that writes faster than the link carries: it arrives."""
     src, dst = pair
-    run = godwit.start_in('round', pair, '--timeout', '3600', '--on-timeout', 'pause')
+    run = godwit.start_in('round', pair, '--timeout', '3600', '--on-timeout', 'pause', '--compress', 'off')
+    number = godwit.control(run.send.pid, execute='query')['round']
     # Over at once, however long it took until here.
     godwit.control(run.send.pid, execute='set', arguments={'timeout': 1})
     report = run.wait()
-    assert report['verified'] and report['ram']['dirty-sync-count'] == 2
+    # The round may have come to its end just then, and another one begun.
+    assert report['verified'] and number < report['ram']['dirty-sync-count'] <= number + 2
     assert report['downtime'] > 1000
     godwit.proof(src, dst)
 

@@ -112,8 +112,10 @@ def test_killed(pair, who):
     """Others take over, with nothing but the two QEMUs and the sender's note; what has come since is not asked for again."""
     src, dst = pair
     lab.link('rate', 20)
-    run = godwit.Run(src, dst, *LAZY, '--peer-timeout', '3', verify=False, receive_options=['--peer-timeout', '3'])
+    patient = ['--peer-timeout', '20']	# the link makes all wait; a death is heard of at once
+    run = godwit.Run(src, dst, *LAZY, *patient, verify=False, receive_options=patient)
     run.receive.wait_for('are still to come')
+    lab.link('rate', 2)	# so that there is more to come at each death, however late that is
     send, receive = run.send, run.receive
     for _ in range(2 if 'again' in who else 1):
         time.sleep(1)
@@ -122,10 +124,11 @@ def test_killed(pair, who):
         if who != 'sender':
             receive.kill().wait()
             proved(not dst.errors, dst.complaints)
-            receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+            receive = godwit.listen(dst, '--recover', *patient)
         if who != 'receiver':
-            send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', godwit.AT)
+            send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, *patient, godwit.AT)
             receive.wait_for('has connected again' if who == 'sender' else 'are still to come')
+    lab.link('rate', 20)
     assert send.wait() == 0, send.said
     assert receive.wait() == 0 and 'all RAM is here' in receive.said, receive.said
     lab.link('clear')
