@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A channel's state, shared by channel.c (sending), channel_recv.c and channel_abort.c. */
+/* A channel's state, shared by the channel*.c. */
 #ifndef GODWIT_CHANNEL_INTERNAL_H
 #define GODWIT_CHANNEL_INTERNAL_H
 
@@ -14,6 +14,9 @@
 #define CHANNEL_SLOTS	ENGINE_BUFFERS
 #define HEAD_BYTES	(WIRE_HEADER + WIRE_EXTENTS_MAX * WIRE_EXTENT + WIRE_PACKED_HEAD + \
 			 FRAME_PARTS)
+/* Page-aligned behind the head. Not of malloc(): see engine.h, close. */
+#define HEAD_MAPPED	((HEAD_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES)
+#define MAPPED_BYTES	(HEAD_MAPPED + 2 * FRAME_BYTES)
 
 /**
  * struct slot
@@ -62,6 +65,8 @@ struct channel {
 
 /* Until something is done, or ns have passed. */
 int channel_engine_wait(struct channel *ch, uint64_t ns, struct err *e);
+/* Starts the first of the queue, where none is under way. */
+void channel_start_send(struct channel *ch);
 /* Takes the result of a send that has ended, and starts the next. */
 int channel_reap(struct channel *ch, struct err *e);
 /*
