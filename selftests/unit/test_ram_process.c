@@ -16,107 +16,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "page/page.h"
-#include "ram/ram_block.h"
-
-#define PAGES	1024u
-#define BYTES	(PAGES * PAGE_BYTES)
-#define GAP	(4 * PAGE_BYTES)	/* behind it, where nothing can be read or written */
-
-/*
- * The child has the RAM and waits; two bytes through the pipe make it do something with a page and answer:
- * 'r': read it, 'w': write to it, 'a': take it away
- */
-struct rig {
-	struct ram_block b;
-	uint8_t *ram;
-	int ask[2], answer[2];
-	pid_t pid;
-};
-
-static void child(struct rig *rig)
-{
-	unsigned char what[2];
-
-	close(rig->ask[1]);
-	close(rig->answer[0]);
-	while (read(rig->ask[0], what, 2) == 2) {
-		uint8_t *page = rig->ram + (size_t)what[1] * PAGE_BYTES, v = 0;
-
-		if (what[0] == 'r')
-			v = *page;
-		else if (what[0] == 'a')
-			madvise(page, PAGE_BYTES, MADV_DONTNEED);
-		else
-			*(volatile uint8_t *)page = 0x77;
-		if (write(rig->answer[1], &v, 1) != 1)
-			break;
-	}
-	_exit(0);
-}
-
-static unsigned char child_does(struct rig *rig, char what, unsigned char page)
-{
-	unsigned char v, ask[2] = { (unsigned char)what, page };
-
-	assert_int_equal(write(rig->ask[1], ask, 2), 2);
-	assert_int_equal(read(rig->answer[0], &v, 1), 1);
-	return v;
-}
+#include "ram_process_rig.h"
 
 static unsigned char child_sees(struct rig *rig, unsigned char page)
 {
 	return child_does(rig, 'r', page);
-}
-
-static struct rig *rig_new(int flags, int fd)
-{
-	struct rig *rig = calloc(1, sizeof(*rig));
-	struct err e = { 0 };
-
-	assert_non_null(rig);
-	rig->ram = mmap(NULL, BYTES + GAP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_ptr_not_equal(rig->ram, MAP_FAILED);
-	assert_ptr_equal(mmap(rig->ram, BYTES, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0), rig->ram);
-	madvise(rig->ram, BYTES, MADV_NOHUGEPAGE);
-	assert_int_equal(pipe(rig->ask) | pipe(rig->answer), 0);
-	rig->pid = fork();
-	if (!rig->pid)
-		child(rig);
-	rig->b = (struct ram_block) { .name = "ram0", .pages = PAGES, .page_size = PAGE_BYTES, .fd = fd, .hva = (uintptr_t)rig->ram,
-				      .pid = rig->pid, .pidfd = (int)syscall(SYS_pidfd_open, rig->pid, 0) };
-	assert_true(rig->b.pidfd >= 0);
-	assert_int_equal(ram_process_open(&rig->b, &e), 0);
-	return rig;
-}
-
-static void rig_end(struct rig *rig)
-{
-	int status;
-
-	close(rig->ask[1]);
-	close(rig->ask[0]);
-	close(rig->answer[0]);
-	close(rig->answer[1]);
-	if (rig->pid > 0)
-		assert_int_equal(waitpid(rig->pid, &status, 0), rig->pid);
-	close(rig->b.pidfd);
-	ram_block_close(&rig->b);
-	munmap(rig->ram, BYTES + GAP);
-	free(rig);
-}
-
-static void expect_run(struct rig *rig, uint64_t first, uint64_t run, uint64_t count)
-{
-	uint64_t f = 0, n = 0;
-	struct err e = { 0 };
-	int r = ram_ops(&rig->b)->next_data(&rig->b, first, PAGES, true, &f, &n, &e);
-
-	assert_int_equal(r, count ? 1 : 0);
-	if (count) {
-		assert_int_equal(f, run);
-		assert_int_equal(n, count);
-	}
 }
 
 static void test_nothing_is_there(void **state)
@@ -236,107 +140,6 @@ static void test_pages_between_the_file_s(void **state)
 	rig_end(rig);
 }
 
-/* What happens during the naps that a look at hugetlb takes, instead of sleeping; and how many there were. */
-static struct {
-	unsigned int nr;
-	void (*meanwhile)(struct rig *rig);
-	struct rig *rig;
-} naps;
-
-void __wrap_nap_ms(unsigned int ms);
-void __wrap_nap_ms(unsigned int ms)
-{
-	(void)ms;
-	if (naps.meanwhile)
-		naps.meanwhile(naps.rig);
-	naps.nr++;
-}
-
-static struct rig *hugetlb_new(void (*meanwhile)(struct rig *rig))
-{
-	struct rig *rig = rig_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
-
-	rig->b.hugetlb = true;
-	naps.nr = 0;
-	naps.meanwhile = meanwhile;
-	naps.rig = rig;
-	return rig;
-}
-
-/* 128 pages with a hole behind each: one nap for a walk over all of them, none to count them. */
-static void test_one_nap_for_all_holes(void **state)
-{
-	struct rig *rig = hugetlb_new(NULL);
-	static uint8_t page[PAGE_BYTES];
-
-	(void)state;
-	for (unsigned int i = 0; i < 256; i += 2)
-		assert_int_equal(ram_ops(&rig->b)->write(&rig->b, i, 1, page), 0);
-	assert_int_equal(ram_ops(&rig->b)->allocated(&rig->b), 128);
-	assert_int_equal(naps.nr, 0);
-	for (unsigned int i = 0; i < 254; i += 2)
-		expect_run(rig, i + 1, i + 2, 1);
-	expect_run(rig, 255, 0, 0);
-	assert_int_equal(naps.nr, 1);
-	rig_end(rig);
-}
-
-static void page_10_comes(struct rig *rig)
-{
-	if (!naps.nr)
-		child_does(rig, 'w', 10);
-}
-
-/* A page that the kernel was moving when it was looked for is there. */
-static void test_looked_for_twice(void **state)
-{
-	struct rig *rig = hugetlb_new(page_10_comes);
-	static uint8_t page[PAGE_BYTES];
-
-	(void)state;
-	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 20, 1, page), 0);
-	expect_run(rig, 0, 10, 1);
-	assert_int_equal(naps.nr, 1);
-	rig_end(rig);
-}
-
-static void page_20_comes_back(struct rig *rig)
-{
-	child_does(rig, naps.nr ? 'w' : 'a', 20);
-}
-
-/* One that was there at the first look, and is moved at the second, is looked for once more. */
-static void test_moved_at_the_second_look(void **state)
-{
-	struct rig *rig = hugetlb_new(page_20_comes_back);
-	static uint8_t page[PAGE_BYTES];
-
-	(void)state;
-	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 20, 1, page), 0);
-	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 30, 1, page), 0);
-	expect_run(rig, 0, 20, 1);
-	assert_int_equal(naps.nr, 2);
-	rig_end(rig);
-}
-
-/* What this process writes makes a look void that has found nothing there. */
-static void test_written_since_the_look(void **state)
-{
-	struct rig *rig = hugetlb_new(NULL);
-	static uint8_t page[PAGE_BYTES];
-
-	(void)state;
-	expect_run(rig, 0, 0, 0);
-	expect_run(rig, 10, 0, 0);
-	assert_int_equal(naps.nr, 1);
-	assert_int_equal(ram_ops(&rig->b)->write(&rig->b, 20, 1, page), 0);
-	child_does(rig, 'a', 20);	/* as the kernel does just now */
-	naps.meanwhile = page_20_comes_back;
-	expect_run(rig, 0, 20, 1);
-	assert_int_equal(naps.nr, 2);
-	rig_end(rig);
-}
-
 static void test_the_process_ends(void **state)
 {
 	struct rig *rig = rig_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -407,10 +210,6 @@ int main(void)
 		cmocka_unit_test(test_cleared),
 		cmocka_unit_test(test_private_file),
 		cmocka_unit_test(test_pages_between_the_file_s),
-		cmocka_unit_test(test_one_nap_for_all_holes),
-		cmocka_unit_test(test_looked_for_twice),
-		cmocka_unit_test(test_moved_at_the_second_look),
-		cmocka_unit_test(test_written_since_the_look),
 		cmocka_unit_test(test_the_process_ends),
 		cmocka_unit_test(test_its_memory_goes_first),
 		cmocka_unit_test(test_no_memory_there),
