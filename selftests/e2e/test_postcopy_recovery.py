@@ -2,6 +2,7 @@
 """The link is lost while the guest runs at the destination and its RAM is not there: its faults wait, and both ends find each other."""
 import contextlib
 import random
+import signal
 import socket
 import threading
 import time
@@ -105,6 +106,111 @@ def test_it_does_not_come_back(pair):
         proved(not pair[1].errors, pair[1].complaints)
         proved(pair[0].query_status() == 'postmigrate', 'the source runs')
     pair[1].kill()
+
+
+def lost(src, sender):
+    """Its sender says that the guest is lost, and its source stays as it is."""
+    assert sender.wait() == godwit.EXIT['guest-lost'], sender.said
+    assert 'the guest is lost' in sender.said and 'start it anew from its disks' in sender.said, sender.said
+    proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
+
+
+def ended(receive):
+    """It has told its sender, or waits on: when one end closes, the relay ends both directions, and so no confirmation comes back."""
+    if receive.poll() is None:
+        receive.kill(signal.SIGINT)
+    assert receive.wait(30) == godwit.EXIT['vm-gone'], receive.said
+
+
+def ask_later(src):
+    """Of a receiver that waits for another guest."""
+    answers = godwit.listen(godwit.destination(src, 'dst2'))
+    lost(src, godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, godwit.AT))
+    lost(src, godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', godwit.AT, '--resolve-timeout', '2'))
+    answers.kill().wait()
+
+
+@pytest.mark.parametrize('first', ['link', 'qemu', 'link, receiver'])
+def test_qemu_ends_without_a_link(pair, first):
+    """
+    The receiver that sees it, or the one that has taken over and does not know yet whose guest it is, tells the sender when the
+    link is back. That one is lost in silence as QEMU ends makes the receiver believe for a moment that it has told.
+    """
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        receive = run.receive
+        between.fall(silently=first == 'qemu')
+        if first != 'qemu':
+            receive.wait_for('for the sender to connect again')
+        if first == 'link, receiver':
+            receive.kill().wait()
+            receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+        dst.kill()
+        receive.wait_for('(the guest is lost): waiting')
+        run.send.wait_for('trying to connect again')
+        assert run.send.poll() is None and receive.poll() is None
+        between.rise()
+        lost(src, run.send)
+    ended(receive)
+    ask_later(src)
+
+
+def fall_at_resumed(between):
+    def passes(a, n, receive=between._receive):
+        head = receive(a, n)
+        if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:2] == (wire.MAGIC, wire.RESUMED):
+            between.fall()
+            return b''
+        return head
+    between._receive = passes
+
+
+def test_qemu_ends_and_resumed_was_lost(pair):
+    """The sender does not know that the guest ran. It hears that first, and then what became of it: its source does not go on."""
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        fall_at_resumed(between)
+        run = begin(pair, between)
+        run.receive.wait_for('for the sender to connect again')
+        dst.kill()
+        run.receive.wait_for('(the guest is lost): waiting')
+        between.rise()
+        lost(src, run.send)
+        assert 'in doubt' in run.send.said, run.send.said
+    ended(run.receive)
+
+
+def test_another_receiver_knows_of_the_loss(pair):
+    """The sender has given up, and the receiver that saw it is not asked any more: it leaves a record."""
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between, '--recover-timeout', '3')
+        between.fall()
+        assert run.send.wait() == godwit.EXIT['incomplete'], run.send.said
+        dst.kill()
+        run.receive.wait_for('(the guest is lost): waiting')
+    ended(run.receive)
+    ask_later(src)
+
+
+def test_too_late_for_this_receiver(pair):
+    """
+    RESUMED is lost with the link, and when that comes back the receiver waits for nothing but the question how it ended. It does
+    not say that all is well, or anything else that would end the sender: another receiver brings the rest.
+    """
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        fall_at_resumed(between)
+        run = begin(pair, between, receive_options=('--peer-timeout', '3', '--recover-timeout', '3'))
+        run.receive.wait_for('waiting 60 s for its question')
+        between.rise()
+        assert run.receive.wait() == godwit.EXIT['incomplete'], run.receive.said
+        assert run.send.poll() is None, run.send.said
+        receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+        assert run.send.wait() == 0, run.send.said
+        assert receive.wait() == 0 and 'all RAM is here' in receive.said, receive.said
+        godwit.proof(src, dst)
 
 
 @pytest.mark.parametrize('who', ['sender', 'receiver', 'both', 'both, again'])

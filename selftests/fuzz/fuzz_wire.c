@@ -129,7 +129,8 @@ static void check_header(const struct wire_header *h)
 	CHECK(!h->flags || (h->type == WIRE_ROUND && h->flags == WIRE_ROUND_LAST) ||
 	      ((h->type == WIRE_READY || h->type == WIRE_CHECKED) && h->flags == WIRE_SAVE_MODE) ||
 	      (h->type == WIRE_DEVICE_END && h->flags == WIRE_RUNS) || (h->type == WIRE_DEVICE && h->flags == WIRE_HELD) || ((h->type == WIRE_VIEW || h->type == WIRE_HASHES) && h->flags == WIRE_MORE) ||
-	      ((h->type == WIRE_SWITCHOVER || h->type == WIRE_VERDICT) && h->flags == WIRE_OWING) ||
+	      (h->type == WIRE_SWITCHOVER && h->flags == WIRE_OWING) ||
+	      (h->type == WIRE_VERDICT && !(h->flags & ~(WIRE_OWING | WIRE_LOST))) ||
 	      (h->type == WIRE_ASK_VIEW && !(h->flags & ~(WIRE_BRIEF | WIRE_GLANCE))));
 	switch (h->type) {
 	case WIRE_HELLO:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The receiver gives up behind RESUMED, which the sender has not read: it looks for the reason of a failure, and drops what is
- * before that. If the guest has run at the destination it must not go on at the source, whose RAM is older than its disks.
+ * before that. If the guest has run at the destination it must not go on at the source, whose RAM is older than its disks. Nor
+ * when that is said after the link was lost, in answer to RECOVER.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -10,7 +11,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sys/un.h>
+
 #include "channel_rig.h"
+#include "peer/hello.h"
 #include "send/sender_internal.h"
 
 /* QEMU is not there: nothing is undone. */
@@ -89,12 +93,135 @@ static void without_postcopy_nothing_is_lost(void **state)
 	assert_int_not_equal(r, 0);
 }
 
+/* A receiver at the end of a UNIX socket: some connections it closes, in the next one it gives up. */
+struct answering {
+	char path[64];
+	int fd;
+	unsigned int closes;
+	uint32_t status;
+	uint16_t asked;		/* the frame that it has answered so */
+};
+
+static void answer_one(struct answering *a, int fd)
+{
+	const struct wire_header hello = { .type = WIRE_HELLO, .arg = WIRE_VERSION, .length = WIRE_HELLO_BODY };
+	const struct wire_header abort = { .type = WIRE_ABORT, .arg = a->status, .length = 4 };
+	uint8_t bytes[WIRE_HEADER + WIRE_HELLO_BODY], text[WIRE_HEADER + 4] = { 0 };
+	struct wire_header h;
+
+	recv(fd, bytes, sizeof(bytes), MSG_WAITALL);
+	wire_put_header(bytes, &hello);
+	wire_put_u64(bytes + WIRE_HEADER, HELLO_FEATURES);
+	wire_put_u64(bytes + WIRE_HEADER + 8, HELLO_NEEDS);
+	send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+	recv(fd, bytes, WIRE_HEADER, MSG_WAITALL);
+	wire_get_header(bytes, &h);
+	a->asked = h.type;
+	wire_put_header(text, &abort);
+	memcpy(text + WIRE_HEADER, "gone", 4);
+	send(fd, text, sizeof(text), MSG_NOSIGNAL);
+	shutdown(fd, SHUT_WR);
+	while (recv(fd, bytes, sizeof(bytes), 0) > 0)
+		;
+}
+
+static void *answer_all(void *arg)
+{
+	struct answering *a = arg;
+
+	for (unsigned int i = 0; i <= a->closes; i++) {
+		int fd = accept(a->fd, NULL, NULL);
+
+		if (i == a->closes)
+			answer_one(a, fd);
+		close(fd);
+	}
+	return NULL;
+}
+
+/* In RUNS the link was lost, and the sender looks for its receiver. */
+static void recover_from(struct answering *a, bool paused, struct err *e)
+{
+	static struct report report;
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	const struct sender_options o = { .recover_s = 20, .timeout_ms = 5000, .addr = a->path, .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } },
+		.migration = { .stream = -1 }, .owing = OWING_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
+		.commit = COMMIT_RUNS,
+	};
+	pthread_t thread;
+
+	snprintf(a->path, sizeof(a->path), "unix:/tmp/godwit-loss-%d", (int)getpid());
+	strcpy(at.sun_path, a->path + strlen("unix:"));
+	unlink(at.sun_path);
+	a->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(a->fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(a->fd, 8), 0);
+	assert_int_equal(pthread_create(&thread, NULL, answer_all, a), 0);
+	report.guest_was_paused = paused;
+	s.owing.collected = true;
+	undone = UNDO_ALL;
+	err_set(e, GW_LINK_LOST, ECONNRESET, "the link was lost");
+	assert_int_not_equal(sender_settle(&s, -ECONNRESET, e), 0);
+	/* Whatever was said: it runs there, or did, and never again here. */
+	assert_int_equal(s.commit, COMMIT_RUNS);
+	assert_int_equal(undone, UNDO_SETTINGS);
+	pthread_join(thread, NULL);
+	close(a->fd);
+	unlink(at.sun_path);
+	assert_int_equal(a->asked, WIRE_RECOVER);
+	report.guest_was_paused = false;
+}
+
+static void a_loss_is_told_when_the_link_is_back(void **state)
+{
+	struct answering a = { .closes = 2, .status = GW_GUEST_LOST };
+	struct err e = { 0 };
+
+	(void)state;
+	recover_from(&a, false, &e);
+	assert_int_equal(e.exit, GW_GUEST_LOST);
+	assert_non_null(strstr(e.text, "do not continue this QEMU"));
+	assert_non_null(strstr(e.text, "start it anew from its disks"));
+}
+
+static void a_paused_guest_is_not_said_to_have_run(void **state)
+{
+	struct answering a = { .status = GW_GUEST_LOST };
+	struct err e = { 0 };
+
+	(void)state;
+	recover_from(&a, true, &e);
+	assert_int_equal(e.exit, GW_GUEST_LOST);
+	assert_non_null(strstr(e.text, "`cont` brings it back"));
+}
+
+/* A receiver that gives up for another reason, even the death of a QEMU, has not said that the guest is lost. */
+static void another_reason_is_no_loss(void **state)
+{
+	const uint32_t reasons[] = { GW_BUSY, GW_VM_GONE, GW_INCOMPLETE };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		struct answering a = { .status = reasons[i] };
+		struct err e = { 0 };
+
+		recover_from(&a, false, &e);
+		assert_int_equal(e.exit, GW_INCOMPLETE);
+		assert_non_null(strstr(e.text, "do not continue it"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_guest_that_ran_is_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_guest_that_never_ran_goes_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_postcopy_nothing_is_lost, setup, teardown),
+		cmocka_unit_test(a_loss_is_told_when_the_link_is_back),
+		cmocka_unit_test(a_paused_guest_is_not_said_to_have_run),
+		cmocka_unit_test(another_reason_is_no_loss),
 	};
 
 	engine = &engine_poll;

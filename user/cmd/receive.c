@@ -85,6 +85,7 @@ static const struct cmd_option receive_recover_timeout = {
 	.offset = offsetof(struct receive_args, o.recover_s),
 	.help = "when the link is lost in post-copy, wait S seconds for the sender to connect "
 		"again",
+	.more = "If QEMU has exited meanwhile it waits as long to tell the sender that the guest is lost.",
 };
 
 static const struct cmd_option receive_resolve_timeout = {

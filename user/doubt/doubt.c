@@ -12,7 +12,7 @@
 #define AGAIN_MS	500u
 
 /* Asks once. Return: the receiver's verdict; COMMIT_STATES: it has none. */
-static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
+static enum commit_state doubt_ask_once(const struct doubt *d, struct doubt_answer *answer,
 					struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ASK, .length = WIRE_SECRET };
@@ -36,8 +36,9 @@ static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t *resumed
 	channel_free(ch);
 	if (r)
 		return COMMIT_STATES;
-	*resumed_ns = wire_get_u64(body);
-	*owing = h.flags & WIRE_OWING;
+	answer->resumed_ns = wire_get_u64(body);
+	answer->owing = h.flags & WIRE_OWING;
+	answer->lost = h.flags & WIRE_LOST;
 	if (h.arg == WIRE_NO_VERDICT)
 		err_set(e, GW_UNKNOWN, ENOENT, "the receiver at %s has no record of this migration",
 			d->addr);
@@ -52,7 +53,7 @@ unsigned int doubt_patience_ms(const struct doubt *d)
 	return link_patience_ms(d->seconds * 1000u, d->rtt_ns);
 }
 
-enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
+enum commit_source_event doubt_ask(const struct doubt *d, struct doubt_answer *answer,
 				   struct err *e)
 {
 	uint64_t deadline = deadline_ms(doubt_patience_ms(d));
@@ -60,9 +61,8 @@ enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, 
 	for (;;) {
 		struct err why = { 0 };
 
-		*resumed_ns = 0;
-		*owing = false;
-		switch (doubt_ask_once(d, resumed_ns, owing, &why)) {
+		*answer = (struct doubt_answer) { 0 };
+		switch (doubt_ask_once(d, answer, &why)) {
 		case COMMIT_RUNS:
 			return SOURCE_LEARNS_RUNS;
 		case COMMIT_DEAD:

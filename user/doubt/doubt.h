@@ -33,17 +33,26 @@ struct doubt {
 	uint8_t token[WIRE_SECRET];
 };
 
+/**
+ * struct doubt_answer - what the receiver says beside its verdict
+ * @resumed_ns: when the destination said RESUME, by its CLOCK_REALTIME; 0: not known
+ * @owing: the guest runs there, and may lack RAM that is only here
+ * @lost: it ran there, and its QEMU has exited without that RAM
+ */
+struct doubt_answer {
+	uint64_t resumed_ns;
+	bool owing, lost;
+};
+
 /* How long to go on asking. */
 unsigned int doubt_patience_ms(const struct doubt *d);
 
 /**
  * doubt_ask() - ask until the answer is final
- * @resumed_ns: when the destination said RESUME, by its CLOCK_REALTIME; 0: not known
- * @owing: it runs there, and may lack RAM that is only here
  * @e: why the last question had no final answer
  * Return: SOURCE_LEARNS_RUNS, SOURCE_LEARNS_DEAD or SOURCE_STOPS_ASKING
  */
-enum commit_source_event doubt_ask(const struct doubt *d, uint64_t *resumed_ns, bool *owing,
+enum commit_source_event doubt_ask(const struct doubt *d, struct doubt_answer *answer,
 				   struct err *e);
 
 /* Writes the note of this VMM's sender. undo: the journal's records. */

@@ -72,17 +72,26 @@ static int resolve_incomplete(const char *addr, struct err *e)
 		       addr);
 }
 
+/* The note stays here as well: it is the receiver's word, and RAM that is at rest costs nothing. */
+static int resolve_lost(const char *addr, struct err *e)
+{
+	return err_set(e, GW_GUEST_LOST, ESRCH,
+		       "the guest is lost: its QEMU at %s has exited before all of its RAM was there. Do not continue this QEMU, whose RAM is of no use any more, and once no QEMU there has the guest start it anew from its disks",
+		       addr);
+}
+
 static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
 		       enum commit_state *verdict, struct err *e)
 {
-	uint64_t resumed_ns;
-	bool owing;
+	struct doubt_answer answer;
 	struct err why = { 0 };
 
-	switch (doubt_ask(d, &resumed_ns, &owing, &why)) {
+	switch (doubt_ask(d, &answer, &why)) {
 	case SOURCE_LEARNS_RUNS:
 		*verdict = COMMIT_RUNS;
-		return owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
+		if (answer.lost)
+			return resolve_lost(d->addr, e);
+		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
 	case SOURCE_LEARNS_DEAD:
 		*verdict = COMMIT_DEAD;
 		return resolve_undo(q, note, e);

@@ -215,7 +215,8 @@ static void accept_reject(struct receiver *r, const struct err *why)
 	r->ch = NULL;
 	printf("godwit: %s: %s\n",
 	       gave_up ? "a sender gave up before the migration began" :
-	       why->exit == GW_TLS ? "rejected a connection" :
+	       why->exit == GW_TLS || why->exit == GW_GUEST_LOST || why->exit == GW_NO_MIGRATION ?
+	       "rejected a connection" :
 	       "rejected a connection that is not a godwit sender", why->text);
 	fflush(stdout);
 }
@@ -288,6 +289,8 @@ static int accept_request(struct receiver *r, struct wire_header *h, struct err 
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
 	}
+	if (h->type == WIRE_RECOVER)
+		return ret ? ret : recover_refuse(r, e);
 	if (h->type == WIRE_RECONNECT)
 		return err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for no sender that has lost its link: the receiver that did has ended, begin the migration anew");
 	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK && h->type != WIRE_ASK)

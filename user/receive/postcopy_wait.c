@@ -131,15 +131,21 @@ static void postcopy_look_for_loss(const struct receiver *r, struct err *e)
 {
 	struct err gone = { 0 };
 
-	if (e->exit != GW_VM_GONE && !err_is_link(e) && postcopy_vm_gone(r, GONE_MS, &gone))
+	if (e->exit != GW_VM_GONE && postcopy_vm_gone(r, err_is_link(e) ? 0 : GONE_MS, &gone))
 		*e = gone;
 }
 
-/* So that the sender does not look for us, or for another receiver, in vain. */
+/*
+ * So that the sender does not look for us, or for another receiver, in vain. If it cannot be told
+ * now the record has it, and this receiver waits for its question: RECOVER, or ASK.
+ */
 static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 {
 	struct err lost = { 0 };
 
+	r->lost = true;
+	verdict_write(r);
+	r->sender = SENDER_MAY_NOT_KNOW;
 	err_set(&lost, GW_GUEST_LOST, ESRCH, "%.500s", why->text);
 	if (r->ch && r->features & WIRE_LOSSES && channel_abort(r->ch, &lost))
 		r->sender = SENDER_KNOWS;

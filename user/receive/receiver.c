@@ -142,25 +142,30 @@ static void receiver_linger(struct receiver *r)
 {
 	/* The sender may notice a lost link by its patience later than we do: doubt.h. */
 	unsigned int ms = link_patience_ms(r->o->resolve_s * 1000u, r->rtt_ns);
-	uint64_t until = deadline_ms(ms);
 	struct wire_header h;
 	struct err e = { 0 };
+	uint64_t until;
 
+	/* It tries as long for the RAM of its guest. */
+	if (r->lost && ms < r->o->recover_s * 1000u)
+		ms = r->o->recover_s * 1000u;
+	until = deadline_ms(ms);
 	if (!receiver_listen_again(r))
 		return;
 	/* A signal may end this wait: the verdict stays in its file. */
 	stop_heed();
 	fprintf(stderr, "godwit: the sender may not know how the migration ended (%s): waiting %u s for its question\n",
-		commit_state_name(r->commit), ms / 1000);
+		r->lost ? "the guest is lost" : commit_state_name(r->commit), ms / 1000);
 	while (r->sender != SENDER_KNOWS && !receiver_greet(r, &h, until, until, &e)) {
 		struct err busy = { 0 };
 
 		if (h.type == WIRE_ASK) {
-			if (verdict_reply(r))
+			/* That it ran. RECOVER follows, and hears the rest. */
+			if (verdict_reply(r) && !r->lost)
 				r->sender = SENDER_KNOWS;
 			continue;
 		}
-		if (h.type == WIRE_RECOVER && r->commit == COMMIT_RUNS && !postcopy_lacks_ram(r)) {
+		if (h.type == WIRE_RECOVER && r->commit == COMMIT_RUNS) {
 			recover_tell(r, &h);
 			continue;
 		}
@@ -172,9 +177,9 @@ static void receiver_linger(struct receiver *r)
 }
 
 /* Keeps the record if the sender may ask for the verdict later, or has RAM that is missing. */
-static void receiver_end_record(struct receiver *r, bool lacks_ram)
+static void receiver_end_record(struct receiver *r)
 {
-	if (r->state < RECEIVER_SWITCHES || (r->sender == SENDER_KNOWS && !lacks_ram))
+	if (r->state < RECEIVER_SWITCHES || (r->sender == SENDER_KNOWS && !r->lacks_ram))
 		record_remove(&r->record);
 	else
 		record_close(&r->record);
@@ -186,6 +191,8 @@ int receiver_find(struct receiver *r, struct err *e)
 
 	if (!ret)
 		ret = vm_find(r->qmp, r->o->pid, VM_WRITE, &r->vm, e);
+	if (!ret && record_name_vm(r->vmm, "doubt", r->vm.pid))
+		r->vmm[0] = '\0';
 	return ret ? ret : claim_take(&r->claim, &r->vm, e);
 }
 
@@ -209,19 +216,19 @@ static int receiver_prepare(struct receiver *r, struct err *e)
  */
 static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 {
-	bool lacks_ram;
-
 	/* Close QEMU's stream first, so that QEMU gives up; only then tell the sender so. */
 	migration_close_stream(&r->migration);
 	receiver_give_up(r, ret, e);
-	lacks_ram = postcopy_lacks_ram(r);
+	/* Afterwards nothing tells: postcopy_end() leaves it all to the module. */
+	r->lacks_ram = r->lost || postcopy_lacks_ram(r);
 	receiver_disconnect(r);
 	postcopy_end(r);
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
-	if (r->verdicts && r->state >= RECEIVER_SWITCHES && r->sender == SENDER_MAY_NOT_KNOW)
+	if ((r->verdicts || r->lost) && r->state >= RECEIVER_SWITCHES &&
+	    r->sender == SENDER_MAY_NOT_KNOW)
 		receiver_linger(r);
-	receiver_end_record(r, lacks_ram);
+	receiver_end_record(r);
 }
 
 static void receiver_release(struct receiver *r)

@@ -74,6 +74,9 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
  * @commit: see txn/commit.h
  * @resumed_ns: when QEMU resumed the guest (RESUME), CLOCK_REALTIME
  * @verdicts: the sender may ask by @token, and @record answers, also after this receiver has exited
+ * @vmm: names QEMU's process in records (record_name_vm()), also when it has exited; "": not known
+ * @lost: QEMU has exited with the only copy of what its guest has done
+ * @lacks_ram: the migration is over here, and what is owed has not come
  */
 struct receiver {
 	const struct receiver_options *o;
@@ -112,6 +115,8 @@ struct receiver {
 	bool verdicts;
 	uint8_t token[WIRE_SECRET];
 	struct record record;
+	char vmm[RECORD_NAME];
+	bool lost, lacks_ram;
 	struct claim claim;
 };
 
@@ -180,8 +185,13 @@ int reconnect(struct receiver *r, int ret, struct err *e);
 int recover(struct receiver *r, int ret, struct err *e);
 /* Takes the guest over from a receiver that has ended, and serves it to the end. */
 int recover_take_over(struct receiver *r, struct err *e);
-/* The guest has all of its RAM, and a sender that does not know has sent RECOVER: tells it so. */
+/*
+ * The migration is over here, and RECOVER has come: tells its sender that the guest has all of its
+ * RAM, or is lost. r->ch is closed then.
+ */
 void recover_tell(struct receiver *r, const struct wire_header *h);
+/* RECOVER has come to a receiver that waits for no sender to recover. Always an error. */
+int recover_refuse(struct receiver *r, struct err *e);
 
 /*
  * --reuse, if it was given: begins to index the file. Errors: GW_RAM_IN_USE: it is the RAM of a VM;
@@ -205,6 +215,11 @@ void receiver_refused_again(struct receiver *r);
  */
 void verdict_open(struct receiver *r);
 void verdict_write(struct receiver *r);
+/*
+ * Is the guest of that migration lost, by what this receiver has seen of its QEMU, or by the record
+ * of one that has? A receiver that was killed before its QEMU exited has seen nothing: false.
+ */
+bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /*
  * Serves ASK, whose header has come, to its end; r->ch is closed then. If it is about this
  * migration, and that waits for its sender, the migration is dead from here on (reconnect.c).

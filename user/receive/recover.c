@@ -66,6 +66,24 @@ static int recover_name(struct receiver *r, struct err *e)
 	return ret ? ret : owed_frames_send(&r->postcopy.lazy.owed, &to, &pages, e);
 }
 
+static int recover_lost(struct err *e)
+{
+	return err_set(e, GW_GUEST_LOST, ESRCH, "the QEMU that had the guest has exited before all of its RAM was there");
+}
+
+/*
+ * Only now does a receiver that took over, and whose QEMU has exited since, know which migration
+ * that was: for other receivers, the record.
+ */
+static void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
+{
+	if (!r->lost || r->verdicts)
+		return;
+	memcpy(r->token, token, sizeof(r->token));
+	r->verdicts = true;
+	verdict_open(r);
+}
+
 static int recover_token(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	uint8_t token[WIRE_SECRET];
@@ -74,10 +92,16 @@ static int recover_token(struct receiver *r, const struct wire_header *h, struct
 	if (h->type != WIRE_RECOVER)
 		return err_set(e, GW_BUSY, EBUSY, "this receiver waits for the sender of a guest that lacks RAM: start another receiver");
 	ret = channel_body(r->ch, token, sizeof(token), e);
+	/* Also of another receiver's guest: no other word would come of that. */
+	if (!ret && verdict_lost(r, token)) {
+		recover_adopt(r, token);
+		return recover_lost(e);
+	}
 	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
-	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts)
+	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts && !r->lost)
 		return postcopy_take(r, token, e);
-	if (!ret && !join_secret_ok(token, r->token))
+	/* In the last case no sender has told this receiver which migration it is for. */
+	if (!ret && (!join_secret_ok(token, r->token) || (r->lost && !r->verdicts)))
 		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
 	if (!ret && !(r->features & WIRE_POSTCOPY))
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RECOVER, which it does not offer");
@@ -130,7 +154,11 @@ static bool recover_serve(struct receiver *r, const struct wire_header *h)
 	}
 	if (!recover_join(r, h, &why) && !postcopy_resume(r, &why))
 		return true;
-	recover_reject(r, &why);
+	/* It comes again, and hears that its guest is lost, and no other reason. */
+	if (why.exit == GW_VM_GONE)
+		recover_disconnect(r);
+	else
+		recover_reject(r, &why);
 	return false;
 }
 
@@ -238,6 +266,7 @@ int recover_take_over(struct receiver *r, struct err *e)
 		ret = stop_err(e);
 	else if (!ret)
 		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);
+	r->lost = e->exit == GW_VM_GONE;
 	if (ret < 0)
 		return ret;
 	stop_ignore();
@@ -250,14 +279,32 @@ void recover_tell(struct receiver *r, const struct wire_header *h)
 {
 	struct wire_header done = { .type = WIRE_COMPLETE };
 	struct err why = { 0 };
+	int ret = recover_token(r, h, &why);
 
-	if (!recover_token(r, h, &why) && !channel_send(r->ch, &done, NULL, &why))
+	/*
+	 * RAM is still missing, and what page faults wait for is the module's by now. To say so
+	 * would end the sender: it hears nothing, and tries again until a receiver takes over.
+	 */
+	if (!ret && r->lacks_ram) {
 		r->sender = SENDER_KNOWS;
-	else if (!err_is_link(&why))
-		channel_abort(r->ch, &why);
-	/* The sender closes the connection when it has read that. */
-	if (r->sender == SENDER_KNOWS)
+	} else if (!ret && !channel_send(r->ch, &done, NULL, &why)) {
+		r->sender = SENDER_KNOWS;
+		/* The sender closes the connection when it has read that. */
 		channel_recv(r->ch, &done, false, &why);
+	} else if (!err_is_link(&why) && channel_abort(r->ch, &why) && why.exit == GW_GUEST_LOST) {
+		r->sender = SENDER_KNOWS;
+	}
 	channel_free(r->ch);
 	r->ch = NULL;
+}
+
+int recover_refuse(struct receiver *r, struct err *e)
+{
+	uint8_t token[WIRE_SECRET];
+	int ret = channel_body(r->ch, token, sizeof(token), e);
+
+	if (ret)
+		return ret;
+	return verdict_lost(r, token) ? recover_lost(e) :
+	       err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for a guest that is still to come: start \"godwit receive --recover\" for the QEMU whose guest lacks RAM");
 }

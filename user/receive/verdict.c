@@ -35,20 +35,20 @@ void verdict_open(struct receiver *r)
 
 void verdict_write(struct receiver *r)
 {
-	char vmm[RECORD_NAME] = "", path[PATH_MAX] = "";
+	char path[PATH_MAX] = "";
 
 	if (r->record.fd < 0)
 		return;
-	record_name_vm(vmm, "doubt", r->vm.pid);
 	if (!realpath(r->o->qmp_path, path))
 		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
 	/* A record that is out of date is worse than none. */
 	if (record_write(&r->record,
-			 json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:O?}",
+			 json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:b, s:O?}",
 				   "state", commit_state_name(r->commit),
 				   "resumed-ns", (json_int_t)r->resumed_ns,
-				   "qmp", path, "vmm", vmm, "runs", r->runs,
-				   "owing", postcopy_lacks_ram(r),
+				   "qmp", path, "vmm", r->vmm, "runs", r->runs,
+				   "owing", r->lost || postcopy_lacks_ram(r),
+				   "lost", r->lost,
 				   "capabilities", r->migration.old_caps)))
 		record_remove(&r->record);
 }
@@ -88,8 +88,39 @@ static bool verdict_runs_now(const json_t *record)
 	return runs;
 }
 
-/* owing: WIRE_OWING if it runs and may lack RAM. */
-static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns, uint16_t *owing)
+/*
+ * A receiver that took over, and whose QEMU exited before a sender told it the token, knows which
+ * record is of that QEMU.
+ */
+static bool verdict_tells_loss(const struct receiver *r, const json_t *record)
+{
+	const char *vmm = json_string_value(json_object_get(record, "vmm"));
+	const char *state = json_string_value(json_object_get(record, "state"));
+
+	if (json_is_true(json_object_get(record, "lost")))
+		return true;
+	return r->lost && vmm && *vmm && !strcmp(vmm, r->vmm) && state &&
+	       commit_state_parse(state) == COMMIT_RUNS &&
+	       json_is_true(json_object_get(record, "owing"));
+}
+
+bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
+{
+	char name[RECORD_NAME];
+	json_auto_t *record = NULL;
+	bool writer_lives = false;
+
+	/* Also without a record. */
+	if (r->lost && r->verdicts && join_secret_ok(token, r->token))
+		return true;
+	record_name_verdict(name, token, WIRE_SECRET);
+	record = record_find(name, &writer_lives);
+	return verdict_tells_loss(r, record);
+}
+
+/* flags: WIRE_OWING if it runs and may lack RAM, WIRE_LOST if it has run, and is lost. */
+static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *token,
+				    uint64_t *resumed_ns, uint16_t *flags)
 {
 	char name[RECORD_NAME];
 	json_auto_t *record = NULL;
@@ -102,7 +133,9 @@ static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns, 
 		return WIRE_NO_VERDICT;
 	s = commit_state_parse(json_string_value(json_object_get(record, "state")));
 	*resumed_ns = (uint64_t)json_integer_value(json_object_get(record, "resumed-ns"));
-	*owing = json_is_true(json_object_get(record, "owing")) ? WIRE_OWING : 0;
+	*flags = json_is_true(json_object_get(record, "owing")) ? WIRE_OWING : 0;
+	if (r->features & WIRE_LOSSES && verdict_tells_loss(r, record))
+		*flags |= WIRE_LOST;
 	if (s == COMMIT_STATES)
 		return WIRE_NO_VERDICT;
 	/* Only the killed receiver had the device state, and QEMU got none of it. */
@@ -115,10 +148,10 @@ static unsigned int verdict_look_up(const uint8_t *token, uint64_t *resumed_ns, 
 
 bool verdict_reply(struct receiver *r)
 {
-	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 };
+	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 }, end;
 	uint8_t token[WIRE_SECRET], body[8];
 	uint64_t resumed_ns = 0;
-	uint16_t owing = 0;
+	uint16_t flags = 0;
 	struct err e = { 0 };
 	int ret = channel_body(r->ch, token, sizeof(token), &e);
 
@@ -128,18 +161,19 @@ bool verdict_reply(struct receiver *r)
 		verdict_write(r);
 	}
 	if (!ret) {
-		h.arg = verdict_look_up(token, &resumed_ns, &owing);
-		h.flags = h.arg == COMMIT_RUNS ? owing : 0;
+		h.arg = verdict_look_up(r, token, &resumed_ns, &flags);
+		h.flags = h.arg == COMMIT_RUNS ? flags : 0;
 		wire_put_u64(body, resumed_ns);
 		ret = channel_send(r->ch, &h, body, &e);
 	}
 	/* The sender closes the connection when it has read the answer. */
 	if (!ret)
-		channel_recv(r->ch, &h, false, &e);
+		channel_recv(r->ch, &end, false, &e);
 	channel_free(r->ch);
 	r->ch = NULL;
 	if (!ret)
 		printf("godwit: a sender asked how its migration ended: %s\n",
+		       h.flags & WIRE_LOST ? "the guest is lost" :
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "unknown");
 	fflush(stdout);
 	/* "in-doubt" is not final: a later question, perhaps to another receiver, may get more. */

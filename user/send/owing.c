@@ -318,15 +318,17 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	}
 	if (!owed || s->owing.complete)
 		return 0;
+	/* Said in answer to RECOVER. */
+	lost |= e->exit == GW_GUEST_LOST;
 	cause = *e;
 	e->exit = GW_OK;
 	if (lost && s->report->guest_was_paused)
 		return err_set(e, GW_GUEST_LOST, ESRCH,
-			       "the guest is lost there (%.500s). It was paused: unless somebody has continued it there, all of it is here, and `cont` brings it back",
+			       "the guest is lost there (%.500s). It was paused: unless somebody has continued it there, all of it is here, and once no QEMU there has it any more `cont` brings it back",
 			       cause.text);
 	if (lost)
 		return err_set(e, GW_GUEST_LOST, ESRCH,
-			       "the guest is lost (%.500s). It has run there, so its disks and its peers know more than the RAM here does: do not continue this QEMU, and start the guest anew",
+			       "the guest is lost (%.500s). It has run there, so its disks and its peers know more than the RAM here does, which is of no use any more: do not continue this QEMU, and once no QEMU there has the guest start it anew from its disks",
 			       cause.text);
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
 		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",

@@ -144,6 +144,8 @@ static int recover_try(struct sender *s, struct err *e)
 		if (!r)
 			return 0;
 	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) && connect_nap(s, deadline));
+	if (s->ch && channel_abort_status(s->ch) == GW_GUEST_LOST)
+		e->exit = GW_GUEST_LOST;
 	sender_disconnect(s);
 	return r;
 }
@@ -160,6 +162,8 @@ int owing_recover(struct sender *s, int r, struct err *e)
 	/* A signal may end the wait: nothing changes by that. */
 	stop_heed();
 	r = recover_try(s, &why);
+	if (why.exit == GW_GUEST_LOST)
+		*e = why;
 	if (r)
 		return err_set(e, lost.exit, ENOTCONN, "%.400s; %.500s", lost.text, why.text);
 	if (!stop_commit())
@@ -210,7 +214,7 @@ int owing_take_over(struct sender *s, struct err *e)
 	r = owing_settle(s, -ENOTCONN, e);
 	if (!r)
 		*e = (struct err) { 0 };
-	if (!r || e->exit == GW_GUEST_LOST)
+	if (!r)
 		doubt_forget(s->vm.pid);
 	return r;
 }

@@ -226,9 +226,11 @@ static void sender_close(struct sender *s, const struct err *outcome)
 {
 	/*
 	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, and
-	 * for a guardian that is still at work.
+	 * for a guardian that is still at work. That the guest is lost is the receiver's word: if
+	 * that was wrong, `send --recover` still finds what it needs.
 	 */
-	if (s->commit == COMMIT_IN_DOUBT || outcome->exit == GW_INCOMPLETE || s->guardian.at_work)
+	if (s->commit == COMMIT_IN_DOUBT || outcome->exit == GW_INCOMPLETE ||
+	    outcome->exit == GW_GUEST_LOST || s->guardian.at_work)
 		record_close(&s->note);
 	else
 		record_remove(&s->note);

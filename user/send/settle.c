@@ -78,7 +78,7 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 		.rtt_ns = s->rtt_ns,
 	};
 	enum commit_source_event event;
-	bool owing = true;
+	struct doubt_answer answer;
 	struct err why = { 0 };
 
 	if (!s->verdicts)
@@ -98,8 +98,10 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 	stop_heed();
 	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text,
 		doubt_patience_ms(&d) / 1000);
-	event = doubt_ask(&d, &s->resumed_realtime_ns, &owing, &why);
-	s->owing.complete |= event == SOURCE_LEARNS_RUNS && !owing;
+	event = doubt_ask(&d, &answer, &why);
+	s->resumed_realtime_ns = answer.resumed_ns;
+	/* If the guest is lost the answer to RECOVER says that as well. */
+	s->owing.complete |= event == SOURCE_LEARNS_RUNS && !answer.owing;
 	if (event == SOURCE_STOPS_ASKING) {
 		struct err cause = *e;
 

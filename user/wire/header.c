@@ -102,7 +102,7 @@ static const struct frame_limits frame_limits[] = {
 			   .item_max = WIRE_EXTENT },
 	[WIRE_DONE] = { 0 },
 	[WIRE_ASK] = { .body_min = WIRE_SECRET, .body_max = WIRE_SECRET },
-	[WIRE_VERDICT] = { .flags = WIRE_OWING,
+	[WIRE_VERDICT] = { .flags = WIRE_OWING | WIRE_LOST,
 			   .arg_max = 255,
 			   .body_min = CLOCK_BYTES,
 			   .body_max = CLOCK_BYTES },

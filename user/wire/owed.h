@@ -46,7 +46,8 @@
  *
  *	HELLO, RECOVER, BLOCKS --> the same RAM
  *	      <------------------- POSTCOPY, OWED, OWED, ...: all that is missing
- *	      <------------------- RECOVER; or COMPLETE: nothing is
+ *	      <------------------- RECOVER; or COMPLETE: nothing is; or ABORT with GW_GUEST_LOST:
+ *				   the QEMU there has exited
  *	STREAMS -----------------> as before, and on with what is owed
  */
 #ifndef GODWIT_WIRE_OWED_H

@@ -99,7 +99,8 @@
  * while it still runs at the source the sender may name what it is going to owe. Both: wire/owed.h.
  * WIRE_LOSSES: after RESUMED the receiver may say ABORT with GW_GUEST_LOST, as its QEMU has exited
  * before all was there. The guest has run: a sender that finds that ABORT and has missed RESUMED
- * must not take it for one that has not.
+ * must not take it for one that has not. The same ABORT may answer RECOVER; and VERDICT may say
+ * WIRE_LOST.
  *
  * WIRE_REUSES: in place of a page the sender may refer to what the receiver has in a file:
  * wire/reuse.h.
@@ -225,7 +226,8 @@
  * @WIRE_DONE: no body
  * @WIRE_ASK: body: the token
  * @WIRE_VERDICT: arg enum commit_state, or WIRE_NO_VERDICT; WIRE_OWING: the guest runs, and may
- *	lack RAM that only the source has (wire/owed.h); body: as RESUMED's, 0 unless it runs
+ *	lack RAM that only the source has (wire/owed.h); WIRE_LOST: it ran, and its QEMU has exited
+ *	before that RAM was there; body: as RESUMED's, 0 unless it runs
  * @WIRE_RAM_FILES: arg count; body: WIRE_BOOT_ID bytes of the host's boot id, then for each file 8
  *	bytes device, 8 bytes inode
  * @WIRE_ASK_VIEW: no body; WIRE_BRIEF or WIRE_GLANCE
@@ -302,6 +304,7 @@ enum wire_type {
 #define WIRE_GLANCE	(1u << 5)
 #define WIRE_HELD	(1u << 6)
 #define WIRE_OWING	(1u << 7)
+#define WIRE_LOST	(1u << 8)
 
 #define WIRE_VERDICTS	(1ull << 0)	/* features, see above */
 #define WIRE_OWN_RAM	(1ull << 1)
@@ -340,7 +343,7 @@ enum wire_kind {
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
  * @type: enum wire_type
  * @flags: of WIRE_ROUND_LAST, WIRE_SAVE_MODE, WIRE_RUNS, WIRE_MORE, WIRE_BRIEF, WIRE_GLANCE,
- *	WIRE_HELD, WIRE_OWING
+ *	WIRE_HELD, WIRE_OWING, WIRE_LOST
  * @arg: see enum wire_type
  * @length: bytes of body that follow
  */
