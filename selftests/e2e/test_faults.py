@@ -71,13 +71,15 @@ def test_link_lost(pair, phase):
 
 
 def test_link_lost_beside_qemus_own_stream(pair):
-    """Which cannot be sent again: --reconnect, which is for rounds of pre-copy, does not have the guest's host wait."""
-    run = godwit.start_in('stream', pair, '--reconnect', '600', '--peer-timeout', '4', receive_options=['--peer-timeout', '4'])
+    """Which cannot be sent again: --reconnect, which is for rounds of pre-copy, does not have either host wait."""
+    run = godwit.start_in('stream', pair, '--reconnect', '600', '--peer-timeout', '4', receive_options=['--peer-timeout', '4', *SOON])
+    time.sleep(4)	# RAM goes before it
     lab.link('down')
     assert run.send.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.send.said
     assert 'connect again' not in run.send.said, run.send.said
+    assert run.receive.wait(60) in (godwit.EXIT['timeout'], godwit.EXIT['link-lost']), run.receive.said
+    assert 'to connect again' not in run.receive.said, run.receive.said
     lab.link('up')
-    run.receive.kill().wait()
     godwit.unharmed(pair[0])
 
 

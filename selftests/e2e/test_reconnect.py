@@ -160,6 +160,43 @@ def test_before_an_ack_and_behind_an_answer(pair):
     godwit.proof(*pair, stopped='paused')
 
 
+def lose_at_the_state(between):
+    """As the first frame of device state that the guest's stop waits for comes by."""
+    def passes(a, n, receive=between._receive):
+        head = receive(a, n)
+        if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:3] == (wire.MAGIC, wire.DEVICE, wire.HELD):
+            between.lose()
+        return head
+    between._receive = passes
+
+
+def cannot_go_on(pair, mode, at):
+    """
+    In the switchover, where QEMU's own stream breaks with the link, the migration ends. The receiver, which was told to wait for a
+    minute, hears that as soon as there is a link again, or knows it by what has come.
+    """
+    with relay.Losing(TO, drop=[] if at == 'state' else [at]) as between:
+        if at == 'state':
+            lose_at_the_state(between)
+        run = migrate(pair, between, 60, '--device-state', mode)
+        assert run.send.wait() == godwit.EXIT['link-lost'], run.send.said
+        assert 'connect again' not in run.send.said, run.send.said
+        assert run.receive.wait(20) == godwit.EXIT['link-lost'], run.receive.said
+    godwit.never_ran(pair[1])
+    godwit.unharmed(pair[0])
+    return run.receive.said
+
+
+@native
+@pytest.mark.parametrize('mode,at', [('migrate', (wire.SWITCHOVER, 2)), ('migrate', wire.DEVICE), ('migrate', 'state'), ('save', 'state')],
+                         ids=['answer', 'stream', 'state', 'saved'])
+def test_it_cannot_go_on(pair, mode, at):
+    said = cannot_go_on(pair, mode, at)
+    # Saved, the last round may have come: then it waits for nothing but the question.
+    assert 'waiting 60 s' in said or at == 'state', said
+    assert 'waiting 60 s' not in said or 'the sender has given up' in said, said
+
+
 @native
 def test_the_link_stays_lost(pair):
     with relay.Losing(TO) as between:
@@ -300,6 +337,12 @@ def test_running_reset(pair, which):
         godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 10000})
         assert run.wait()['reconnects'] == 2, run.send.said
         godwit.proof(*pair)
+
+
+@running
+@pytest.mark.parametrize('mode,at', [('migrate', wire.DEVICE), ('migrate', 'state'), ('save', 'state')], ids=['stream', 'state', 'saved'])
+def test_running_it_cannot_go_on(pair, mode, at):
+    cannot_go_on(pair, mode, at)
 
 
 @running

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <poll.h>
 #include <sys/un.h>
 
 #include "channel_rig.h"
@@ -93,20 +94,23 @@ static void without_postcopy_nothing_is_lost(void **state)
 	assert_int_not_equal(r, 0);
 }
 
-/* A receiver at the end of a UNIX socket: some connections it closes, in the next one it gives up. */
+/* A receiver at the end of a UNIX socket: some connections it closes, in the next one it answers. */
 struct answering {
 	char path[64];
 	int fd;
 	unsigned int closes;
-	uint32_t status;
+	uint32_t status;	/* gives up; 0: says that the guest does not run there */
 	uint16_t asked;		/* the frame that it has answered so */
+	enum undo_what undone;	/* by then */
 };
 
 static void answer_one(struct answering *a, int fd)
 {
 	const struct wire_header hello = { .type = WIRE_HELLO, .arg = WIRE_VERSION, .length = WIRE_HELLO_BODY };
-	const struct wire_header abort = { .type = WIRE_ABORT, .arg = a->status, .length = 4 };
-	uint8_t bytes[WIRE_HEADER + WIRE_HELLO_BODY], text[WIRE_HEADER + 4] = { 0 };
+	const struct wire_header abort = {
+		.type = a->status ? WIRE_ABORT : WIRE_VERDICT, .arg = a->status ? a->status : COMMIT_DEAD, .length = 8,
+	};
+	uint8_t bytes[WIRE_HEADER + WIRE_HELLO_BODY], text[WIRE_HEADER + 8] = { 0 };
 	struct wire_header h;
 
 	recv(fd, bytes, sizeof(bytes), MSG_WAITALL);
@@ -117,8 +121,10 @@ static void answer_one(struct answering *a, int fd)
 	recv(fd, bytes, WIRE_HEADER, MSG_WAITALL);
 	wire_get_header(bytes, &h);
 	a->asked = h.type;
+	a->undone = undone;
 	wire_put_header(text, &abort);
-	memcpy(text + WIRE_HEADER, "gone", 4);
+	if (a->status)
+		memcpy(text + WIRE_HEADER, "it went.", 8);
 	send(fd, text, sizeof(text), MSG_NOSIGNAL);
 	shutdown(fd, SHUT_WR);
 	while (recv(fd, bytes, sizeof(bytes), 0) > 0)
@@ -139,11 +145,32 @@ static void *answer_all(void *arg)
 	return NULL;
 }
 
+static void answering_begin(struct answering *a, pthread_t *thread)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+
+	snprintf(a->path, sizeof(a->path), "unix:/tmp/godwit-loss-%d", (int)getpid());
+	strcpy(at.sun_path, a->path + strlen("unix:"));
+	unlink(at.sun_path);
+	a->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(a->fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(a->fd, 8), 0);
+	if (thread)
+		assert_int_equal(pthread_create(thread, NULL, answer_all, a), 0);
+}
+
+static void answering_end(struct answering *a, pthread_t *thread)
+{
+	if (thread)
+		pthread_join(*thread, NULL);
+	close(a->fd);
+	unlink(a->path + strlen("unix:"));
+}
+
 /* In RUNS the link was lost, and the sender looks for its receiver. */
 static void recover_from(struct answering *a, bool paused, struct err *e)
 {
 	static struct report report;
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	const struct sender_options o = { .recover_s = 20, .timeout_ms = 5000, .addr = a->path, .engine = engine };
 	struct sender s = {
 		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } },
@@ -152,13 +179,7 @@ static void recover_from(struct answering *a, bool paused, struct err *e)
 	};
 	pthread_t thread;
 
-	snprintf(a->path, sizeof(a->path), "unix:/tmp/godwit-loss-%d", (int)getpid());
-	strcpy(at.sun_path, a->path + strlen("unix:"));
-	unlink(at.sun_path);
-	a->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(a->fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(listen(a->fd, 8), 0);
-	assert_int_equal(pthread_create(&thread, NULL, answer_all, a), 0);
+	answering_begin(a, &thread);
 	report.guest_was_paused = paused;
 	s.owing.collected = true;
 	undone = UNDO_ALL;
@@ -167,9 +188,7 @@ static void recover_from(struct answering *a, bool paused, struct err *e)
 	/* Whatever was said: it runs there, or did, and never again here. */
 	assert_int_equal(s.commit, COMMIT_RUNS);
 	assert_int_equal(undone, UNDO_SETTINGS);
-	pthread_join(thread, NULL);
-	close(a->fd);
-	unlink(at.sun_path);
+	answering_end(a, &thread);
 	assert_int_equal(a->asked, WIRE_RECOVER);
 	report.guest_was_paused = false;
 }
@@ -213,6 +232,65 @@ static void another_reason_is_no_loss(void **state)
 	}
 }
 
+/* In PREPARED the link was lost where no round can go on. keeps: the receiver was told to wait. said: it has given up itself. */
+static void give_up_prepared(struct link *l, struct answering *a, pthread_t *thread, bool keeps, bool said)
+{
+	static struct report report;
+	const struct sender_options o = { .timeout_ms = 5000, .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .verdicts = true, .keeps = keeps, .ch = l->ch,
+	};
+
+	answering_begin(a, thread);
+	strcpy(s.peer, a->path);
+	if (said) {
+		give_up_behind_resumed(l->peer, GW_VM_GONE);
+		channel_last_words(s.ch, 1000, &l->e);
+	} else {
+		close(l->peer);
+		l->peer = -1;
+		err_set(&l->e, GW_LINK_LOST, ECONNRESET, "the link was lost");
+	}
+	undone = UNDO_SETTINGS;
+	assert_int_not_equal(sender_settle(&s, -ECONNRESET, &l->e), 0);
+	l->ch = s.ch;
+	assert_int_equal(s.commit, COMMIT_DEAD);
+	assert_int_equal(undone, UNDO_ALL);
+	if (!thread) {
+		/* Nobody has come. */
+		struct pollfd p = { .fd = a->fd, .events = POLLIN };
+
+		assert_int_equal(poll(&p, 1, 0), 0);
+	}
+	answering_end(a, thread);
+}
+
+/* Else it would wait for all of --reconnect. The guest goes on here before. */
+static void a_receiver_that_waits_is_told(void **state)
+{
+	struct answering a = { .closes = 1 };
+	pthread_t thread;
+
+	give_up_prepared(*state, &a, &thread, true, false);
+	assert_int_equal(a.asked, WIRE_ASK);
+	assert_int_equal(a.undone, UNDO_ALL);
+}
+
+static void one_that_does_not_wait_is_left_alone(void **state)
+{
+	struct answering a = { .status = 0 };
+
+	give_up_prepared(*state, &a, NULL, false, false);
+}
+
+static void one_that_has_given_up_is_left_alone(void **state)
+{
+	struct answering a = { .status = 0 };
+
+	give_up_prepared(*state, &a, NULL, true, true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +300,9 @@ int main(void)
 		cmocka_unit_test(a_loss_is_told_when_the_link_is_back),
 		cmocka_unit_test(a_paused_guest_is_not_said_to_have_run),
 		cmocka_unit_test(another_reason_is_no_loss),
+		cmocka_unit_test_setup_teardown(a_receiver_that_waits_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_that_does_not_wait_is_left_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_that_has_given_up_is_left_alone, setup, teardown),
 	};
 
 	engine = &engine_poll;

@@ -192,6 +192,16 @@ int device_state_frame(struct device_state *d, struct channel *ch, const struct 
 	return r;
 }
 
+bool device_state_begun(struct device_state *d)
+{
+	bool begun;
+
+	pthread_mutex_lock(&d->lock);
+	begun = d->n;
+	pthread_mutex_unlock(&d->lock);
+	return begun;
+}
+
 int device_state_complete(struct device_state *d, uint64_t bytes, struct err *e)
 {
 	int r;

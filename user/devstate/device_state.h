@@ -57,6 +57,8 @@ void device_state_stop(struct device_state *d);
  */
 int device_state_frame(struct device_state *d, struct channel *ch, const struct wire_header *h,
 		       int qemu, unsigned int timeout_ms, struct err *e);
+/* Has any of it come? */
+bool device_state_begun(struct device_state *d);
 /*
  * Is the stream, of this many bytes, all there, QEMU's part with QEMU, and are its last bytes kept?
  * GW_BAD_PEER: there is more of it, or nothing to keep. Return: 1, 0, -errno.

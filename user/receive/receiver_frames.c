@@ -154,6 +154,9 @@ static int receiver_on_switchover(struct receiver *r, const struct wire_header *
 		ret = receiver_tell_refused(r, e);
 	if (ret)
 		return ret;
+	/* Said again after a loss that was survived it tells nothing new. */
+	if (!device_state_begun(&r->devstate))
+		r->precopied = r->stands;
 	/*
 	 * Before the answer leaves: with it the sender may send all the rest: receiver_give_up().
 	 */

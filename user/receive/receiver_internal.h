@@ -55,6 +55,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
  * @deaf_told: that it cannot listen again
  * @features: those that this peer and we offer
  * @rtt_ns: the shortest round trip to it; 0: not known
+ * @precopied: rounds stood before SWITCHOVER, and before any of QEMU's stream: not with --pause
  * @keep_s: how long to wait for the sender when the link is lost; 0: not at all
  * @lost_ns: the first loss of the link since a round stood; 0: none
  * @waits: the link is lost, and the sender may come back
@@ -94,6 +95,7 @@ struct receiver {
 	bool lfd_shut;
 	bool deaf_told;
 	uint64_t features, rtt_ns;
+	bool precopied;
 	unsigned int keep_s;
 	uint64_t lost_ns;
 	bool waits;

@@ -43,11 +43,15 @@ void receiver_disconnect(struct receiver *r)
 	r->streams = NULL;
 }
 
-/* Not for a failure of QEMU's or of ours, nor for a sender that has said why it gives up. */
-static bool reconnect_may(const struct receiver *r, const struct err *e)
+/*
+ * Not for a failure of QEMU's or of ours, nor for a sender that has said why it gives up. Nor for
+ * one that has sent of QEMU's stream what cannot be sent again, while its guest runs or is about to
+ * stop: it gives up, or asks for the verdict. With --pause rounds follow the stream's first part.
+ */
+static bool reconnect_may(struct receiver *r, const struct err *e)
 {
 	return r->keep_s && r->state < RECEIVER_HAS_RAM && r->commit == COMMIT_PREPARED &&
-	       err_is_link(e) &&
+	       err_is_link(e) && !(r->precopied && device_state_begun(&r->devstate)) &&
 	       !(r->ch && channel_aborted(r->ch)) && !stop_requested();
 }
 

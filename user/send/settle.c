@@ -12,6 +12,8 @@
 #include "txn/foreign.h"
 
 #define TAKE_OVER_MS	5000u
+#define TELL_MS		1000u	/* for a try to tell the receiver that we have given up */
+#define TELL_S		2u	/* for all of them, but a first one */
 
 /*
  * Undoes what is recorded. If QEMU does not answer us any more, another client may have its
@@ -45,18 +47,41 @@ static void settle_disconnect(struct sender *s)
 }
 
 /*
- * Ends the connections for good before the source runs: what the receiver did not get, it never
- * will. An ABORT tells it why, first.
+ * The link was lost where the migration cannot go on from, and a receiver that was told to wait
+ * (KEEP) does not know that: our question for its verdict ends the wait. This end has given up, and
+ * all is undone: whatever the answer is, it changes nothing. If the link does not come back soon
+ * the receiver waits its time.
  */
-static void settle_roll_back(struct sender *s, struct err *e)
+static void settle_tell(const struct sender *s)
 {
+	struct doubt d = {
+		.addr = s->peer, .tls = s->o->tls, .engine = s->o->engine,
+		.timeout_ms = TELL_MS, .seconds = TELL_S,
+	};
+	struct doubt_answer answer;
+	struct err ignored = { 0 };
+
+	memcpy(d.token, s->token, sizeof(d.token));
+	doubt_ask(&d, &answer, &ignored);
+}
+
+/*
+ * Ends the connections for good before the source runs: what the receiver did not get, it never
+ * will. An ABORT tells it why, first. tells: the receiver does not know yet that it is over.
+ */
+static void settle_roll_back(struct sender *s, bool tells, struct err *e)
+{
+	bool told = false;
+
 	guardian_stand_up(&s->guardian);
 	if (s->ch)
-		channel_abort(s->ch, e);
+		told = channel_abort(s->ch, e);
 	settle_disconnect(s);
 	/* QEMU may be blocked in a write to this socket, and then serves no command. */
 	migration_close_stream(&s->migration);
 	settle_undo(s, UNDO_ALL, e);
+	if (tells && !told && s->keeps && s->verdicts)
+		settle_tell(s);
 }
 
 static void settle_stay_stopped(struct sender *s, struct err *e)
@@ -170,7 +195,7 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			return -EREMOTEIO;
 		case SOURCE_ROLLS_BACK:
 		case SOURCE_GOES_ON:	/* never for these events; if it were, a failure */
-			settle_roll_back(s, e);
+			settle_roll_back(s, event == SOURCE_GIVES_UP, e);
 			return r;
 		}
 	}
