@@ -175,6 +175,15 @@ unsigned int receiver_patience_ms(const struct receiver *r);
 bool receiver_listen_again(struct receiver *r);
 /* Ends all connections, and all writes of the streams. */
 void receiver_disconnect(struct receiver *r);
+/* Serves a peer that has said HELLO, and whose next header is *h. */
+typedef int receiver_serve_fn(struct receiver *r, const struct wire_header *h, struct err *e);
+/*
+ * The link is lost: listens until then, and lets serve() have each peer, until that returns 1 (the
+ * sender is back) or an error. Return: that; 0: the sender has not come in time; -errno, also if
+ * QEMU exits (GW_VM_GONE) or a signal ends the wait. r->ch and what has joined may be there then.
+ */
+int receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve,
+			struct err *e);
 /*
  * ret, *e: the migration has failed. If that is the link, and the sender has said KEEP: waits for
  * the sender. Return: 0: the sender is back, and its streams have joined. Else ret, or -errno.

@@ -23,6 +23,7 @@
 #include "receive/receiver_internal.h"
 
 #define AGAIN_MS	100u
+#define LOOK_MS		1000u	/* between two looks at QEMU */
 
 void receiver_disconnect(struct receiver *r)
 {
@@ -53,6 +54,49 @@ static bool reconnect_may(struct receiver *r, const struct err *e)
 	return r->keep_s && r->state < RECEIVER_HAS_RAM && r->commit == COMMIT_PREPARED &&
 	       err_is_link(e) && !(r->precopied && device_state_begun(&r->devstate)) &&
 	       !(r->ch && channel_aborted(r->ch)) && !stop_requested();
+}
+
+/* 1: serve() has the sender; 0: the time is over; -errno. */
+static int receiver_wait_peers(struct receiver *r, uint64_t until, receiver_serve_fn *serve,
+			       struct err *e)
+{
+	struct wire_header h;
+	int ret = 0;
+
+	while (!ret && now_ns() < until) {
+		uint64_t look = deadline_ms(LOOK_MS);
+		struct err why = { 0 };
+
+		/* A QEMU that is about to exit may wait for a page: the module tells of it then. */
+		if (postcopy_vm_gone(r, 0, e))
+			return -ESRCH;
+		if (stop_requested())
+			return stop_err(e);
+		/* The address may be free again. */
+		if (!receiver_listen_again(r)) {
+			nap_ms(AGAIN_MS);
+			continue;
+		}
+		/*
+		 * What has come has time for its greeting: a sender that comes again each second
+		 * would else come at the end of each look, and never be heard.
+		 */
+		if (!receiver_greet(r, &h, look < until ? look : until, until, &why))
+			ret = serve(r, &h, e);
+		else if (why.exit)
+			nap_ms(AGAIN_MS);	/* no descriptor or memory was free just then */
+	}
+	return ret;
+}
+
+int receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
+{
+	int ret;
+
+	r->waits = true;
+	ret = receiver_wait_peers(r, until, serve, e);
+	r->waits = false;
+	return ret;
 }
 
 /* Not told to a sender whose link was lost again: for that an ABORT would be the end. */
@@ -108,42 +152,15 @@ static int reconnect_serve(struct receiver *r, const struct wire_header *h, stru
 	return 0;
 }
 
-/* Waits for the sender. 1: it is back; 0: it did not come in time; -errno. */
-static int reconnect_wait(struct receiver *r, struct err *e)
+/*
+ * Nothing prolongs it, not even a sender that gets through, and whose rounds do not; nor the round
+ * trip, which a stranger could make long.
+ */
+static uint64_t reconnect_until(struct receiver *r)
 {
-	struct wire_header h;
-	uint64_t until;
-	int ret = 0;
-
-	/*
-	 * Nothing prolongs it, not even a sender that gets through, and whose rounds do not; nor
-	 * the round trip, which a stranger could make long.
-	 */
 	if (!r->lost_ns)
 		r->lost_ns = now_ns();
-	until = r->lost_ns + r->keep_s * 1000000000ull;
-	while (!ret && now_ns() < until) {
-		/* The address may be free again, or a descriptor. */
-		if (!receiver_listen_again(r)) {
-			nap_ms(AGAIN_MS);
-			if (stop_requested())
-				return stop_err(e);
-			continue;
-		}
-		ret = receiver_greet(r, &h, until, until, e);
-		if (ret == -ETIMEDOUT)
-			return 0;
-		if (!ret) {
-			ret = reconnect_serve(r, &h, e);
-		} else if (e->exit != GW_VM_GONE && !stop_requested()) {
-			/* No descriptor or memory was free just then. */
-			receiver_disconnect(r);
-			*e = (struct err) { 0 };
-			nap_ms(AGAIN_MS);
-			ret = 0;
-		}
-	}
-	return ret;
+	return r->lost_ns + r->keep_s * 1000000000ull;
 }
 
 int reconnect(struct receiver *r, int ret, struct err *e)
@@ -157,9 +174,7 @@ int reconnect(struct receiver *r, int ret, struct err *e)
 	fflush(stdout);
 	receiver_disconnect(r);
 	*e = (struct err) { 0 };
-	r->waits = true;
-	back = reconnect_wait(r, e);
-	r->waits = false;
+	back = receiver_wait_again(r, reconnect_until(r), reconnect_serve, e);
 	if (back < 0) {
 		/* The peer that is connected now may be a stranger: it is told nothing. */
 		receiver_disconnect(r);

@@ -23,9 +23,6 @@
 #include "txn/mark.h"
 #include "wire/owed.h"
 
-#define LOOK_MS		1000u	/* between two looks at QEMU */
-#define AGAIN_MS	100u
-
 /* Under the same numbers as before? */
 static int recover_same_ram(struct receiver *r, struct err *e)
 {
@@ -143,62 +140,34 @@ static void recover_reject(struct receiver *r, const struct err *why)
 	fflush(stdout);
 }
 
-/* Serves a peer that has said HELLO. true: the sender is back. */
-static bool recover_serve(struct receiver *r, const struct wire_header *h)
+/* Serves a peer that has said HELLO. 1: the sender is back; 0: it waits on; -errno: a signal. */
+static int recover_serve(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct err why = { 0 };
 
 	if (h->type == WIRE_ASK) {
 		verdict_reply(r);
-		return false;
+		return 0;
 	}
-	if (!recover_join(r, h, &why) && !postcopy_resume(r, &why))
-		return true;
+	if (!recover_join(r, h, &why) && !postcopy_resume(r, &why)) {
+		/* Whoever says RECOVER: the one DONE to come is for COMPLETE. */
+		r->sender = SENDER_KNOWS;
+		return 1;
+	}
+	if (stop_requested())
+		return stop_err(e);
 	/* It comes again, and hears that its guest is lost, and no other reason. */
 	if (why.exit == GW_VM_GONE)
 		recover_disconnect(r);
 	else
 		recover_reject(r, &why);
-	return false;
+	return 0;
 }
 
-/* 1: the sender is back; 0: it did not come in time; -errno. */
+/* The operator's time, for all tries: the round trip does not count. */
 static int recover_wait(struct receiver *r, struct err *e)
 {
-	/* The operator's, for all tries: the round trip does not count. */
-	uint64_t until = deadline_ms(r->o->recover_s * 1000ull);
-	struct wire_header h;
-
-	while (now_ns() < until) {
-		uint64_t look = deadline_ms(LOOK_MS);
-		struct err why = { 0 };
-
-		if (postcopy_vm_gone(r, 0, e))
-			return -ESRCH;
-		if (!receiver_listen_again(r)) {
-			nap_ms(AGAIN_MS);
-			if (stop_requested())
-				return 0;
-			continue;
-		}
-		/*
-		 * What has come has time for its greeting: a sender that comes again each second
-		 * would else come at the end of each look, and never be heard.
-		 */
-		if (!receiver_greet(r, &h, look < until ? look : until, until, &why)) {
-			if (!recover_serve(r, &h))
-				continue;
-			/* Whoever says RECOVER: the one DONE to come is for COMPLETE. */
-			r->sender = SENDER_KNOWS;
-			return 1;
-		}
-		if (stop_requested())
-			return 0;
-		/* No descriptor or memory was free just then. */
-		if (why.exit)
-			nap_ms(AGAIN_MS);
-	}
-	return 0;
+	return receiver_wait_again(r, deadline_ms(r->o->recover_s * 1000ull), recover_serve, e);
 }
 
 int recover(struct receiver *r, int ret, struct err *e)
@@ -215,21 +184,16 @@ int recover(struct receiver *r, int ret, struct err *e)
 	*e = (struct err) { 0 };
 	/* A signal may end the wait: the module keeps the guest's faults waiting. */
 	stop_heed();
-	r->waits = true;
 	back = recover_wait(r, e);
-	r->waits = false;
-	if (back < 0) {
-		recover_disconnect(r);
-		return back;
-	}
 	if (back > 0) {
 		stop_ignore();
 		printf("godwit: the sender has connected again\n");
 		fflush(stdout);
 		return 0;
 	}
+	/* A peer may have been under way. */
 	recover_disconnect(r);
-	return err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again", lost.text);
+	return back ? back : err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again", lost.text);
 }
 
 /* As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. */
@@ -262,9 +226,7 @@ int recover_take_over(struct receiver *r, struct err *e)
 	r->commit = COMMIT_RUNS;
 	r->state = RECEIVER_COMMITTED;
 	ret = recover_wait(r, e);
-	if (!ret && stop_requested())
-		ret = stop_err(e);
-	else if (!ret)
+	if (!ret)
 		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);
 	r->lost = e->exit == GW_VM_GONE;
 	if (ret < 0)
