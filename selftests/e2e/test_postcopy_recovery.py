@@ -108,6 +108,48 @@ def test_it_does_not_come_back(pair):
     pair[1].kill()
 
 
+def answers_dead(at):
+    """A peer that says of each migration that its guest never ran there."""
+    def run():
+        lab.enter('src')()
+        with socket.create_server(at) as server:
+            ready.set()
+            with server.accept()[0] as peer:
+                peer.sendall(wire.hello())
+                asked = b''
+                while len(asked) < len(wire.hello()) + wire.HEADER.size + 16 and (more := peer.recv(4096)):
+                    asked += more
+                peer.sendall(wire.frame(wire.VERDICT, 4, bytes(8)))
+                while peer.recv(4096):
+                    pass
+    ready = threading.Event()
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(30)
+    return thread
+
+
+def test_a_lie_does_not_make_two_guests(pair):
+    """The sender has heard that the guest runs there: no receiver can have its source go on after that, as two would run then."""
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between, '--recover-timeout', '3', receive_options=('--peer-timeout', '3', '--recover-timeout', '3'))
+        between.fall()
+        assert run.send.wait() == godwit.EXIT['incomplete'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['incomplete'], run.receive.said
+    at = lab.ADDRESS['src'], 4435
+    liar = answers_dead(at)
+    asked = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', f'{at[0]}:{at[1]}', '--resolve-timeout', '2')
+    assert asked.wait() == godwit.EXIT['unknown'] and 'look at the destination' in asked.said, asked.said
+    liar.join()
+    proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
+    # And the note is there still: the true one ends it well.
+    receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+    send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', godwit.AT)
+    assert send.wait() == 0 and receive.wait() == 0, (send.said, receive.said)
+    godwit.proof(src, dst)
+
+
 def lost(src, sender):
     """Its sender says that the guest is lost, and its source stays as it is."""
     assert sender.wait() == godwit.EXIT['guest-lost'], sender.said

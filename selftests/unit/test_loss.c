@@ -49,7 +49,7 @@ static enum commit_state settle(struct link *l, uint32_t status, bool owing, int
 	static const struct sender_options o = { .recover_s = 0 };
 	struct sender s = {
 		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
-		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_SENT, .ch = l->ch,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_SENT, .ch = l->ch, .note = RECORD_NONE,
 	};
 
 	s.owing.collected = owing;
@@ -175,7 +175,7 @@ static void recover_from(struct answering *a, bool paused, struct err *e)
 	struct sender s = {
 		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } },
 		.migration = { .stream = -1 }, .owing = OWING_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
-		.commit = COMMIT_RUNS,
+		.commit = COMMIT_RUNS, .note = RECORD_NONE,
 	};
 	pthread_t thread;
 

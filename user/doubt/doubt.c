@@ -93,14 +93,14 @@ static json_t *doubt_without_settings(const json_t *records)
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo)
 {
 	char name[RECORD_NAME], token[RECORD_NAME];
-	int ret = record_name_vm(name, "doubt", vmm);
+	int ret = r->fd < 0 ? record_name_vm(name, "doubt", vmm) : 0;
 
 	record_name_verdict(token, d->token, sizeof(d->token));
-	if (!ret)
+	if (!ret && r->fd < 0)
 		ret = record_open(r, RECORD_DIR, name);
 	if (!ret)
-		ret = record_write(r, json_pack("{s:s, s:s, s:o}", "receiver", d->addr,
-						"token", token,
+		ret = record_write(r, json_pack("{s:s, s:s, s:b, s:o}", "receiver", d->addr,
+						"token", token, "ran", d->ran,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
 		fprintf(stderr, "godwit: cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it\n",
@@ -149,5 +149,6 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 	    !json_is_array(json_object_get(*note, "undo")))
 		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
 			       name);
+	d->ran = json_is_true(json_object_get(*note, "ran"));
 	return 0;
 }

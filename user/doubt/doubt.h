@@ -22,6 +22,7 @@
  * @seconds: how long to go on asking, and some round trips more: the receiver answers once it has
  *	noticed that the old connections are lost, for which it takes so much longer, too
  * @rtt_ns: of the link; 0: not known
+ * @ran: the guest is known to have run at the destination
  */
 struct doubt {
 	const char *addr;
@@ -30,6 +31,7 @@ struct doubt {
 	unsigned int timeout_ms;
 	unsigned int seconds;
 	uint64_t rtt_ns;
+	bool ran;
 	uint8_t token[WIRE_SECRET];
 };
 
@@ -55,7 +57,10 @@ unsigned int doubt_patience_ms(const struct doubt *d);
 enum commit_source_event doubt_ask(const struct doubt *d, struct doubt_answer *answer,
 				   struct err *e);
 
-/* Writes the note of this VMM's sender. undo: the journal's records. */
+/*
+ * Writes the note of this VMM's sender, which stays open: a second call changes it. undo: the
+ * journal's records.
+ */
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo);
 /* Unlinks the note. */
 void doubt_forget(pid_t vmm);

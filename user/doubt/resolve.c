@@ -80,6 +80,14 @@ static int resolve_lost(const char *addr, struct err *e)
 		       addr);
 }
 
+/* No receiver that tells the truth says this: two guests would come of it. */
+static int resolve_contradicts(const char *addr, struct err *e)
+{
+	return err_set(e, GW_UNKNOWN, EPROTO,
+		       "the receiver at %s says that the guest never ran there, but it did, as another answer has shown: look at the destination, and leave this QEMU as it is. Nothing was changed",
+		       addr);
+}
+
 static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
 		       enum commit_state *verdict, struct err *e)
 {
@@ -93,6 +101,8 @@ static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
 			return resolve_lost(d->addr, e);
 		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
 	case SOURCE_LEARNS_DEAD:
+		if (d->ran)
+			return resolve_contradicts(d->addr, e);
 		*verdict = COMMIT_DEAD;
 		return resolve_undo(q, note, e);
 	default:

@@ -270,6 +270,7 @@ int owing_finish(struct sender *s, struct err *e)
 	int r;
 
 	commit_source(&s->commit, SOURCE_LEARNS_RUNS);
+	sender_note_doubt(s);
 	s->report->phase = "post-copy";
 	if (!s->owing.begun_ns)
 		s->owing.begun_ns = now_ns();
@@ -310,6 +311,9 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	struct err cause;
 	bool lost = false;
 
+	/* By a verdict. */
+	if (owed)
+		sender_note_doubt(s);
 	while (owed && !s->owing.complete) {
 		lost = owing_is_lost(s, e);
 		if (lost || owing_recover(s, r ? r : -EIO, e))

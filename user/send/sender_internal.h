@@ -322,6 +322,11 @@ int switchover(struct sender *s, struct err *e);
  * also when r says otherwise.
  */
 int sender_settle(struct sender *s, int r, struct err *e);
+/*
+ * Notes for `godwit resolve` what it must know, from the commit point on; and, once that is known,
+ * that the guest has run at the destination.
+ */
+void sender_note_doubt(struct sender *s);
 /* Ends the module's session, and the guardian, if that has nothing left to do. */
 void sender_end_session(struct sender *s);
 /* Fills in what of the report is known once the guest runs at the destination. */

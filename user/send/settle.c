@@ -15,6 +15,17 @@
 #define TELL_MS		1000u	/* for a try to tell the receiver that we have given up */
 #define TELL_S		2u	/* for all of them, but a first one */
 
+void sender_note_doubt(struct sender *s)
+{
+	struct doubt d = { .addr = s->o->addr, .ran = s->commit == COMMIT_RUNS };
+
+	/* A sender that takes over leaves the note as it is. */
+	if (d.ran && s->note.fd < 0)
+		return;
+	memcpy(d.token, s->token, sizeof(d.token));
+	doubt_write(&s->note, s->vm.pid, &d, s->journal.records);
+}
+
 /*
  * Undoes what is recorded. If QEMU does not answer us any more, another client may have its
  * monitor: the guardian tries again, also after our end.

@@ -133,14 +133,6 @@ static int switchover_verify(struct sender *s, struct err *e)
  */
 #define WAIT_TIMES	8u
 
-static void switchover_note_doubt(struct sender *s)
-{
-	struct doubt d = { .addr = s->o->addr };
-
-	memcpy(d.token, s->token, sizeof(d.token));
-	doubt_write(&s->note, s->vm.pid, &d, s->journal.records);
-}
-
 /*
  * A guest that another client has continued (cont) since the stop makes writes that would be lost.
  */
@@ -166,7 +158,7 @@ static int switchover_commit(struct sender *s, struct err *e)
 	if (!stop_commit())
 		return stop_err(e);
 	if (s->verdicts)
-		switchover_note_doubt(s);
+		sender_note_doubt(s);
 	guardian_stand_down(&s->guardian);
 	r = switchover_check_stopped(s, e);
 	if (r) {
