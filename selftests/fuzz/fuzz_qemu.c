@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What godwit takes from QEMU besides JSON: the list of its RAM, where that lies in the guest, and the device state that
- * it has saved. No reading or writing outside of what was given, and what is let through keeps the promises of ramblocks.h
+ * What godwit takes from QEMU besides JSON: the list of its RAM, where that lies in the guest, its objects and devices, and
+ * the device state that it has saved. No reading or writing outside of what was given, and what is let through keeps the promises of ramblocks.h
  * and saved.h.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "devstate/save.h"
+#include "qom/qom_internal.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
 
@@ -51,6 +52,58 @@ static void fuzz_tree(const uint8_t *data, size_t size)
 	free(text);
 }
 
+static void fuzz_devices(const char *text)
+{
+	static const char *const kinds[] = { "bool", "int32", "str" };
+	struct qtree t;
+
+	CHECK(!qtree_parse(&t, text));
+	for (size_t i = 0; i < t.nproperties; i++) {
+		const struct qtree_property *p = &t.properties[i];
+
+		CHECK(p->device >= 0 && (size_t)p->device < t.ndevices);
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			json_decref(qtree_value(&t, (size_t)p->device, p->name, kinds[k]));
+	}
+	for (size_t i = 0; i < t.ndevices; i++) {
+		const struct qtree_device *d = &t.devices[i];
+		int owner = t.buses[d->bus].device;
+
+		/* Owners first. */
+		CHECK(d->bus >= 0 && (size_t)d->bus < t.nbuses && owner < (int)i);
+		CHECK(owner == QTREE_NONE || qtree_on_bus(&t, (size_t)owner, t.buses[d->bus].name) <= (int)t.ndevices - 1);
+	}
+	qtree_free(&t);
+}
+
+static void fuzz_objects(const char *text)
+{
+	struct qom t = { .o = calloc(QOM_OBJECTS_MAX, sizeof(*t.o)) };
+	struct err e = { 0 };
+
+	CHECK(t.o);
+	if (!qom_take_tree(&t, text, &e))
+		for (unsigned int i = 0; i < t.n; i++) {
+			CHECK(t.o[i].parent == QOM_ROOT || t.o[i].parent < i);
+			CHECK(!strncmp(t.o[i].path, "/machine/", 9) && *t.o[i].type);
+		}
+	qom_free(&t);
+}
+
+static void fuzz_monitor(const uint8_t *data, size_t size, bool devices)
+{
+	char *text = malloc(size + 1);
+
+	CHECK(text);
+	memcpy(text, data, size);
+	text[size] = '\0';
+	if (devices)
+		fuzz_devices(text);
+	else
+		fuzz_objects(text);
+	free(text);
+}
+
 static void fuzz_state(const uint8_t *data, size_t size, bool running)
 {
 	static const char machine[] = "pc-q35-11.1";
@@ -76,7 +129,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size)
 		return 0;
-	if (data[0] & 4)
+	if (data[0] & 8)
+		fuzz_monitor(data + 1, size - 1, data[0] & 1);
+	else if (data[0] & 4)
 		fuzz_tree(data + 1, size - 1);
 	else if (data[0] & 1)
 		fuzz_list(data + 1, size - 1, data[0] & 2);

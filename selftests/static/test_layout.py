@@ -11,7 +11,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 USER = TOP / 'user'
 
 # Each folder includes itself and what stands behind it here. send/ and receive/ share no include in either direction.
-LAYERS = ('cmd', 'check', 'estimate', 'receive', 'place', 'send', 'doubt', 'round', 'peer', 'postcopy', 'reuse', 'fit', 'claim', 'txn', 'dirty', 'brake',
+LAYERS = ('cmd', 'check', 'estimate', 'receive', 'place', 'send', 'doubt', 'round', 'peer', 'postcopy', 'reuse', 'fit', 'qom', 'claim', 'txn', 'dirty', 'brake',
           'devstate', 'vmm', 'ram', 'proc', 'qmp', 'control', 'net', 'tls', 'kernel', 'report', 'plan', 'codec', 'wire', 'page', 'base')
 APART = ({'send', 'receive'},)
 FILES = 18	# .c files of a folder; a drawer has more

@@ -89,14 +89,16 @@ struct asked {
 	unsigned int flags;
 	struct qmp *q;
 	struct vm *vm;
+	struct qom_known *known;
 	json_t **here, **there;
 };
 
-static int make(struct qmp *q, struct vm *vm, bool destination, unsigned int flags, json_t **out,
-		struct err *e)
+static int make(struct qmp *q, struct vm *vm, struct qom_known *known, bool destination,
+		unsigned int flags, json_t **out, struct err *e)
 {
 	return flags & WIRE_GLANCE ? glance(q, true, out, e)
-				   : view_make(q, vm, destination, flags & WIRE_BRIEF, out, e);
+				   : view_make(q, vm, known, destination, flags & WIRE_BRIEF, out,
+					       e);
 }
 
 /* Asks the receiver, and makes the own view meanwhile. The answer is view_answer()'s. */
@@ -108,7 +110,7 @@ static int view_ask(struct channel *ch, const struct asked *a, struct err *e)
 	json_decref(*a->here);
 	json_decref(*a->there);
 	*a->here = *a->there = NULL;
-	return r ? r : make(a->q, a->vm, false, a->flags, a->here, e);
+	return r ? r : make(a->q, a->vm, a->known, false, a->flags, a->here, e);
 }
 
 static int view_answer(struct channel *ch, const struct asked *a, struct err *e)
@@ -136,8 +138,9 @@ static int view_both(struct channel *ch, const struct asked *a, struct err *e)
 
 int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, struct err *e)
 {
-	const struct asked first = { WIRE_GLANCE, q, vm, &fit->glance_here, &fit->glance_there };
-	struct asked a = { WIRE_BRIEF, q, vm, &fit->here, &fit->there };
+	const struct asked first = { WIRE_GLANCE, q, vm, &fit->known, &fit->glance_here,
+				      &fit->glance_there };
+	struct asked a = { WIRE_BRIEF, q, vm, &fit->known, &fit->here, &fit->there };
 	int r;
 
 	/* Before the views, but in one round trip: fit_again() sees what changes after this. */
@@ -156,12 +159,23 @@ int fit_ask(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, s
 	return r;
 }
 
+static void fit_drop_views(struct fit *fit)
+{
+	json_t **all[] = { &fit->here, &fit->there, &fit->glance_here, &fit->glance_there };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		json_decref(*all[i]);
+		*all[i] = NULL;
+	}
+	findings_free(&fit->findings);
+}
+
 int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit, bool *changed,
 	      struct err *e)
 {
 	unsigned int accepted = fit->findings.accepted;
 	json_t *here = NULL, *there = NULL;
-	const struct asked a = { WIRE_GLANCE, q, vm, &here, &there };
+	const struct asked a = { WIRE_GLANCE, q, vm, &fit->known, &here, &there };
 	int r = view_both(ch, &a, e);
 
 	*changed = !r &&
@@ -170,7 +184,7 @@ int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit,
 	json_decref(there);
 	if (!*changed)
 		return r;
-	fit_free(fit);
+	fit_drop_views(fit);
 	fit->findings.accepted = accepted;
 	return fit_ask(ch, q, vm, fit, e);
 }
@@ -189,12 +203,13 @@ int fit_check_same(struct qmp *q, const struct fit *fit, struct err *e)
 	return r;
 }
 
-int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, unsigned int flags, struct err *e)
+int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, struct qom_known *known,
+	       unsigned int flags, struct err *e)
 {
 	json_t *view = NULL;
 	char *text = NULL;
 	size_t len = 0, at = 0;
-	int r = make(q, vm, true, flags, &view, e);
+	int r = make(q, vm, known, true, flags, &view, e);
 
 	if (!r)
 		r = view_encode(view, &text, &len, e);
@@ -250,11 +265,6 @@ int fit_choose_mode(const struct fit *fit, enum mode_wish wish, struct qmp *q, s
 
 void fit_free(struct fit *fit)
 {
-	json_t **all[] = { &fit->here, &fit->there, &fit->glance_here, &fit->glance_there };
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-		json_decref(*all[i]);
-		*all[i] = NULL;
-	}
-	findings_free(&fit->findings);
+	fit_drop_views(fit);
+	qom_known_free(&fit->known);
 }

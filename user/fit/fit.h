@@ -15,10 +15,12 @@
  * struct fit - both ends, and what differs
  * @here, @there: their views, see compare.h; NULL: none yet, or the receiver is too old to make one
  * @glance_here, @glance_there: what fit_again() compares first: { devices, disks }
+ * @known: of our QEMU, between two comparisons
  */
 struct fit {
 	json_t *here, *there;
 	json_t *glance_here, *glance_there;
+	struct qom_known known;
 	struct findings findings;
 };
 
@@ -44,7 +46,8 @@ int fit_again(struct channel *ch, struct qmp *q, struct vm *vm, struct fit *fit,
  */
 int fit_check_same(struct qmp *q, const struct fit *fit, struct err *e);
 /* Sends the receiver's answer to ASK_VIEW with these flags. Changes nothing in its QEMU. */
-int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, unsigned int flags, struct err *e);
+int fit_answer(struct channel *ch, struct qmp *q, struct vm *vm, struct qom_known *known,
+	       unsigned int flags, struct err *e);
 /**
  * fit_choose_mode() - the mode once more, with what the receiver's view says
  * @mode, @ram: in: of mode_choose() before; out: save mode, if nothing else can fill that RAM

@@ -7,7 +7,7 @@
 #ifndef GODWIT_PLACE_H
 #define GODWIT_PLACE_H
 
-#include "fit/qom.h"
+#include "qom/qom.h"
 
 /**
  * place_all() - name the places of all objects

@@ -7,7 +7,6 @@
 #include "fit/host.h"
 #include "fit/place.h"
 #include "fit/policy.h"
-#include "fit/qom_internal.h"
 #include "fit/view_internal.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
@@ -17,24 +16,43 @@ int view_no_memory(struct err *e)
 	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
 
-/* device-list-properties does not cover the machine itself. */
-static int add_machine(struct making *m, struct err *e)
+/* Does the view have this property of the machine? */
+static bool is_of_machine(const json_t *property)
 {
-	json_auto_t *list = NULL, *names = json_array(), *machine = json_object();
+	const char *name = json_string_value(json_object_get(property, "name")),
+		   *type = json_string_value(json_object_get(property, "type"));
+	const struct policy_row *row =
+		name ? policy_find(&policy, PART_MACHINE, NULL, name) : NULL;
+
+	return name && type && qom_is_value(type) && !(row && row->rule == POLICY_ANY);
+}
+
+/* QEMU lists the machine with all values. */
+static int take_machine(struct making *m, json_t *machine, struct err *e)
+{
+	json_auto_t *said = NULL;
+	const json_t *one;
+	size_t i;
+	int r = qmp_call(m->q, "qom-list-get", json_pack("{s:[s]}", "paths", "/machine"), &said, e);
+
+	json_array_foreach(json_object_get(json_array_get(said, 0), "properties"), i, one)
+		if (is_of_machine(one) && json_object_get(one, "value"))
+			json_object_set(machine, json_string_value(json_object_get(one, "name")),
+					json_object_get(one, "value"));
+	return r;
+}
+
+static int ask_machine(struct making *m, json_t *machine, struct err *e)
+{
+	json_auto_t *list = NULL, *names = json_array();
 	struct qmp_batch *b = NULL;
 	const json_t *one;
 	size_t i, n;
 	int r = qmp_call(m->q, "qom-list", json_pack("{s:s}", "path", "/machine"), &list, e);
 
-	json_array_foreach(list, i, one) {
-		const char *name = json_string_value(json_object_get(one, "name")),
-			   *type = json_string_value(json_object_get(one, "type"));
-		const struct policy_row *row =
-			name ? policy_find(&policy, PART_MACHINE, NULL, name) : NULL;
-
-		if (name && type && qom_is_value(type) && !(row && row->rule == POLICY_ANY))
-			json_array_append_new(names, json_string(name));
-	}
+	json_array_foreach(list, i, one)
+		if (is_of_machine(one))
+			json_array_append(names, json_object_get(one, "name"));
 	n = json_array_size(names);
 	b = qom_batch(n, e);
 	for (i = 0; b && i < n; i++)
@@ -46,6 +64,15 @@ static int add_machine(struct making *m, struct err *e)
 			json_object_set(machine, json_string_value(json_array_get(names, i)),
 					b[i].ret);
 	qom_batch_free(b, n);
+	return r;
+}
+
+/* device-list-properties does not cover the machine itself. */
+static int add_machine(struct making *m, struct err *e)
+{
+	json_auto_t *machine = json_object();
+	int r = m->qom.bulk ? take_machine(m, machine, e) : ask_machine(m, machine, e);
+
 	/*
 	 * The receiver compares the RAM blocks and their sizes (BLOCKS): a size that differs has a
 	 * message of its own there.
@@ -245,13 +272,25 @@ static void add_devices(struct making *m)
 	json_object_set_new(m->view, "devices", devices);
 }
 
-int view_make(struct qmp *q, struct vm *vm, bool destination, bool brief, json_t **view,
-	      struct err *e)
+static qom_wanted wanted_of(struct qmp *q, bool brief)
+{
+	return brief && qmp_version(q) < QOM_BULK ? policy_wants_in_brief : policy_wants;
+}
+
+int view_learn(struct qmp *q, struct qom_known *known, struct err *e)
+{
+	struct qom qom;
+	int r = qom_read(q, wanted_of(q, true), known, &qom, e);
+
+	qom_free(&qom);
+	return r;
+}
+
+int view_make(struct qmp *q, struct vm *vm, struct qom_known *known, bool destination, bool brief,
+	      json_t **view, struct err *e)
 {
 	struct making m = { .q = q, .view = json_object() };
-	int r = qom_read(q,
-			 brief && qmp_version(q) < QOM_BULK ? policy_wants_in_brief : policy_wants,
-			 &m.qom, e);
+	int r = qom_read(q, wanted_of(q, brief), known, &m.qom, e);
 
 	*view = NULL;
 	if (!r) {

@@ -6,7 +6,7 @@
 #ifndef GODWIT_VIEW_INTERNAL_H
 #define GODWIT_VIEW_INTERNAL_H
 
-#include "fit/qom.h"
+#include "qom/qom.h"
 #include "fit/view.h"
 
 /**

@@ -271,7 +271,7 @@ static int accept_request(struct receiver *r, struct wire_header *h, struct err 
 	     asked++) {
 		/* The sender views its own QEMU meanwhile, and compares afterwards. */
 		channel_set_timeout(r->ch, receiver_patience_ms(r));
-		ret = fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
+		ret = fit_answer(r->ch, r->qmp, &r->vm, &r->known, h->flags, e);
 		if (!ret)
 			ret = channel_recv(r->ch, h, false, e);
 	}
@@ -324,11 +324,21 @@ static int accept_migration(struct receiver *r, struct wire_header *h, struct er
 	return ret;
 }
 
+/* A sender that has come meanwhile waits, and what fails here fails again when it asks. */
+static void accept_learn(struct receiver *r)
+{
+	struct err ignored = { 0 };
+
+	view_learn(r->qmp, &r->known, &ignored);
+}
+
 int accept_sender(struct receiver *r, struct err *e)
 {
 	struct wire_header h;
 	int ret = receiver_listen(r, e);
 
+	if (!ret)
+		accept_learn(r);
 	if (!ret)
 		ret = accept_migration(r, &h, e);
 	return ret ? ret : agree_ram(r, &h, e);

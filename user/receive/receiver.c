@@ -242,6 +242,7 @@ static void receiver_release(struct receiver *r)
 	ram_writer_close(&r->writer);
 	receiver_end_reuse(r);
 	migration_free(&r->migration);
+	qom_known_free(&r->known);
 	vm_close(&r->vm);
 	qmp_close(r->qmp);
 }

@@ -260,7 +260,7 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 	case WIRE_ASK_VIEW:
 		if (r->state >= RECEIVER_HAS_RAM)
 			break;
-		return fit_answer(r->ch, r->qmp, &r->vm, h->flags, e);
+		return fit_answer(r->ch, r->qmp, &r->vm, &r->known, h->flags, e);
 	case WIRE_PRIVATE:
 		/* Before the first round: what comes later comes on a stream. */
 		if (!r->save_mode || r->res->rounds)

@@ -11,6 +11,7 @@
 #include "peer/private_ram_frames.h"
 #include "peer/verify.h"
 #include "place/ram_write.h"
+#include "qom/qom.h"
 #include "receive/postcopy.h"
 #include "receive/receive_streams.h"
 #include "receive/receiver.h"
@@ -84,6 +85,7 @@ struct receiver {
 	struct receiver_result *res;
 	struct qmp *qmp;
 	struct vm vm;
+	struct qom_known known;		/* of its QEMU, since before a sender came */
 	struct migration migration;
 	struct ram_writer writer;
 	struct postcopy postcopy;
