@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "net/dial.h"
 #include "net/join.h"
 #include "net/sock.h"
 
@@ -219,6 +220,50 @@ static void secrets_differ(void **state)
 	assert_memory_not_equal(other.secret, s->join.secret, WIRE_SECRET);
 }
 
+/*
+ * A sender that has begun more connections than are wanted, before it was told the secret and before any of them was
+ * accepted: those that are too many end, and keep no stream out.
+ */
+static void begun_early(void **state)
+{
+	struct site *s = *state;
+	struct dial d = { .n = WIRE_STREAMS_MAX, .addr = s->addr, .patience_ms = 2000 };
+	int control = join_connect(s, NULL, 0), fds[WIRE_STREAMS_MAX], theirs[WIRE_STREAMS_MAX], first, r = 0;
+	struct tls *tls[WIRE_STREAMS_MAX];
+	struct err e = { 0 };
+
+	close(accept(s->lfd, NULL, NULL));
+	dial_init(&d);
+	assert_int_equal(dial_begin(&d, control, &e), 0);
+	first = d.fds[0];
+	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++)
+		assert_true(d.fds[i] >= 0);
+	s->join.want = d.n = 3;
+	memcpy(d.secret, s->join.secret, WIRE_SECRET);
+	/* One was lost in between, and begins anew. */
+	close(d.fds[1]);
+	d.fds[1] = -1;
+	assert_int_equal(dial_begin(&d, control, &e), 0);
+	assert_int_equal(d.fds[0], first);
+	assert_true(d.fds[1] >= 0);
+	assert_int_equal(d.fds[3], -1);
+	assert_int_equal(dial_join(&d, &e), 0);
+	for (unsigned int i = 0; !r && i < 100; i++)
+		r = join_step(&s->join, s->other[0], 20);
+	assert_int_equal(r, 1);
+	join_take(&s->join, fds, tls);
+	dial_take(&d, theirs, tls);
+	assert_int_equal(theirs[0], first);
+	dial_close(&d);	/* nothing of it is there any more */
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(sock_send(theirs[i], "x", 1, deadline_ms(1000)), 0);
+		assert_int_equal(sock_wait(fds[i], POLLIN, deadline_ms(1000)), 0);
+		close(theirs[i]);
+		close(fds[i]);
+	}
+	close(control);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +272,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(silent_connections_delay_no_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(another_descriptor_wakes, setup, teardown),
 		cmocka_unit_test_setup_teardown(secrets_differ, setup, teardown),
+		cmocka_unit_test_setup_teardown(begun_early, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

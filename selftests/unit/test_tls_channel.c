@@ -335,6 +335,8 @@ static void streams_join(void **state)
 			send(silent[i], join, sizeof(join), MSG_NOSIGNAL);
 		assert_int_equal(join_step(&s.join, s.other[0], 5), 0);
 	}
+	dial_init(&wrong.d);
+	dial_init(&right.d);
 	assert_int_equal(dial_begin(&wrong.d, s.control, &wrong.e), 0);
 	pthread_create(&a, NULL, dial_main, &wrong);
 	for (unsigned int i = 0; i < 100; i++)

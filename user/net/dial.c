@@ -19,13 +19,24 @@ static int dial_failed(const struct dial *d, unsigned int stream, int r, struct 
 		       stream, d->addr, strerror(-r));
 }
 
-int dial_begin(struct dial *d, int fd, struct err *e)
+void dial_init(struct dial *d)
 {
 	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++) {
 		d->fds[i] = -1;
 		d->tls[i] = NULL;
 	}
+}
+
+int dial_begin(struct dial *d, int fd, struct err *e)
+{
+	for (unsigned int i = d->n; i < WIRE_STREAMS_MAX; i++) {
+		if (d->fds[i] >= 0)
+			close(d->fds[i]);
+		d->fds[i] = -1;
+	}
 	for (unsigned int i = 0; i < d->n; i++) {
+		if (d->fds[i] >= 0)
+			continue;
 		d->fds[i] = address_connect_again(d->addr, fd);
 		if (d->fds[i] < 0)
 			return dial_failed(d, i, d->fds[i], e);
@@ -90,6 +101,13 @@ int dial_join(struct dial *d, struct err *e)
 				strerror(-r));
 	}
 	return r;
+}
+
+void dial_take(struct dial *d, int *fds, struct tls **tls)
+{
+	memcpy(fds, d->fds, sizeof(d->fds));
+	memcpy(tls, d->tls, sizeof(d->tls));
+	dial_init(d);
 }
 
 void dial_close(struct dial *d)

@@ -18,7 +18,7 @@
  * @keep_keys: see tls_keep_keys()
  * @secret: what JOIN shows
  * @patience_ms: how long each wait may take
- * @fds, @tls: the connections, once they have joined; the caller's
+ * @fds, @tls: the connections
  */
 struct dial {
 	unsigned int n, patience_ms;
@@ -30,13 +30,20 @@ struct dial {
 	struct tls *tls[WIRE_STREAMS_MAX];
 };
 
-/* Begins to connect to the address that fd is connected to. */
+/* No connection has begun. */
+void dial_init(struct dial *d);
+/*
+ * Begins to connect to the address that fd is connected to, where that has not begun; closes what
+ * is more than @n.
+ */
 int dial_begin(struct dial *d, int fd, struct err *e);
 /*
  * Waits for the connections, and says JOIN on each. Errors of both: GW_UNREACHABLE, GW_LINK_LOST,
  * and those of tls_handshake().
  */
 int dial_join(struct dial *d, struct err *e);
+/* The connections become the caller's. */
+void dial_take(struct dial *d, int *fds, struct tls **tls);
 /* Also after an error. */
 void dial_close(struct dial *d);
 

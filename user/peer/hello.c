@@ -12,8 +12,8 @@
 #include "plan/link.h"
 
 #define PINGS_MAX	5
-#define PINGS_MIN	2
-#define PINGS_NS	50000000ull	/* on a long link noise is a small part of a round trip */
+#define PINGS_MIN	HELLO_AT_ONCE
+#define PINGS_NS	50000000ull
 
 int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e)
 {
@@ -133,6 +133,47 @@ int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e)
 			*best = pong;
 	}
 	return r;
+}
+
+bool hello_is_long(uint64_t rtt_ns)
+{
+	return rtt_ns > PINGS_NS / PINGS_MAX;
+}
+
+int hello_ask_clocks(struct channel *ch, struct hello_asked *asked, struct err *e)
+{
+	int r = 0;
+
+	for (asked->n = 0; !r && asked->n < HELLO_AT_ONCE; asked->n++) {
+		asked->mono_ns[asked->n] = now_ns();
+		asked->real_ns[asked->n] = realtime_ns();
+		/* From 1 on: a PONG that nobody asked for has 0. */
+		r = hello_send_ping(ch, asked->n + 1, asked->real_ns[asked->n], e);
+	}
+	return r;
+}
+
+int hello_take_pong(struct channel *ch, const struct wire_header *h, struct hello_asked *asked,
+		    struct hello_pong *best, struct err *e)
+{
+	const uint64_t now = now_ns();
+	uint8_t body[8];
+	uint64_t rtt_ns;
+	int r = channel_body(ch, body, sizeof(body), e);
+
+	if (r || !h->arg)
+		return r;
+	if (h->arg > HELLO_AT_ONCE || !asked->mono_ns[h->arg - 1])
+		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent PONG without a PING");
+	rtt_ns = now - asked->mono_ns[h->arg - 1];
+	if (rtt_ns < best->rtt_ns) {
+		best->rtt_ns = rtt_ns;
+		best->offset_ns = (int64_t)(wire_get_u64(body) - asked->real_ns[h->arg - 1] -
+					    rtt_ns / 2);
+	}
+	asked->mono_ns[h->arg - 1] = 0;
+	asked->n--;
+	return 0;
 }
 
 static int hello_send_table(struct channel *ch, enum wire_type type, const struct wire_block *b,

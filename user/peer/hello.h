@@ -53,12 +53,31 @@ struct hello_pong {
 	int64_t offset_ns;
 };
 
+/**
+ * struct hello_asked - PINGs that were sent at once, whose PONGs come among other frames
+ * @n: so many have not come yet
+ * @mono_ns, @real_ns: when they were sent, by both clocks
+ */
+#define HELLO_AT_ONCE	2u	/* on a long link noise is a small part of a round trip */
+struct hello_asked {
+	unsigned int n;
+	uint64_t mono_ns[HELLO_AT_ONCE], real_ns[HELLO_AT_ONCE];
+};
+
 /* Sends a PING, and leaves its PONG to the caller. realtime: CLOCK_REALTIME, ns */
 int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e);
 /* One PING and its PONG, which also proves that the receiver has read all that was sent before. */
 int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e);
 /* A few PINGs: *best has the shortest round trip, and so the most exact clock offset. */
 int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);
+/* Is it long enough that so few of them cost more time than all the rest? rtt_ns: TCP's */
+bool hello_is_long(uint64_t rtt_ns);
+/* For a long link: the PINGs that hello_clocks() would send one after the other. */
+int hello_ask_clocks(struct channel *ch, struct hello_asked *asked, struct err *e);
+/* Takes PONG, whose header has been read; *best as hello_clocks() has it. */
+int hello_take_pong(struct channel *ch, const struct wire_header *h, struct hello_asked *asked,
+		    struct hello_pong *best, struct err *e);
+
 /*
  * Sends the table of RAM blocks, as WIRE_BLOCKS or WIRE_CHECK; before it, with WIRE_OWN_RAM, the
  * files of the blocks, and the table of QEMU's private RAM, if *ram has blocks.

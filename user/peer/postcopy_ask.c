@@ -18,18 +18,21 @@ static int postcopy_refused(struct channel *ch, const struct wire_header *h, str
 		       "the receiver cannot do post-copy: %.900s", one_line(line, sizeof(line), text));
 }
 
-int postcopy_ask(struct channel *ch, uint64_t features, uint32_t *unit, unsigned int blocks,
-		 struct err *e)
+int postcopy_ask_send(struct channel *ch, uint64_t features, struct err *e)
 {
-	struct wire_header h = { .type = WIRE_POSTCOPY_ASK };
-	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
-	int r;
+	const struct wire_header h = { .type = WIRE_POSTCOPY_ASK };
 
 	if (!(features & WIRE_POSTCOPY))
 		return err_set(e, GW_VERSION, EPROTONOSUPPORT, "the receiver's godwit is too old for --postcopy: install the same version at both ends");
-	r = channel_send(ch, &h, NULL, e);
-	if (!r)
-		r = channel_recv_asked(ch, &h, e);
+	return channel_send(ch, &h, NULL, e);
+}
+
+int postcopy_ask_take(struct channel *ch, uint32_t *unit, unsigned int blocks, struct err *e)
+{
+	struct wire_header h;
+	uint8_t body[WIRE_BLOCKS_MAX * WIRE_UNIT];
+	int r = channel_recv_asked(ch, &h, e);
+
 	if (r)
 		return r;
 	if (h.type == WIRE_CANNOT)
@@ -41,6 +44,14 @@ int postcopy_ask(struct channel *ch, uint64_t features, uint32_t *unit, unsigned
 	if (!r && wire_get_units(&h, body, unit, blocks))
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent a malformed POSTCOPY frame");
 	return r;
+}
+
+int postcopy_ask(struct channel *ch, uint64_t features, uint32_t *unit, unsigned int blocks,
+		 struct err *e)
+{
+	int r = postcopy_ask_send(ch, features, e);
+
+	return r ? r : postcopy_ask_take(ch, unit, blocks, e);
 }
 
 int postcopy_answer(struct channel *ch, const uint32_t *unit, unsigned int blocks,

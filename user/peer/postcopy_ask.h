@@ -14,6 +14,9 @@
  */
 int postcopy_ask(struct channel *ch, uint64_t features, uint32_t *unit, unsigned int blocks,
 		 struct err *e);
+/* The two halves of it: other frames may travel in between. */
+int postcopy_ask_send(struct channel *ch, uint64_t features, struct err *e);
+int postcopy_ask_take(struct channel *ch, uint32_t *unit, unsigned int blocks, struct err *e);
 /* The receiver's answer: unit of each block; or, if there is an error, why not. */
 int postcopy_answer(struct channel *ch, const uint32_t *unit, unsigned int blocks,
 		    const struct err *why, struct err *e);

@@ -55,33 +55,67 @@ static void connect_secret(const struct sender *s, const uint8_t *ready, uint8_t
 	memcpy(secret, export, WIRE_SECRET);
 }
 
+/* On a long link: the clocks' PONGs come before STREAMS, or behind it. */
+static int connect_hear_all(struct sender *s, struct hello_asked *asked,
+			    struct wire_header *streams, struct err *e)
+{
+	struct hello_pong best = { .rtt_ns = UINT64_MAX };
+	bool joined = false;
+	int r = 0;
+
+	while (!r && (asked->n || !joined)) {
+		struct wire_header h;
+
+		r = channel_recv_asked(s->ch, &h, e);
+		if (r)
+			return r;
+		if (h.type == WIRE_PONG) {
+			r = hello_take_pong(s->ch, &h, asked, &best, e);
+		} else if (h.type == WIRE_STREAMS && !joined) {
+			*streams = h;
+			joined = true;
+		} else {
+			r = err_set(e, GW_BAD_PEER, EPROTO,
+				    "the receiver sent %s where STREAMS was due",
+				    wire_type_name(h.type));
+		}
+	}
+	if (r)
+		return r;
+	s->rtt_ns = best.rtt_ns;
+	s->clock_offset_ns = best.offset_ns;
+	return 0;
+}
+
 static int connect_dial(struct sender *s, struct dial *d, struct err *e)
 {
+	const bool far = hello_is_long(sock_least_rtt_ns(channel_fd(s->ch)));
+	struct hello_asked asked;
 	struct wire_header h;
 	int r = dial_begin(d, channel_fd(s->ch), e);
 
 	if (!r)
-		r = connect_ask_clock(s, e);
+		r = far ? hello_ask_clocks(s->ch, &asked, e) : connect_ask_clock(s, e);
 	d->patience_ms = connect_patience_ms(s);
 	if (!r)
 		r = dial_join(d, e);
 	if (!r)
-		r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
+		r = far ? connect_hear_all(s, &asked, &h, e) :
+			  channel_expect(s->ch, WIRE_STREAMS, &h, e);
 	if (!r && h.arg != d->n)
 		r = err_set(e, GW_BAD_PEER, EPROTO,
 			    "the receiver confirmed %u streams where %u were due", h.arg, d->n);
 	return r;
 }
 
-int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n, struct err *e)
+/* d: connections that have begun, if there are any; none is left there. */
+static int connect_use_streams(struct sender *s, const uint8_t *ready, unsigned int n,
+			       struct dial *d, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_STREAMS, .arg = n + s->owing.agreed };
-	struct dial d = {
-		.n = h.arg, .addr = s->o->addr, .creds = s->o->tls,
-		.keep_keys = tls_is_long(s->report->total_pages * PAGE_BYTES, n),
-	};
+	struct tls *tls[WIRE_STREAMS_MAX];
 	struct send_streams_options o = {
-		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = d.tls,
+		.vm = &s->vm, .engine = s->o->engine, .pace = &s->pace, .tls = tls,
 		.zero_copy = s->o->zero_copy,
 		.compress = &s->compress, .features = s->features,
 		.delta = s->delta, .delta_always = s->o->delta == DELTA_ON, .reuse = &s->reuse,
@@ -89,25 +123,37 @@ int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n,
 		.pack_threads = s->o->pack_threads,
 		.idle = sender_idle, .arg = s,
 	};
-	int r;
+	int fds[WIRE_STREAMS_MAX], r;
 
+	d->n = h.arg;
+	d->addr = s->o->addr;
+	d->creds = s->o->tls;
+	d->keep_keys = tls_is_long(s->report->total_pages * PAGE_BYTES, n);
 	/* To connect again it was what is left of the time for that. */
 	connect_be_patient(s);
-	connect_secret(s, ready, d.secret);
+	connect_secret(s, ready, d->secret);
 	r = channel_send(s->ch, &h, NULL, e);
-	if (r)
-		return r;
-	r = connect_dial(s, &d, e);
+	if (!r)
+		r = connect_dial(s, d, e);
 	if (r) {
-		dial_close(&d);
+		dial_close(d);
 		return r;
 	}
 	connect_be_patient(s);
 	o.timeout_ms = connect_patience_ms(s);
-	s->report->kernel_tls &= !d.keep_keys;
+	s->report->kernel_tls &= !d->keep_keys;
+	dial_take(d, fds, tls);
 	if (s->owing.agreed)
-		owing_connection(s, d.fds[n], d.tls[n]);
-	return send_streams_start(&o, d.fds, n, &s->streams, e);
+		owing_connection(s, fds[n], tls[n]);
+	return send_streams_start(&o, fds, n, &s->streams, e);
+}
+
+int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n, struct err *e)
+{
+	struct dial d;
+
+	dial_init(&d);
+	return connect_use_streams(s, ready, n, &d, e);
 }
 
 /* The receiver's answer to s->mode. save: it can load a device state that save mode makes. */
@@ -126,20 +172,23 @@ static int connect_agree_mode(struct sender *s, bool save, struct err *e)
 	return r ? r : save_open(&s->save, s->qmp, e);
 }
 
-/* Receives READY, and opens the streams. */
-static int connect_ready(struct sender *s, struct err *e)
+/* The streams that we would have. By now TCP has measured some round trips. */
+static unsigned int connect_wish(struct sender *s)
+{
+	uint64_t rtt_ns = sock_least_rtt_ns(channel_fd(s->ch));
+
+	s->spread = link_is_long(rtt_ns);
+	return s->o->streams ? s->o->streams :
+			       link_streams(s->o->cpus, rtt_ns, WIRE_STREAMS_MAX);
+}
+
+/* Receives READY, and opens n streams, as far as the receiver has so many. */
+static int connect_ready(struct sender *s, unsigned int n, struct dial *begun, struct err *e)
 {
 	struct wire_header h;
 	uint8_t secret[WIRE_SECRET];
-	/* By now TCP has measured some round trips. */
-	uint64_t rtt_ns = sock_least_rtt_ns(channel_fd(s->ch));
-	unsigned int n = s->o->streams;
-	int r;
+	int r = channel_expect(s->ch, WIRE_READY, &h, e);
 
-	if (!n)
-		n = link_streams(s->o->cpus, rtt_ns, WIRE_STREAMS_MAX);
-	s->spread = link_is_long(rtt_ns);
-	r = channel_expect(s->ch, WIRE_READY, &h, e);
 	if (!r)
 		r = channel_body(s->ch, secret, sizeof(secret), e);
 	if (r)
@@ -149,11 +198,39 @@ static int connect_ready(struct sender *s, struct err *e)
 	memcpy(s->token, secret, sizeof(s->token));
 	r = connect_agree_mode(s, h.flags & WIRE_SAVE_MODE, e);
 	if (!r)
-		r = owing_ask(s, e);
+		r = owing_hear(s, e);
 	if (s->owing.agreed && n == WIRE_STREAMS_MAX)
 		n--;
 	s->report->streams = n;
-	return r ? r : connect_open_streams(s, secret, n, e);
+	return r ? r : connect_use_streams(s, secret, n, begun, e);
+}
+
+/*
+ * Says which RAM there is, and all that READY has no part in, so that on a long link it travels
+ * with that: whether pages may be owed, and the connections of the streams, which wait at the
+ * receiver's listener until READY has told their secret. The destination is known to fit by now.
+ */
+static int connect_agree(struct sender *s, uint64_t features, struct err *e)
+{
+	const unsigned int n = connect_wish(s);
+	struct dial d = { .addr = s->o->addr };
+	struct err later = { 0 };
+	int r = hello_blocks(s->ch, WIRE_BLOCKS, features, &s->vm, &s->private_copy.ram, e);
+
+	dial_init(&d);
+	if (!r)
+		r = owing_ask(s, e);
+	d.n = n + s->owing.asked;
+	if (d.n > WIRE_STREAMS_MAX)
+		d.n = WIRE_STREAMS_MAX;
+	/* If that fails it is tried again, when an ABORT of the receiver's may say why. */
+	if (!r)
+		dial_begin(&d, channel_fd(s->ch), &later);
+	if (!r)
+		r = connect_ready(s, n, &d, e);
+	if (r)
+		dial_close(&d);
+	return r;
 }
 
 /*
@@ -259,9 +336,7 @@ int connect_peer(struct sender *s, struct err *e)
 		r = fit_choose_mode(&s->fit, s->o->wish, s->qmp, &s->vm, s->migration.was_running,
 				    &s->mode, &s->private_copy.ram, e);
 	if (!r)
-		r = hello_blocks(s->ch, WIRE_BLOCKS, features, &s->vm, &s->private_copy.ram, e);
-	if (!r)
-		r = connect_ready(s, e);
+		r = connect_agree(s, features, e);
 	if (!r)
 		r = connect_keep(s, features, e);
 	if (r)

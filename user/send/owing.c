@@ -23,6 +23,15 @@ static int owing_cannot(struct sender *s, enum gw_exit exit, const char *why)
 	return 0;
 }
 
+/* What the receiver itself has against it. */
+static int owing_refused(struct sender *s, int r, const struct err *why, struct err *e)
+{
+	if (s->limits.postcopy == POSTCOPY_AUTO && (r == -EOPNOTSUPP || r == -EPROTONOSUPPORT))
+		return owing_cannot(s, why->exit, why->text);
+	*e = *why;
+	return r;
+}
+
 int owing_ask(struct sender *s, struct err *e)
 {
 	struct err why = { 0 };
@@ -34,14 +43,21 @@ int owing_ask(struct sender *s, struct err *e)
 		return owing_cannot(s, GW_USAGE, "with --pause there are no rounds that might not help: give --postcopy on");
 	if (s->o->verify)
 		return owing_cannot(s, GW_USAGE, "--verify compares all RAM before the guest runs at the destination");
-	r = postcopy_ask(s->ch, s->features, s->owing.unit, s->vm.nblocks, &why);
+	r = postcopy_ask_send(s->ch, s->features, &why);
+	s->owing.asked = !r;
+	return r ? owing_refused(s, r, &why, e) : 0;
+}
+
+int owing_hear(struct sender *s, struct err *e)
+{
+	struct err why = { 0 };
+	int r;
+
+	if (!s->owing.asked)
+		return 0;
+	r = postcopy_ask_take(s->ch, s->owing.unit, s->vm.nblocks, &why);
 	s->owing.agreed = !r;
-	/* What the receiver itself has against it. */
-	if (s->limits.postcopy == POSTCOPY_AUTO && (r == -EOPNOTSUPP || r == -EPROTONOSUPPORT))
-		return owing_cannot(s, why.exit, why.text);
-	if (r)
-		*e = why;
-	return r;
+	return r ? owing_refused(s, r, &why, e) : 0;
 }
 
 static int owing_closed(struct err *e)

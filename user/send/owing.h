@@ -16,6 +16,7 @@ struct sender;
 
 /**
  * struct owing
+ * @asked: owing_ask() has asked the receiver
  * @agreed: the receiver can be owed pages
  * @chosen: it will be: the last round leaves what is dirty to afterwards
  * @why_not: if not @agreed, once the receiver is connected
@@ -26,7 +27,7 @@ struct sender;
  * @fd, @tls: the request connection, until the thread has it
  */
 struct owing {
-	bool agreed, chosen, collected, complete;
+	bool asked, agreed, chosen, collected, complete;
 	struct err why_not;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	uint64_t begun_ns;
@@ -40,10 +41,11 @@ struct owing {
 #define OWING_NONE { .fd = -1 }
 
 /*
- * Right after READY: asks the receiver whether pages may be owed there. With --postcopy auto its
- * refusal is no error.
+ * Asks the receiver whether pages may be owed there, right behind BLOCKS; its answer comes behind
+ * READY. With --postcopy auto its refusal is no error.
  */
 int owing_ask(struct sender *s, struct err *e);
+int owing_hear(struct sender *s, struct err *e);
 /* Will pages be owed, whatever rounds may bring? */
 bool owing_wanted(const struct sender *s);
 /* Pages will be owed: SWITCHOVER says so, also if it has left before. */

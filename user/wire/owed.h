@@ -4,9 +4,9 @@
  * why no page is lost, old, or zeros.
  *
  *	sender                     receiver
- *	POSTCOPY ----------------> right after READY: may pages be owed here?
- *	      <------------------- POSTCOPY the unit of each block; or CANNOT: no, and why. The
- *				   sender may go on without post-copy, or give up
+ *	POSTCOPY ----------------> behind BLOCKS: may pages be owed here?
+ *	      <------------------- POSTCOPY behind READY: the unit of each block; or CANNOT: no,
+ *				   and why. The sender may go on without post-copy, or give up
  *	STREAMS -----------------> one more than there are streams: the last to JOIN is the request
  *				   connection
  *	SWITCHOVER (WIRE_OWING) -> the last round will leave pages owed
