@@ -99,16 +99,16 @@ def test_the_limit_is_below_the_round_trip(pair):
         run = godwit.Run(*pair, '--downtime-limit', '300', '--max-rounds', '3', '--postcopy', 'off', to=between.address, tool=TOOL)
         run.wait('not-converged')
     half = re.search(r'of it (\d+) ms for half of the link\'s round trip, which cannot be less', run.send.said)
-    assert half and int(half[1]) >= TRIP * 500, run.send.said
+    assert half and TRIP * 500 <= int(half[1]) < TRIP * 1000, run.send.said
     godwit.unharmed(pair[0])
 
 
 @pytest.mark.native
 def test_the_limit_is_above_the_round_trip(pair):
-    """It is kept, and what was foretold has half of a round trip in it."""
+    """It is met by what is foretold, which has half of a round trip in it."""
     with relay.Far(godwit.TO, TRIP) as between:
         report = godwit.Run(*pair, '--downtime-limit', '30000', '--max-rounds', '30', '--postcopy', 'off', to=between.address, tool=TOOL).wait()
-    assert TRIP * 500 <= report['expected-downtime'] <= report['downtime-limit'] == 30000 and report['downtime'] <= 30000, report
+    assert TRIP * 500 <= report['expected-downtime'] <= report['downtime-limit'] == 30000, report
     godwit.proof(*pair, stopped='postmigrate')
 
 
@@ -121,7 +121,7 @@ def test_the_limit_of_a_guest_that_runs(pair):
     run = godwit.Run(*pair, '--downtime-limit', '150', '--max-rounds', '3', '--postcopy', 'off')
     run.wait('not-converged')
     half = re.search(r'of it (\d+) ms for half of the link\'s round trip, which cannot be less', run.send.said)
-    assert half and int(half[1]) >= 200, run.send.said
+    assert half and 200 <= int(half[1]) < 400, run.send.said
     godwit.unharmed(src)
     dst = godwit.destination(src, 'dst2')
     report = godwit.Run(src, dst, '--downtime-limit', '8000', '--postcopy', 'off').wait()
@@ -189,7 +189,7 @@ def test_postcopy(directory):
     run.receive.wait_for('are still to come')
     time.sleep(2)
     lab.link('down')
-    time.sleep(5)
+    time.sleep(3)	# TCP tries again after 6 s or so, and so with time to spare
     lab.link('up')
     time.sleep(10)	# until TCP has tried again, and one has heard the other
     for p in (run.send, run.receive):

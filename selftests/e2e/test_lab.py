@@ -13,9 +13,6 @@ import pytest
 sys.path.append(f'{lab.TREE}/selftests/lab')
 import awake	# noqa: E402 pylint: disable=wrong-import-position
 
-sys.path.append(f'{lab.TREE}/selftests/bench/migrate')
-import slowdown	# noqa: E402 pylint: disable=wrong-import-position
-
 native = pytest.mark.native
 
 
@@ -41,6 +38,9 @@ def test_migrates_with_qemu(directory):
 @native
 def test_a_benchmark_reads_what_the_guest_has_written(directory):
     """In its RAM, which says it more often than the guest does. The guest writes no more then, and says as much."""
+    sys.path.append(f'{lab.TREE}/selftests/bench/migrate')
+    # Here, as it wants no byte code of what is imported behind it.
+    import slowdown	# pylint: disable=import-outside-toplevel
     vm = lab.Qemu('src', append='start=16 size=16 touch=16 rate=1000', directory=directory).wait_ticks(2)
     vm.command('rate=0')
     vm.wait_ticks(2)

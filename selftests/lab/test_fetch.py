@@ -213,3 +213,11 @@ def test_emulator(tmp_path, programs, monkeypatch, verb, fetches, well):
     assert ('kernels/root.sh qemu' in calls) == fetches, calls
     if fetches and well:
         assert calls.index('kernels/root.sh qemu') < calls.index('lab/lab run')
+
+
+@pytest.mark.parametrize('script', ['bench/run.sh', 'debug/check'])
+def test_emulator_of_others(script):
+    """Likewise; to play these takes a kernel's headers."""
+    with open(f'{SELFTESTS}/{script}', encoding='ascii') as f:
+        words = f.read()
+    assert 0 < words.index('/kernels/root.sh" qemu') < words.index('/lab/lab" run')

@@ -159,8 +159,8 @@ class Process:
         return self.wait_until(lambda: set(self._thread_states()) == {'T'}, 'stop of all threads', 60)
 
     def _thread_states(self):
-        for task in os.listdir(f'/proc/{self.pid}/task'):
-            with contextlib.suppress(OSError):	# it has ended
+        with contextlib.suppress(OSError):	# it, or one of them, has ended
+            for task in os.listdir(f'/proc/{self.pid}/task'):
                 with open(f'/proc/{self.pid}/task/{task}/stat', encoding='ascii') as f:
                     yield f.read().rpartition(') ')[2][0]
 
@@ -250,15 +250,19 @@ class Run:
         return report
 
     def _wait_receiver(self, status):
-        """It closes its port when it has taken a sender, and ends then; where it took none it listens on, and is ended."""
+        """
+        It closes its port when it has taken a sender, and ends then. Where it took none, or waits for one to connect again, it
+        listens, and is ended.
+        """
         begin = time.monotonic()
         while self.receive.poll() is None:
             seconds = time.monotonic() - begin
             assert status or seconds < 60, 'the receiver does not end'
             # 10 s: it may be about to say whom it has refused, or to close its port. (Others than TCP's are not looked at.)
-            if status and seconds > 10 and (seconds > 120 or at_port(self.receive.pid, 'listening') or
+            if status and seconds > 10 and (at_port(self.receive.pid, 'listening') or
                                             any(word.startswith('unix:') for word in self.receive.process.args)):
                 self.receive.kill().wait()
+            assert seconds < 120, 'the receiver does not end'
             time.sleep(0.05)
 
     def converge_after(self, number):
