@@ -110,9 +110,10 @@ void dial_take(struct dial *d, int *fds, struct tls **tls)
 	dial_init(d);
 }
 
+/* All that have begun: by then fewer may be wanted. */
 void dial_close(struct dial *d)
 {
-	for (unsigned int i = 0; i < d->n; i++) {
+	for (unsigned int i = 0; i < WIRE_STREAMS_MAX; i++) {
 		tls_free(d->tls[i]);
 		d->tls[i] = NULL;
 		if (d->fds[i] >= 0)

@@ -161,9 +161,9 @@ int hello_take_pong(struct channel *ch, const struct wire_header *h, struct hell
 	uint64_t rtt_ns;
 	int r = channel_body(ch, body, sizeof(body), e);
 
-	if (r || !h->arg)
+	if (r)
 		return r;
-	if (h->arg > HELLO_AT_ONCE || !asked->mono_ns[h->arg - 1])
+	if (!h->arg || h->arg > HELLO_AT_ONCE || !asked->mono_ns[h->arg - 1])
 		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent PONG without a PING");
 	rtt_ns = now - asked->mono_ns[h->arg - 1];
 	if (rtt_ns < best->rtt_ns) {

@@ -54,7 +54,7 @@ struct hello_pong {
 };
 
 /**
- * struct hello_asked - PINGs that were sent at once, whose PONGs come among other frames
+ * struct hello_asked - PINGs that were sent at once
  * @n: so many have not come yet
  * @mono_ns, @real_ns: when they were sent, by both clocks
  */
@@ -72,7 +72,7 @@ int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, str
 int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e);
 /* Is it long enough that so few of them cost more time than all the rest? rtt_ns: TCP's */
 bool hello_is_long(uint64_t rtt_ns);
-/* For a long link: the PINGs that hello_clocks() would send one after the other. */
+/* For a long link: as many PINGs as are enough there, all at once. */
 int hello_ask_clocks(struct channel *ch, struct hello_asked *asked, struct err *e);
 /* Takes PONG, whose header has been read; *best as hello_clocks() has it. */
 int hello_take_pong(struct channel *ch, const struct wire_header *h, struct hello_asked *asked,

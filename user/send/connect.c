@@ -27,12 +27,27 @@ static void connect_be_patient(const struct sender *s)
 	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
 }
 
-/* While the connections come about. */
+/*
+ * While the connections come about. On a long link all PINGs leave at once. Their PONGs are waited
+ * for here: once the streams have joined, LOAD and FAULTS may come between them.
+ */
 static int connect_ask_clock(struct sender *s, struct err *e)
 {
-	struct hello_pong pong;
-	int r = hello_clocks(s->ch, &pong, e);
+	struct hello_pong pong = { .rtt_ns = UINT64_MAX };
+	struct hello_asked asked = { 0 };
+	int r;
 
+	if (hello_is_long(sock_least_rtt_ns(channel_fd(s->ch))))
+		r = hello_ask_clocks(s->ch, &asked, e);
+	else
+		r = hello_clocks(s->ch, &pong, e);
+	while (!r && asked.n) {
+		struct wire_header h;
+
+		r = channel_expect(s->ch, WIRE_PONG, &h, e);
+		if (!r)
+			r = hello_take_pong(s->ch, &h, &asked, &pong, e);
+	}
 	if (r)
 		return r;
 	s->rtt_ns = pong.rtt_ns;
@@ -55,53 +70,18 @@ static void connect_secret(const struct sender *s, const uint8_t *ready, uint8_t
 	memcpy(secret, export, WIRE_SECRET);
 }
 
-/* On a long link: the clocks' PONGs come before STREAMS, or behind it. */
-static int connect_hear_all(struct sender *s, struct hello_asked *asked,
-			    struct wire_header *streams, struct err *e)
-{
-	struct hello_pong best = { .rtt_ns = UINT64_MAX };
-	bool joined = false;
-	int r = 0;
-
-	while (!r && (asked->n || !joined)) {
-		struct wire_header h;
-
-		r = channel_recv_asked(s->ch, &h, e);
-		if (r)
-			return r;
-		if (h.type == WIRE_PONG) {
-			r = hello_take_pong(s->ch, &h, asked, &best, e);
-		} else if (h.type == WIRE_STREAMS && !joined) {
-			*streams = h;
-			joined = true;
-		} else {
-			r = err_set(e, GW_BAD_PEER, EPROTO,
-				    "the receiver sent %s where STREAMS was due",
-				    wire_type_name(h.type));
-		}
-	}
-	if (r)
-		return r;
-	s->rtt_ns = best.rtt_ns;
-	s->clock_offset_ns = best.offset_ns;
-	return 0;
-}
-
 static int connect_dial(struct sender *s, struct dial *d, struct err *e)
 {
-	const bool far = hello_is_long(sock_least_rtt_ns(channel_fd(s->ch)));
-	struct hello_asked asked;
 	struct wire_header h;
 	int r = dial_begin(d, channel_fd(s->ch), e);
 
 	if (!r)
-		r = far ? hello_ask_clocks(s->ch, &asked, e) : connect_ask_clock(s, e);
+		r = connect_ask_clock(s, e);
 	d->patience_ms = connect_patience_ms(s);
 	if (!r)
 		r = dial_join(d, e);
 	if (!r)
-		r = far ? connect_hear_all(s, &asked, &h, e) :
-			  channel_expect(s->ch, WIRE_STREAMS, &h, e);
+		r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
 	if (!r && h.arg != d->n)
 		r = err_set(e, GW_BAD_PEER, EPROTO,
 			    "the receiver confirmed %u streams where %u were due", h.arg, d->n);
@@ -223,8 +203,11 @@ static int connect_agree(struct sender *s, uint64_t features, struct err *e)
 	d.n = n + s->owing.asked;
 	if (d.n > WIRE_STREAMS_MAX)
 		d.n = WIRE_STREAMS_MAX;
-	/* If that fails it is tried again, when an ABORT of the receiver's may say why. */
-	if (!r)
+	/*
+	 * If one fails at once it begins again, when an ABORT of the receiver's may say why. (A
+	 * UNIX socket, which has no round trip, may wait for room in a backlog.)
+	 */
+	if (!r && hello_is_long(sock_least_rtt_ns(channel_fd(s->ch))))
 		dial_begin(&d, channel_fd(s->ch), &later);
 	if (!r)
 		r = connect_ready(s, n, &d, e);

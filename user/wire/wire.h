@@ -22,8 +22,7 @@
  *	STREAMS -----------------> how many connections to the same address will come, or wait at
  *	                           its listener since BLOCKS
  *	      <------------------- STREAMS  all of them have joined
- *	PING  -------------------> clock comparison, several times, before STREAMS has come or not;
- *	                           later, a sign of life
+ *	PING  -------------------> clock comparison, several times; later, a sign of life
  *	      <------------------- PONG     also without a PING, while a round still comes in
  *	ROUND -------------------> one round of pre-copy has been sent
  *	ROUND -------------------> the next one; the sender does not wait
