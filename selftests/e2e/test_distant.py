@@ -174,6 +174,13 @@ def test_firewalls_and_nat(pair):
     godwit.proof(*pair)
 
 
+def test_one_stream(pair):
+    """Its JOIN travels beside the clocks' PINGs, and what the receiver has to say once it has joined beside their answers."""
+    lab.link('delay', 100)
+    godwit.Run(*pair, '--pause', '--streams', '1').wait()
+    godwit.proof(*pair)
+
+
 @pytest.mark.usefixtures('module')
 def test_postcopy(directory):
     """

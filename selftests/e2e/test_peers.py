@@ -199,7 +199,8 @@ def test_strangers_before_the_sender(directory):
                  hello() + frame(RECONNECT, 1, bytes(16))]
     status, said = strange_sender(directory, lambda control, streams, secret: control.sendall(frame(COMMIT)), strangers)
     refused((status, said), 'bad-peer', 'COMMIT')
-    assert said.count('not a godwit sender') + said.count('gave up before the migration began') == len(strangers), said
+    assert said.count('rejected a connection') + said.count('gave up before the migration began') == len(strangers), said
+    assert 'rejected a connection: this receiver waits for no sender that has lost its link' in said, said
 
 
 def test_strangers_at_the_door(directory):
