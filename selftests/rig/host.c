@@ -215,13 +215,17 @@ char process_state(pid_t pid)
 
 pid_t fork_child(void)
 {
+	const pid_t parent = getpid();
 	pid_t pid;
 
 	fflush(NULL);
 	pid = fork();
 	require(pid >= 0, "fork");
-	if (!pid)
+	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)	/* killed before that: nothing would end this process */
+			_exit(1);
+	}
 	return pid;
 }
 
