@@ -53,6 +53,17 @@ static void have_record(const char *text)
 	record_close(&rec);
 }
 
+static void assert_record_names(const char *vmm)
+{
+	char name[RECORD_NAME];
+	json_auto_t *record = NULL;
+	bool held;
+
+	record_name_verdict(name, token, sizeof(token));
+	record = record_read(dir, name, &held);
+	assert_string_equal(json_string_value(json_object_get(record, "vmm")), vmm);
+}
+
 static void open_scene(struct scene *s, enum wire_type asks, const uint8_t *with)
 {
 	uint8_t frame[WIRE_HEADER + WIRE_SECRET];
@@ -192,6 +203,8 @@ static void the_receiver_that_took_over(void **state)
 		{ OWING, "", token, GW_NO_MIGRATION },
 		{ SENT, "doubt-7-7", token, GW_NO_MIGRATION },	/* nobody knows whether it ran */
 		{ WHOLE, "doubt-7-7", token, GW_NO_MIGRATION },
+		{ LOST, "doubt-7-7", token, GW_GUEST_LOST },
+		{ LOST, "doubt-7-8", token, GW_GUEST_LOST },	/* so is another guest, whose sender has come here */
 		{ OWING, "doubt-7-7", other, GW_NO_MIGRATION },
 		{ OWING, "doubt-7-7", zeros, GW_NO_MIGRATION },	/* as its own token is, as long as it knows none */
 	};
@@ -204,8 +217,25 @@ static void the_receiver_that_took_over(void **state)
 		s.o.recover = s.r.lost = true;
 		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
 		answer(&s, tell);
-		assert_said(&s, WIRE_ABORT, each[i].status, each[i].status == GW_GUEST_LOST);
+		assert_said(&s, WIRE_ABORT, each[i].status,
+			    each[i].status == GW_GUEST_LOST && !strcmp(each[i].vmm, "doubt-7-7"));
+		record_close(&s.r.record);
+		assert_record_names("doubt-7-7");
 	}
+}
+
+/* This one's guest runs, and its own sender may not know that; another guest's sender tries the same address. */
+static void the_loss_of_another_guest(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	have_record(LOST);
+	open_scene(&s, WIRE_RECOVER, token);
+	s.r.verdicts = true;
+	memcpy(s.r.token, other, sizeof(other));
+	answer(&s, tell);
+	assert_said(&s, WIRE_ABORT, GW_GUEST_LOST, false);
 }
 
 /* One that waits for another guest. */
@@ -270,6 +300,7 @@ int main(void)
 		cmocka_unit_test(a_guest_that_lacks_ram),
 		cmocka_unit_test(a_guest_that_has_all),
 		cmocka_unit_test(the_receiver_that_took_over),
+		cmocka_unit_test(the_loss_of_another_guest),
 		cmocka_unit_test(another_receiver),
 		cmocka_unit_test(the_verdict),
 	};

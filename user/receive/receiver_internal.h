@@ -228,6 +228,8 @@ void receiver_refused_again(struct receiver *r);
  */
 void verdict_open(struct receiver *r);
 void verdict_write(struct receiver *r);
+/* The record of that migration, a new reference, if it is of this receiver's QEMU; else NULL. */
+json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /*
  * Is the guest of that migration lost, by what this receiver has seen of its QEMU, or by the record
  * of one that has? A receiver that was killed before its QEMU exited has seen nothing: false.

@@ -70,25 +70,28 @@ static int recover_lost(struct err *e)
 
 /*
  * Only now does a receiver that took over, and whose QEMU has exited since, know which migration
- * that was: for other receivers, the record.
+ * that was: for other receivers, the record. Unless another guest is lost: its record stays as it
+ * is, and our sender has yet to come.
  */
 static void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
 {
-	if (!r->lost || r->verdicts)
+	json_auto_t *record = verdict_ours(r, token);
+
+	if (!r->lost || r->verdicts || !record)
 		return;
 	memcpy(r->token, token, sizeof(r->token));
 	r->verdicts = true;
 	verdict_open(r);
 }
 
-static int recover_token(struct receiver *r, const struct wire_header *h, struct err *e)
+static int recover_token(struct receiver *r, const struct wire_header *h,
+			 uint8_t token[WIRE_SECRET], struct err *e)
 {
-	uint8_t token[WIRE_SECRET];
 	int ret;
 
 	if (h->type != WIRE_RECOVER)
 		return err_set(e, GW_BUSY, EBUSY, "this receiver waits for the sender of a guest that lacks RAM: start another receiver");
-	ret = channel_body(r->ch, token, sizeof(token), e);
+	ret = channel_body(r->ch, token, WIRE_SECRET, e);
 	/* Also of another receiver's guest: no other word would come of that. */
 	if (!ret && verdict_lost(r, token)) {
 		recover_adopt(r, token);
@@ -108,7 +111,8 @@ static int recover_token(struct receiver *r, const struct wire_header *h, struct
 /* A peer has said HELLO. 0: it is the sender, and its streams have joined. */
 static int recover_join(struct receiver *r, const struct wire_header *h, struct err *e)
 {
-	int ret = recover_token(r, h, e);
+	uint8_t token[WIRE_SECRET];
+	int ret = recover_token(r, h, token, e);
 
 	if (ret)
 		return ret;
@@ -240,8 +244,9 @@ int recover_take_over(struct receiver *r, struct err *e)
 void recover_tell(struct receiver *r, const struct wire_header *h)
 {
 	struct wire_header done = { .type = WIRE_COMPLETE };
+	uint8_t token[WIRE_SECRET] = { 0 };
 	struct err why = { 0 };
-	int ret = recover_token(r, h, &why);
+	int ret = recover_token(r, h, token, &why);
 
 	/*
 	 * RAM is still missing, and what page faults wait for is the module's by now. To say so
@@ -253,7 +258,9 @@ void recover_tell(struct receiver *r, const struct wire_header *h)
 		r->sender = SENDER_KNOWS;
 		/* The sender closes the connection when it has read that. */
 		channel_recv(r->ch, &done, false, &why);
-	} else if (!err_is_link(&why) && channel_abort(r->ch, &why) && why.exit == GW_GUEST_LOST) {
+	} else if (!err_is_link(&why) && channel_abort(r->ch, &why) && why.exit == GW_GUEST_LOST &&
+		   r->verdicts && join_secret_ok(token, r->token)) {
+		/* Not of another receiver's guest: its sender may come to this address, too. */
 		r->sender = SENDER_KNOWS;
 	}
 	channel_free(r->ch);

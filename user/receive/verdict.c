@@ -88,20 +88,41 @@ static bool verdict_runs_now(const json_t *record)
 	return runs;
 }
 
+/* Is it of the migration whose guest this receiver's QEMU has, or had? */
+static bool verdict_names_vmm(const struct receiver *r, const json_t *record)
+{
+	const char *vmm = json_string_value(json_object_get(record, "vmm"));
+
+	return vmm && *vmm && !strcmp(vmm, r->vmm);
+}
+
 /*
  * A receiver that took over, and whose QEMU exited before a sender told it the token, knows which
  * record is of that QEMU.
  */
 static bool verdict_tells_loss(const struct receiver *r, const json_t *record)
 {
-	const char *vmm = json_string_value(json_object_get(record, "vmm"));
 	const char *state = json_string_value(json_object_get(record, "state"));
 
 	if (json_is_true(json_object_get(record, "lost")))
 		return true;
-	return r->lost && vmm && *vmm && !strcmp(vmm, r->vmm) && state &&
+	return r->lost && verdict_names_vmm(r, record) && state &&
 	       commit_state_parse(state) == COMMIT_RUNS &&
 	       json_is_true(json_object_get(record, "owing"));
+}
+
+json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
+{
+	char name[RECORD_NAME];
+	bool writer_lives;
+	json_t *record;
+
+	record_name_verdict(name, token, WIRE_SECRET);
+	record = record_find(name, &writer_lives);
+	if (record && verdict_names_vmm(r, record))
+		return record;
+	json_decref(record);
+	return NULL;
 }
 
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
