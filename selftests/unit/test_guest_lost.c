@@ -12,11 +12,13 @@
 #include <cmocka.h>
 
 #include "channel_rig.h"
+#include "qmp_peer.h"
 #include "receive/receiver_internal.h"
 
 #define LOST	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":true}"
 #define OWING	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":false}"
 #define SENT	"{\"state\":\"sent\",\"resumed-ns\":0,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":false}"
+#define SENT_RUNS "{\"state\":\"sent\",\"qmp\":\"/tmp/godwit-none\",\"vmm\":\"doubt-7-7\",\"runs\":true,\"owing\":true,\"lost\":false}"
 #define WHOLE	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":false,\"lost\":false}"
 #define SILENCE	0
 
@@ -310,6 +312,40 @@ static void the_verdict(void **state)
 	assert_int_equal(s.said.flags, WIRE_OWING);
 }
 
+/* receive --recover has the only connection that its QEMU serves, and its record is from before that QEMU had its device state. */
+static void the_verdict_of_one_that_took_over(void **state)
+{
+	static const struct peer_answer running[] = { { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
+	static const struct peer_answer paused[] = { { "query-status", "", "{\"status\": \"paused\"}" }, { 0 } };
+	const struct {
+		const struct peer_answer *qemu;
+		const char *vmm;
+		unsigned int verdict;
+	} each[] = {
+		{ running, "doubt-7-7", COMMIT_RUNS },
+		{ paused, "doubt-7-7", COMMIT_SENT },	/* the guest is to run */
+		{ running, "doubt-7-8", COMMIT_SENT },	/* of another QEMU, which is not there */
+	};
+	struct err e = { 0 };
+	struct scene s;
+
+	(void)state;
+	have_record(SENT_RUNS);
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		struct peer qemu;
+
+		open_scene(&s, WIRE_ASK, token);
+		s.o.recover = true;
+		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
+		s.r.qmp = peer_qemu(&qemu, each[i].qemu, &e);
+		assert_non_null(s.r.qmp);
+		answer(&s, reply);
+		peer_qemu_end(&qemu, s.r.qmp);
+		assert_said(&s, WIRE_VERDICT, each[i].verdict, false);
+		assert_int_equal(s.said.flags, each[i].verdict == COMMIT_RUNS ? WIRE_OWING : 0);
+	}
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -334,6 +370,7 @@ int main(void)
 		cmocka_unit_test(the_loss_of_another_guest),
 		cmocka_unit_test(another_receiver),
 		cmocka_unit_test(the_verdict),
+		cmocka_unit_test(the_verdict_of_one_that_took_over),
 	};
 
 	engine = &engine_poll;

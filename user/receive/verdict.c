@@ -62,21 +62,33 @@ static bool verdict_same_vmm(const json_t *record, struct qmp *q)
 	return vmm && !record_name_vm(name, "doubt", qmp_peer_pid(q)) && !strcmp(vmm, name);
 }
 
+/* Is it of the migration whose guest this receiver's QEMU has, or had? */
+static bool verdict_names_vmm(const struct receiver *r, const json_t *record)
+{
+	const char *vmm = json_string_value(json_object_get(record, "vmm"));
+
+	return vmm && *vmm && !strcmp(vmm, r->vmm);
+}
+
 /*
  * The record's receiver was killed without a verdict: does the guest run, or is it paused as it
  * should be? If not, the migration stays in doubt. If so this gives QEMU its capabilities back, as
  * that receiver would have done.
+ *
+ * A receiver that has taken that QEMU over holds the only connection that QEMU serves, and asks
+ * over that one.
  */
-static bool verdict_runs_now(const json_t *record)
+static bool verdict_runs_now(const struct receiver *r, const json_t *record)
 {
 	const char *path = json_string_value(json_object_get(record, "qmp"));
 	bool wanted = json_is_true(json_object_get(record, "runs"));
 	struct err ignored = { 0 };
-	struct qmp *q = NULL;
+	bool holds = r->qmp && verdict_names_vmm(r, record);
+	struct qmp *q = holds ? r->qmp : NULL;
 	bool runs = false;
 	char now[64] = "";
 
-	if (path && !qmp_open(path, QMP_MS, &q, &ignored) && verdict_same_vmm(record, q))
+	if (holds || (path && !qmp_open(path, QMP_MS, &q, &ignored) && verdict_same_vmm(record, q)))
 		migration_vm_status(q, now, sizeof(now), &ignored);
 	if (!strcmp(now, wanted ? "running" : "paused")) {
 		struct migration m = { .qmp = q, .old_caps = json_object_get(record, "capabilities") };
@@ -84,16 +96,9 @@ static bool verdict_runs_now(const json_t *record)
 		runs = true;
 		migration_restore(&m);
 	}
-	qmp_close(q);
+	if (!holds)
+		qmp_close(q);
 	return runs;
-}
-
-/* Is it of the migration whose guest this receiver's QEMU has, or had? */
-static bool verdict_names_vmm(const struct receiver *r, const json_t *record)
-{
-	const char *vmm = json_string_value(json_object_get(record, "vmm"));
-
-	return vmm && *vmm && !strcmp(vmm, r->vmm);
 }
 
 /*
@@ -162,7 +167,8 @@ static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *tok
 	/* Only the killed receiver had the device state, and QEMU got none of it. */
 	if (!writer_lives && s == COMMIT_PREPARED)
 		return COMMIT_DEAD;
-	if (!writer_lives && (s == COMMIT_SENT || s == COMMIT_IN_DOUBT) && verdict_runs_now(record))
+	if (!writer_lives && (s == COMMIT_SENT || s == COMMIT_IN_DOUBT) &&
+	    verdict_runs_now(r, record))
 		return COMMIT_RUNS;
 	return s;
 }
