@@ -354,6 +354,57 @@ static void a_record_outlives_its_writer(void **state)
 	assert_string_equal(state_in("x", &held), "none");
 }
 
+/* @holds: its writer lives */
+struct of_two {
+	const char *says;
+	bool holds;
+};
+
+static struct record write_in(const char *sub, const struct of_two *w)
+{
+	struct record r;
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, sub);
+	assert_int_equal(record_open(&r, path, "x"), 0);
+	assert_int_equal(record_write(&r, json_loads(w->says, 0, NULL)), 0);
+	if (!w->holds)
+		record_close(&r);
+	return r;
+}
+
+/* A receiver that is killed leaves one; one that takes the guest over may have another directory. */
+static void the_later_record_of_two_counts(void **state)
+{
+	static const struct of_two each[][2] = {
+		{ { "{\"state\":\"runs\",\"owing\":true}", false }, { "{\"state\":\"runs\",\"owing\":false}", false } },
+		{ { "{\"state\":\"runs\",\"owing\":true}", false }, { "{\"state\":\"runs\",\"owing\":true,\"lost\":true}", false } },
+		{ { "{\"state\":\"sent\",\"owing\":true}", false }, { "{\"state\":\"runs\",\"owing\":true}", true } },
+		{ { "{\"state\":\"sent\",\"owing\":false}", false }, { "{\"state\":\"runs\",\"owing\":true}", true } },
+		{ { "{\"state\":\"runs\",\"owing\":true}", true }, { "{\"state\":\"runs\",\"owing\":true,\"lost\":true}", false } },
+	};
+	char there[2][64];
+	const char *const orders[][2] = { { there[0], there[1] }, { there[1], there[0] } };
+
+	(void)state;
+	snprintf(there[0], sizeof(there[0]), "%s/a", dir);
+	snprintf(there[1], sizeof(there[1]), "%s/b", dir);
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		struct record r[2] = { write_in("a", &each[i][0]), write_in("b", &each[i][1]) };
+
+		for (unsigned int order = 0; order < 2; order++) {
+			bool held = !each[i][1].holds;
+			json_auto_t *found = record_find_in(orders[order], 2, "x", &held);
+			json_auto_t *later = json_loads(each[i][1].says, 0, NULL);
+
+			assert_true(json_equal(found, later));
+			assert_int_equal(held, each[i][1].holds);
+		}
+		record_close(&r[0]);
+		record_close(&r[1]);
+	}
+}
+
 static void strange_records_are_none(void **state)
 {
 	static const char *const texts[] = { "", "{", "[]", "{\"state\": 5}", "\xff\xff" };
@@ -401,6 +452,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(behind_the_commit_point_only_settings),
 	cmocka_unit_test(behind_the_settings_the_rest),
 	cmocka_unit_test_setup_teardown(a_record_outlives_its_writer, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(the_later_record_of_two_counts, make_dir, remove_dir),
 	cmocka_unit_test_setup_teardown(strange_records_are_none, make_dir, remove_dir),
 	cmocka_unit_test(names_tell_processes_apart),
 };

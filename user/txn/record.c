@@ -107,14 +107,47 @@ json_t *record_read(const char *dir, const char *name, bool *held)
 	return NULL;
 }
 
+/*
+ * Of two records of one migration the later one ranks higher: a receiver that took the guest over
+ * wrote it to its own directory. All that it can add is that the guest is lost, or has all of its
+ * RAM; until then it may hold its record.
+ */
+static unsigned int record_rank(const json_t *j, bool held)
+{
+	const char *state = json_string_value(json_object_get(j, "state"));
+
+	if (json_is_true(json_object_get(j, "lost")))
+		return 3;
+	if (state && commit_state_parse(state) == COMMIT_RUNS &&
+	    !json_is_true(json_object_get(j, "owing")))
+		return 2;
+	return held;
+}
+
+json_t *record_find_in(const char *const *dirs, size_t n, const char *name, bool *held)
+{
+	json_t *best = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		bool is_held = false;
+		json_t *j = record_read(dirs[i], name, &is_held);
+
+		if (!j || (best && record_rank(j, is_held) <= record_rank(best, *held))) {
+			json_decref(j);
+			continue;
+		}
+		json_decref(best);
+		best = j;
+		*held = is_held;
+	}
+	return best;
+}
+
 json_t *record_find(const char *name, bool *held)
 {
 	const char *const dirs[] = { record_dir(), RECORD_DIR, RECORD_DIR_SERVICE };
-	json_t *j = NULL;
 
-	for (size_t i = 0; !j && i < sizeof(dirs) / sizeof(dirs[0]); i++)
-		j = record_read(dirs[i], name, held);
-	return j;
+	return record_find_in(dirs, sizeof(dirs) / sizeof(dirs[0]), name, held);
 }
 
 void record_name_verdict(char *name, const uint8_t *token, size_t len)

@@ -49,9 +49,11 @@ json_t *record_read(const char *dir, const char *name, bool *held);
 /*
  * record_read() in each directory that a receiver on this host may have used: the receiver that
  * wrote the record may have been a service with a directory of its own, and need not be the one
- * that is asked.
+ * that is asked. If several have one of that name, the one that says most: one that took the guest
+ * over writes its own.
  */
 json_t *record_find(const char *name, bool *held);
+json_t *record_find_in(const char *const *dirs, size_t n, const char *name, bool *held);
 
 /* "verdict-" and the token in hex. name: RECORD_NAME bytes. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);
