@@ -308,15 +308,17 @@ int postcopy_mark(struct receiver *r, struct err *e)
 	return mark_make(r->qmp, token, MARK_HERE, e);
 }
 
-void postcopy_unmark(struct receiver *r)
+bool postcopy_unmark(struct receiver *r)
 {
 	char token[MARK_TOKEN + 1];
 	struct err failed = { 0 };
 
 	postcopy_token(r, token);
-	if (mark_remove(r->qmp, token, &failed) && failed.exit != GW_VM_GONE)
+	mark_remove(r->qmp, token, &failed);
+	if (failed.exit && failed.exit != GW_VM_GONE)
 		fprintf(stderr, "godwit: QEMU keeps the object \"" MARK_ID "\" (%s): \"godwit resolve --forget\" removes it\n",
 			failed.text);
+	return failed.exit != GW_VM_GONE;
 }
 
 bool postcopy_lacks_ram(const struct receiver *r)

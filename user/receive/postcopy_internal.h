@@ -19,7 +19,10 @@ int postcopy_keep(struct receiver *r, const uint8_t token[WIRE_SECRET], bool tak
 int postcopy_register(struct receiver *r, struct err *e);
 /* Begins the thread that serves page faults, with the connection that has joined for it. */
 int postcopy_serve(struct receiver *r, struct err *e);
-/* Where QEMU does not answer the mark stays: "godwit resolve --forget" removes it. */
-void postcopy_unmark(struct receiver *r);
+/*
+ * Where QEMU does not answer the mark stays: "godwit resolve --forget" removes it. Return: QEMU has
+ * not closed its monitor.
+ */
+bool postcopy_unmark(struct receiver *r);
 
 #endif

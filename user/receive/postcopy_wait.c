@@ -11,6 +11,7 @@
 #include "wire/owed.h"
 
 #define ALIVE_NS	1000000000ull	/* between two PONGs */
+#define GONE_MS		2000u		/* the module looks once a second */
 
 /* 1: DONE. */
 static int postcopy_frame(struct receiver *r, struct err *e)
@@ -124,8 +125,6 @@ static void postcopy_print(const struct postcopy *p, const struct requests_count
 	fflush(stdout);
 }
 
-#define GONE_MS	2000u	/* the module looks once a second */
-
 /* A thread that puts pages in place may notice first that there is no QEMU any more. */
 static void postcopy_look_for_loss(const struct receiver *r, struct err *e)
 {
@@ -151,6 +150,17 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 		r->sender = SENDER_KNOWS;
 }
 
+/*
+ * Nothing is owed. But pages come into place without QEMU as well: one that was killed before the
+ * last of them has lost the guest. If it has closed its monitor the kernel tells of its end soon.
+ */
+static int postcopy_whole(struct receiver *r, struct err *e)
+{
+	bool answers = postcopy_unmark(r);
+
+	return postcopy_vm_gone(r, answers ? 0 : GONE_MS, e) ? -ESRCH : 0;
+}
+
 int postcopy_finish(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
@@ -168,14 +178,13 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	left = atomic_load(&p->lazy.owed.left);
 	/* The link was lost with the last page: only the sender has not heard of it. */
 	if (!left) {
-		ret = 0;
 		*e = (struct err) { 0 };
+		ret = postcopy_whole(r, e);
 	}
 	if (!ret) {
 		/* The guest touches new pages still: both ends tell of one moment. */
 		count = postcopy_count(p);
 		postcopy_print(p, &count);
-		postcopy_unmark(r);
 		verdict_write(r);
 		/* Whether the sender hears of it changes nothing here. */
 		ret = postcopy_tell(r, &count, &lost);

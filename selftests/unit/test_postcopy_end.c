@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The last page of a post-copy is in place. The receiver says so if QEMU has the guest, and that the guest is lost if QEMU was
+ * killed before: pages come into place without it, too.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "channel_rig.h"
+#include "qmp_peer.h"
+#include "receive/receiver_internal.h"
+
+void __wrap_requests_count(struct requests *r, struct requests_count *count);
+void __wrap_receive_streams_finish(struct receive_streams *all);
+
+void __wrap_requests_count(struct requests *r, struct requests_count *count)
+{
+	(void)r;
+	*count = (struct requests_count) { 0 };
+}
+
+void __wrap_receive_streams_finish(struct receive_streams *all)
+{
+	(void)all;
+}
+
+/**
+ * struct scene
+ * @qemu: its process
+ * @said: the frames that the sender has read, but for those that tell of page faults
+ * @status: of ABORT
+ */
+struct scene {
+	pid_t qemu;
+	int peer;
+	unsigned int said;
+	uint32_t status;
+};
+
+/* The sender: confirms the first word that ends the migration. */
+static void *sender_hears(void *arg)
+{
+	const struct wire_header done = { .type = WIRE_DONE };
+	struct scene *s = arg;
+	uint8_t head[WIRE_HEADER], body[4096];
+	struct wire_header h;
+
+	while (recv(s->peer, head, sizeof(head), MSG_WAITALL) == sizeof(head)) {
+		wire_get_header(head, &h);
+		if (h.length)
+			recv(s->peer, body, h.length, MSG_WAITALL);
+		if (h.type != WIRE_COMPLETE && h.type != WIRE_ABORT)
+			continue;
+		s->said = h.type;
+		s->status = h.arg;
+		wire_put_header(head, &done);
+		send(s->peer, head, sizeof(head), MSG_NOSIGNAL);
+		break;
+	}
+	shutdown(s->peer, SHUT_RDWR);
+	return NULL;
+}
+
+/* Its monitor closes some time before its process ends, as that of a process that is killed may. */
+static void qemu_is_being_killed(struct peer *p)
+{
+	const struct scene *s = p->arg;
+
+	peer_negotiate(p);
+	peer_line(p);
+	shutdown(p->fd, SHUT_RDWR);
+	peer_nap(50);
+	kill(s->qemu, SIGKILL);
+}
+
+static void qemu_lives(struct peer *p)
+{
+	peer_negotiate(p);
+	while (peer_line(p))
+		peer_reply(p, "return", "[]");
+}
+
+static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, struct err *e)
+{
+	static const struct receiver_options o = { .timeout_ms = 20000 };
+	struct peer monitor;
+	pthread_t thread;
+	int pair[2], ret;
+
+	*s = (struct scene) { .qemu = fork() };
+	if (!s->qemu) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	*r = (struct receiver) {
+		.o = &o, .lfd = -1, .vm = { .pid = s->qemu, .pidfd = pidfd_open(s->qemu, 0), .vm_fd = -1 }, .postcopy = POSTCOPY_NONE,
+		.commit = COMMIT_RUNS, .record = RECORD_NONE, .claim = CLAIM_NONE, .features = WIRE_POSTCOPY | WIRE_LOSSES,
+		.verdicts = true, .sender = SENDER_KNOWS,
+	};
+	r->postcopy.begun = true;
+	assert_true(r->vm.pidfd >= 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	s->peer = pair[1];
+	assert_int_equal(channel_new(pair[0], engine, 20000, &r->ch, e), 0);
+	assert_int_equal(peer_start(&monitor, qemu, s, 4), 0);
+	assert_int_equal(qmp_open(monitor.path, 20000, &r->qmp, e), 0);
+	assert_int_equal(pthread_create(&thread, NULL, sender_hears, s), 0);
+	ret = postcopy_finish(r, e);
+	channel_free(r->ch);
+	pthread_join(thread, NULL);
+	close(s->peer);
+	peer_qemu_end(&monitor, r->qmp);
+	kill(s->qemu, SIGKILL);
+	waitpid(s->qemu, NULL, 0);
+	close(r->vm.pidfd);
+	return ret;
+}
+
+static void a_guest_that_is_whole(void **state)
+{
+	struct err e = { 0 };
+	struct receiver r;
+	struct scene s;
+
+	(void)state;
+	assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
+	assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
+	assert_false(r.lost);
+	assert_int_equal(r.sender, SENDER_KNOWS);
+}
+
+static void a_guest_whose_qemu_was_killed(void **state)
+{
+	struct err e = { 0 };
+	struct receiver r;
+	struct scene s;
+
+	(void)state;
+	assert_true(end_with(&s, qemu_is_being_killed, &r, &e) < 0);
+	assert_int_equal(e.exit, GW_VM_GONE);
+	assert_non_null(strstr(e.text, "the guest is lost"));
+	assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_ABORT));
+	assert_int_equal(s.status, GW_GUEST_LOST);
+	assert_true(r.lost);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_guest_that_is_whole),
+		cmocka_unit_test(a_guest_whose_qemu_was_killed),
+	};
+
+	engine = &engine_poll;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
