@@ -25,6 +25,16 @@
 static const uint8_t token[WIRE_SECRET] = "the guest's own", other[WIRE_SECRET] = "of another one", zeros[WIRE_SECRET];
 static char dir[] = "/tmp/godwit-lost-XXXXXX";
 
+int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e);
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
+
+/* The module keeps nothing of it. */
+int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e)
+{
+	(void)r, (void)with;
+	return err_set(e, GW_NO_MIGRATION, ENOENT, "none is kept");
+}
+
 /* A receiver as it is when its migration is over, or before one has come; the peer has sent a frame with a token. */
 struct scene {
 	struct receiver_options o;
@@ -144,6 +154,28 @@ static int refuse(struct scene *s)
 
 	recover_refuse(&s->r, &e);
 	return (int)e.exit;
+}
+
+static struct channel *comes;
+
+/* The one peer that comes while it waits. */
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
+{
+	const struct wire_header h = { .type = WIRE_RECOVER, .length = WIRE_SECRET };
+
+	(void)until;
+	r->ch = comes;
+	return serve(r, &h, e);
+}
+
+static int wait_for(struct scene *s)
+{
+	struct err e = { 0 };
+
+	err_set(&e, GW_LINK_LOST, ECONNRESET, "the link was lost");
+	comes = s->r.ch;
+	s->r.ch = NULL;
+	return recover(&s->r, -ECONNRESET, &e);
 }
 
 static void assert_said(const struct scene *s, unsigned int type, unsigned int arg, bool knows)
@@ -270,6 +302,34 @@ static void the_loss_of_another_guest(void **state)
 	assert_said(&s, WIRE_ABORT, GW_GUEST_LOST, false);
 }
 
+/*
+ * receive --recover, whose QEMU was killed, and is still about to exit: the module keeps nothing any more. A word would end the
+ * sender, which comes again.
+ */
+static void a_qemu_that_is_about_to_exit(void **state)
+{
+	const struct {
+		const char *record, *vmm;
+		const uint8_t *token;
+		bool silent;
+	} each[] = {
+		{ OWING, "doubt-7-7", token, true }, { SENT, "doubt-7-7", token, true }, { OWING, "doubt-7-8", token, false },
+		{ OWING, "", token, false }, { WHOLE, "doubt-7-7", token, false }, { OWING, "doubt-7-7", other, false },
+	};
+	struct scene s;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		have_record(each[i].record);
+		open_scene(&s, WIRE_RECOVER, each[i].token);
+		s.o.recover = true;
+		s.o.recover_s = 1;
+		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
+		assert_int_not_equal(answer(&s, wait_for), 0);
+		assert_said(&s, each[i].silent ? SILENCE : WIRE_ABORT, each[i].silent ? 0 : GW_NO_MIGRATION, false);
+	}
+}
+
 /* One that waits for another guest. */
 static void another_receiver(void **state)
 {
@@ -367,6 +427,7 @@ int main(void)
 		cmocka_unit_test(a_guest_that_has_all),
 		cmocka_unit_test(a_link_that_dies_in_silence),
 		cmocka_unit_test(the_receiver_that_took_over),
+		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),
 		cmocka_unit_test(another_receiver),
 		cmocka_unit_test(the_verdict),

@@ -84,6 +84,26 @@ static void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
 	verdict_open(r);
 }
 
+/*
+ * The module drops what it keeps when QEMU's memory goes, which is before QEMU has exited. If the
+ * record says that our QEMU's guest lacks RAM it is soon seen to be lost: the sender comes again,
+ * and hears that then. "No migration" would end it.
+ */
+static int recover_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e)
+{
+	int ret = postcopy_take(r, token, e);
+
+	if (ret && e->exit == GW_NO_MIGRATION) {
+		json_auto_t *record = verdict_ours(r, token);
+
+		if (json_is_true(json_object_get(record, "owing"))) {
+			e->exit = GW_OK;
+			ret = err_set(e, GW_VM_GONE, ESRCH, "the QEMU that has the guest is about to exit");
+		}
+	}
+	return ret;
+}
+
 static int recover_token(struct receiver *r, const struct wire_header *h,
 			 uint8_t token[WIRE_SECRET], struct err *e)
 {
@@ -99,7 +119,7 @@ static int recover_token(struct receiver *r, const struct wire_header *h,
 	}
 	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
 	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts && !r->lost)
-		return postcopy_take(r, token, e);
+		return recover_take(r, token, e);
 	/* In the last case no sender has told this receiver which migration it is for. */
 	if (!ret && (!join_secret_ok(token, r->token) || (r->lost && !r->verdicts)))
 		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
