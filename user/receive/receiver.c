@@ -210,6 +210,14 @@ static int receiver_prepare(struct receiver *r, struct err *e)
 	return ret;
 }
 
+static void receiver_release_ram(struct receiver *r)
+{
+	claim_drop(&r->claim, &r->vm);
+	ram_writer_close(&r->writer);
+	r->writer = (struct ram_writer) { .vm = NULL };
+	vm_close(&r->vm);
+}
+
 /*
  * Tells the sender how the migration ended, or answers its question for that. ret, e: how it ended
  * here.
@@ -223,6 +231,9 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 	r->lacks_ram = r->lost || postcopy_lacks_ram(r);
 	receiver_disconnect(r);
 	postcopy_end(r);
+	/* While the sender is waited for the guest may be started anew, with the same files. */
+	if (r->lost)
+		receiver_release_ram(r);
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
 	if ((r->verdicts || r->lost) && r->state >= RECEIVER_SWITCHES &&
@@ -233,17 +244,15 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 
 static void receiver_release(struct receiver *r)
 {
-	claim_drop(&r->claim, &r->vm);
+	receiver_release_ram(r);
 	/* A path that was passed in is its owner's to remove. */
 	if (r->lfd >= 0)
 		address_close(r->o->listen, r->lfd, r->o->listen_fd < 0 && !r->lfd_shut);
 	device_state_free(&r->devstate);
 	private_ram_free(&r->private);
-	ram_writer_close(&r->writer);
 	receiver_end_reuse(r);
 	migration_free(&r->migration);
 	qom_known_free(&r->known);
-	vm_close(&r->vm);
 	qmp_close(r->qmp);
 }
 
