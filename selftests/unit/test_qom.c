@@ -20,11 +20,15 @@
 #define AT(path, name)	"\"path\":\"" path "\",\"property\":\"" name "\""
 #define SYSBUS	"/machine/unattached/sysbus"
 
-/* A host bridge, a card with an id, two cards without, a DIMM that is on no bus, a virtio device, two vCPUs. */
+/*
+ * A host bridge, a card with an id, two cards without, a DIMM that is on no bus, a virtio device, two vCPUs, and a bridge that
+ * QEMU has given an id itself, with a card behind it.
+ */
 static const char tree_text[] =
 	"/machine (pc-q35-7.2-machine)\r\n"
 	"  /peripheral (container)\r\n"
 	"    /dimm (pc-dimm)\r\n"
+	"    /behind (e1000e)\r\n"
 	"    /net0 (e1000)\r\n"
 	"      /e1000-io[0] (memory-region)\r\n"
 	"        /below (e1000)\r\n"
@@ -41,6 +45,8 @@ static const char tree_text[] =
 	"      /lapic (apic)\r\n"
 	"    /device[1] (max-x86_64-cpu)\r\n"
 	"      /lapic (apic)\r\n"
+	"    /device[7] (pci-bridge)\r\n"
+	"      /inner (PCI)\r\n"
 	"    /odd (name) (irq)\r\n"
 	"    /sysbus (System)\r\n";
 
@@ -76,15 +82,24 @@ static const char qtree_text[] =
 	"          type virtio-pci-bus\r\n"
 	"          dev: virtio-rng-device, id \"\"\r\n"
 	"            max-bytes = 9223372036854775807 (0x7fffffffffffffff)\r\n"
-	"            event_idx = false\r\n";
+	"            event_idx = false\r\n"
+	"      dev: pci-bridge, id \"inner\"\r\n"
+	"        msi = \"auto\"\r\n"
+	"        bus: inner\r\n"
+	"          type PCI\r\n"
+	"          dev: e1000e, id \"behind\"\r\n"
+	"            addr = 01.0\r\n";
 
 static const struct peer_answer answers[] = {
 	{ "qom-list\"", "\"/machine\"", "[" KIND("peripheral", "child<container>") "," KIND("q35", "child<q35-pcihost>") ","
 	  KIND("unattached", "child<container>") "," KIND("peripheral-anon", "child<container>") "]" },
 	{ "qom-list\"", "\"/machine/peripheral\"", "[" KIND("net0", "child<e1000>") "," KIND("dimm", "child<pc-dimm>") ","
+	  KIND("behind", "child<e1000e>") ","
 	  KIND("rng", "child<virtio-rng-pci>") "]" },
 	{ "qom-list\"", "\"/machine/peripheral/net0\"", "[" KIND("parent_bus", "link<bus>") ","
 	  KIND("e1000-io[0]", "child<memory-region>") "]" },
+	{ "qom-list\"", "\"/machine/peripheral/behind\"", "[" KIND("parent_bus", "link<bus>") "]" },
+	{ "qom-list\"", "\"/machine/unattached/device[7]\"", "[" KIND("parent_bus", "link<bus>") "," KIND("inner", "child<PCI>") "]" },
 	{ "qom-list\"", "\"/machine/peripheral/dimm\"", "[" KIND("parent_bus", "link<bus>") "]" },
 	{ "qom-list\"", "\"/machine/peripheral/rng\"", "[" KIND("parent_bus", "link<bus>") ","
 	  KIND("virtio-bus", "child<virtio-pci-bus>") "," KIND("virtio-backend", "child<virtio-rng-device>") "]" },
@@ -93,12 +108,14 @@ static const struct peer_answer answers[] = {
 	{ "qom-list\"", "\"/machine/peripheral-anon/device", "[" KIND("parent_bus", "link<bus>") "]" },
 	{ "qom-list\"", "\"/machine/q35\"", "[" KIND("parent_bus", "link<bus>") "," KIND("pcie.0", "child<PCIE>") "]" },
 	{ "qom-list\"", "\"/machine/unattached\"", "[" KIND("device[0]", "child<max-x86_64-cpu>") ","
-	  KIND("device[1]", "child<max-x86_64-cpu>") "," KIND("sysbus", "child<System>") "," KIND("odd (name)", "child<irq>") "]" },
+	  KIND("device[1]", "child<max-x86_64-cpu>") "," KIND("device[7]", "child<pci-bridge>") "," KIND("sysbus", "child<System>") "," KIND("odd (name)", "child<irq>") "]" },
 	{ "qom-list\"", "\"/machine/unattached/device[0]\"", "[" KIND("parent_bus", "link<bus>") "," KIND("lapic", "child<apic>") "]" },
 	{ "qom-list\"", "\"/machine/unattached/device[0]/lapic\"", "[" KIND("parent_bus", "link<bus>") "]" },
 	{ "qom-list\"", "", "[]" },
 	{ "device-list-properties", "\"e1000\"", "[" KIND("addr", "int32") "," KIND("mac", "str") "," KIND("romfile", "str") ","
 	  KIND("x-mit", "bool") "," KIND("netdev", "link<net>") "," KIND("late", "bool") "]" },
+	{ "device-list-properties", "\"e1000e\"", "[" KIND("addr", "int32") "]" },
+	{ "device-list-properties", "\"pci-bridge\"", "[" KIND("msi", "OnOffAuto") "]" },
 	{ "device-list-properties", "\"pc-dimm\"", "[" KIND("slot", "int32") "]" },
 	{ "device-list-properties", "\"q35-pcihost\"", "[" KIND("pci-hole64-size", "size") "]" },
 	{ "device-list-properties", "\"virtio-rng-pci\"", "[" KIND("addr", "int32") "," KIND("period", "uint32") ","
@@ -122,6 +139,10 @@ static const struct peer_answer answers[] = {
 	{ "qom-get", AT("/machine/peripheral/rng", "max-bytes"), "9223372036854775807" },
 	{ "qom-get", AT("/machine/peripheral/rng", "event_idx"), "false" },
 	{ "qom-get", AT("/machine/peripheral/dimm", "slot"), "-1" },
+	{ "qom-get", AT("/machine/peripheral/behind", "addr"), "8" },
+	{ "qom-get", AT("/machine/peripheral/behind", "parent_bus"), "\"/machine/unattached/device[7]/inner\"" },
+	{ "qom-get", AT("/machine/unattached/device[7]", "msi"), "\"auto\"" },
+	{ "qom-get", AT("/machine/unattached/device[7]", "parent_bus"), "\"/machine/q35/pcie.0\"" },
 	{ "qom-get", AT("/machine/q35", "pci-hole64-size"), "34359738368" },
 	{ "qom-get", AT("/machine/unattached/device[0]", "family"), "15" },
 	{ "qom-get", AT("/machine/unattached/device[0]/lapic", "version"), "20" },
@@ -308,9 +329,9 @@ static void test_texts_tell_the_same(void **state)
 	assert_true(qom_find(&texts.qom, "/machine/peripheral-anon/device[2]") <
 		    qom_find(&texts.qom, "/machine/peripheral-anon/device[10]"));
 	assert_int_equal(texts.lists, 0);
-	assert_int_equal(questions.gets + questions.lists, 45);
-	/* Of net0 "romfile" and "late", all of the two cards that are alike but for their bus, and what is on no bus. */
-	assert_int_equal(texts.gets, 13);
+	assert_int_equal(questions.gets + questions.lists, 52);
+	/* Of net0 "romfile" and "late", all of the two cards that are alike but for their bus, what is on no bus, and the bridge. */
+	assert_int_equal(texts.gets, 19);
 	close_scene(&texts);
 	close_scene(&questions);
 }
@@ -393,7 +414,7 @@ static void test_dies(void **state)
 		if (r) {
 			assert_int_equal(s.e.exit, GW_VM_GONE);
 			assert_null(s.qom.o);
-			assert_int_equal(json_object_size(s.known.types), s.types == 7 ? 7 : 0);
+			assert_int_equal(json_object_size(s.known.types), s.types == 9 ? 9 : 0);
 			assert_null(s.known.cpu);
 		}
 		close_scene(&s);

@@ -101,8 +101,13 @@ static const char *find_shared_bus(const struct qom *t, const struct qtree *show
 		first = d;
 		n++;
 	}
+	/*
+	 * It may be on no bus, or on one that the text does not show, as its owner is on none
+	 * (nvme-subsys), or it has an id of QEMU's own and is below /machine/unattached (the bridge
+	 * in a pxb).
+	 */
 	if (!first)
-		return shown->ndevices ? "" : NULL;	/* not one is on any bus */
+		return NULL;
 	return n == count_objects(t, first) ? find_bus(t, shown, &shown->buses[first->bus], path) :
 					      NULL;
 }
