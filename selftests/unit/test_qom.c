@@ -454,6 +454,8 @@ static void test_values(void **state)
 	assert_string_equal(value_of("    p = -1 (0xffffffffffffffff)", "int32"), "-1");
 	assert_string_equal(value_of("    p = 34359738368 (32 GiB)", "size"), "34359738368");
 	assert_string_equal(value_of("    p = 18446744073709551615 (0xffffffffffffffff)", "uint64"), "1.8446744073709552e19");
+	/* As QEMU prints UINT64_MAX, too. */
+	assert_string_equal(value_of("    p = -1 (0xffffffffffffffff)", "uint64"), "");
 	assert_string_equal(value_of("    p = 3", "uint8"), "");
 	assert_string_equal(value_of("    p = 04.0", "int32"), "");
 	assert_string_equal(value_of("    p = 3 (0x3) = 4", "uint8"), "");
@@ -462,6 +464,10 @@ static void test_values(void **state)
 	assert_string_equal(value_of("    p = \"", "str"), "");
 	assert_string_equal(value_of("    p = <null>", "str"), "");
 	assert_string_equal(value_of("    p = \"\xff\"", "str"), "");
+	/* A list of one string. */
+	assert_string_equal(value_of("    p = \"a\"", "list"), "");
+	assert_string_equal(value_of("    p = \"a\"", "strList"), "");
+	assert_string_equal(value_of("    p = \"a\"", "List"), "\"a\"");
 	/* A value of two lines, which looks like one more property. */
 	assert_string_equal(value_of("    q = \"a\n    p = \"b\"\n    p = \"c\"", "str"), "");
 	/* Not of this device. */

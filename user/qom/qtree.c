@@ -178,6 +178,20 @@ static bool qtree_is_number(const char *kind)
 	return !strncmp(kind, "int", 3) || !strncmp(kind, "uint", 4) || !strcmp(kind, "size");
 }
 
+/* A list of one element looks like the element. */
+static bool qtree_is_list(const char *kind)
+{
+	size_t len = strlen(kind);
+
+	return !strcmp(kind, "list") || (len > 4 && !strcmp(kind + len - 4, "List"));
+}
+
+/* QEMU prints 2^63 and more of an unsigned number as a negative one. */
+static json_t *qtree_number_of(const char *kind, const char *text)
+{
+	return *text == '-' && !strncmp(kind, "uint", 4) ? NULL : qtree_number(text);
+}
+
 int qtree_on_bus(const struct qtree *t, size_t device, const char *bus)
 {
 	int found = QTREE_NONE;
@@ -207,7 +221,7 @@ json_t *qtree_value(const struct qtree *t, size_t device, const char *name, cons
 			return NULL;
 		value = t->properties[i].value;
 	}
-	if (!value)
+	if (!value || qtree_is_list(kind))
 		return NULL;
 	if (!strcmp(kind, "bool"))
 		return !strcmp(value, "true")  ? json_true() :
@@ -215,7 +229,7 @@ json_t *qtree_value(const struct qtree *t, size_t device, const char *name, cons
 						 NULL;
 	if (!strcmp(name, "addr") && qtree_is_number(kind))
 		return qtree_pci_address(value);
-	return qtree_is_number(kind) ? qtree_number(value) : qtree_string(value);
+	return qtree_is_number(kind) ? qtree_number_of(kind, value) : qtree_string(value);
 }
 
 bool qtree_has_bus_type(const struct qtree *t, const char *type)
