@@ -55,6 +55,9 @@ static const char qtree_text[] =
 	"  type System\r\n"
 	"  dev: q35-pcihost, id \"\"\r\n"
 	"    gpio-out \"sysbus-irq\" 32\r\n"
+	"    gpio-in \"\" 2\r\n"
+	"    clock-in \"clk\" freq_hz=0 Hz\r\n"
+	"    clock-out (alias) \"clk\" freq_hz=1 MHz\r\n"
 	"    pci-hole64-size = 34359738368 (32 GiB)\r\n"
 	"    mmio 00000000fed00000/0000000000000400\r\n"
 	"    bus: pcie.0\r\n"
@@ -65,6 +68,7 @@ static const char qtree_text[] =
 	"        romfile = <null>\r\n"
 	"        x-mit = true\r\n"
 	"        class Ethernet controller, addr 00:03.1, pci id 8086:100e (sub 1af4:1100)\r\n"
+	"        bar 0: mem at 0xffffffffffffffff [0x1fffe]\r\n"
 	"      dev: e1000, id \"\"\r\n"
 	"        addr = 04.0\r\n"
 	"        mac = \"52:54:00:00:00:04\"\r\n"
@@ -470,16 +474,33 @@ static void test_values(void **state)
 	assert_string_equal(value_of("    p = \"a\"", "List"), "\"a\"");
 	/* A value of two lines, which looks like one more property. */
 	assert_string_equal(value_of("    q = \"a\n    p = \"b\"\n    p = \"c\"", "str"), "");
-	/* Not of this device. */
-	assert_string_equal(value_of("  p = true", "bool"), "");
-	assert_string_equal(value_of("    bus: b\n      type t\n    p = true", "bool"), "");
 	assert_string_equal(value_of("    class c, p = true", "bool"), "");
 }
 
 /* Nothing is taken from a text of another form, however deep or short. */
 static void test_malformed(void **state)
 {
+#define DEVICE "bus: a\n  type A\n  dev: x, id \"\"\n"
 	static const char *const bad[] = {
+		/* A string of more than one line. */
+		DEVICE "    p = \"A\"\nB\"\n",
+		DEVICE "    p = \"A\"\n\"\n",
+		DEVICE "    p = \"A\"\r    \"\n",
+		DEVICE "    p = \"A\"\n  \n    q = \"\"\n",
+		DEVICE "    p = \"A\"\n    B\"\n    q = true\n",
+		DEVICE "    p = \"A\"\n    class B\"\n    q = true\n",
+		DEVICE "    p = \"A\"\n    q = B\"\n",
+		DEVICE "    p = \"A\"\n    q r = \"B\"\n",
+		DEVICE "    p = \"A\"\nq = \"B\"\n",
+		DEVICE "    p = \"A\"\n  q = \"B\"\n",
+		DEVICE "    p = \"A\"\n      q = \"B\"\n",
+		DEVICE "    p = \"A\"\nbus: B\"\n  type b\n",
+		DEVICE "    p = \"A\"\n    bus: B\"\n    q = true\n",
+		DEVICE "    p = \"A\"\n  type B\"\n",
+		DEVICE "    p = \"A\"\nclass b\n",
+		DEVICE "    bus: b\n      type t\n    q = true\n",
+		DEVICE "    bus: b\n      type t\n      q = true\n",
+		"  bus: a\n    type A\n",
 		"dev: x, id \"\"\n", "bus: a\n bus: b\n", "bus: a\n  dev: x\n", "bus: a\n  dev: x, id \"\n",
 		"bus: a\n    dev: x, id \"\"\n", "bus: a\n  dev: x, id \"\"\n      bus: b\n", "bus: a\n  bus: b\n",
 		"bus: a\n  dev: x, id \"\"\n    bus: b\nbus: c\n      dev: y, id \"\"\n",
@@ -493,6 +514,7 @@ static void test_malformed(void **state)
 		assert_int_equal(t.ndevices + t.nbuses + t.nproperties, 0);
 		qtree_free(&t);
 	}
+#undef DEVICE
 	memset(deep, ' ', sizeof(deep));
 	strcpy(deep + 2 * QTREE_DEPTH, "bus: a\n");
 	assert_int_equal(qtree_parse(&t, deep), 0);

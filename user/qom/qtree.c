@@ -35,12 +35,24 @@ static bool qtree_add_bus(struct qtree *t, struct qtree_open *open, const char *
 {
 	int device = open->level ? open->device[open->level - 1] : QTREE_NONE;
 
-	if (open->level && device == QTREE_NONE)
+	/* The first stands alone, each other below a device. */
+	if (t->nbuses ? device == QTREE_NONE : open->level != 0)
 		return false;
 	t->buses[t->nbuses] = (struct qtree_bus){ .name = name, .type = "", .device = device };
 	open->bus[open->level] = (int)t->nbuses++;
 	open->device[open->level] = QTREE_NONE;
 	qtree_close_deeper(open);
+	return true;
+}
+
+/* It is in the line behind that of its bus. */
+static bool qtree_add_type(struct qtree *t, const struct qtree_open *open, const char *line)
+{
+	const char *type = qtree_after(line, "type ");
+
+	if (!type || !*type || !open->level || open->bus[open->level - 1] != (int)t->nbuses - 1)
+		return false;
+	t->buses[t->nbuses - 1].type = type;
 	return true;
 }
 
@@ -64,19 +76,42 @@ static bool qtree_add_device(struct qtree *t, struct qtree_open *open, char *res
 	return true;
 }
 
-/* All else that QEMU prints there ("gpio-in "" 2", "bar 0: mem at ...") is no property. */
-static void qtree_add_property(struct qtree *t, const struct qtree_open *open, char *line)
+/* What QEMU's buses print of their devices: it is no property. */
+static bool qtree_is_remark(const char *line)
+{
+	static const char *const forms[] = {
+		"gpio-in ", "gpio-out ", "clock-in ", "clock-out ", "mmio ", "class ",
+		"bar ",	    "addr ",	 "port ",     "isa irq",    "memory ",
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (qtree_after(line, forms[i]))
+			return true;
+	return false;
+}
+
+/*
+ * A property, or a remark. QEMU escapes nothing: any other line is part of a string of more than
+ * one, whose last line ends in a quote, as no remark does.
+ */
+static bool qtree_add_detail(struct qtree *t, const struct qtree_open *open, char *line)
 {
 	int device = open->level ? open->device[open->level - 1] : QTREE_NONE;
 	char *is = strstr(line, " = ");
+	bool quoted = line[strlen(line) - 1] == '"';
 
-	/* A bus ends the properties of the device that it is of. */
-	if (!is || device == QTREE_NONE || device != (int)t->ndevices - 1 ||
-	    t->buses[t->nbuses - 1].device == device || strchr(line, ' ') != is)
-		return;
+	/* A bus ends what there is of the device that it is of. */
+	if (device == QTREE_NONE || device != (int)t->ndevices - 1 ||
+	    t->buses[t->nbuses - 1].device == device)
+		return false;
+	if (!is || strchr(line, ' ') != is)
+		return !quoted && qtree_is_remark(line);
+	if (quoted && is[3] != '"')
+		return false;
 	*is = '\0';
 	t->properties[t->nproperties++] =
 		(struct qtree_property){ .name = line, .value = is + 3, .device = device };
+	return true;
 }
 
 static bool qtree_take_line(struct qtree *t, struct qtree_open *open, char *line)
@@ -86,19 +121,16 @@ static bool qtree_take_line(struct qtree *t, struct qtree_open *open, char *line
 
 	line += spaces;
 	open->level = spaces / 2;
-	if (spaces % 2 || open->level >= QTREE_DEPTH)
+	if (spaces % 2 || !*line || open->level >= QTREE_DEPTH)
 		return false;
+	if (t->nbuses && !*t->buses[t->nbuses - 1].type)
+		return qtree_add_type(t, open, line);
 	name = qtree_after(line, "bus: ");
 	if (name)
 		return qtree_add_bus(t, open, name);
 	if (qtree_after(line, "dev: "))
 		return qtree_add_device(t, open, line + strlen("dev: "));
-	name = qtree_after(line, "type ");
-	if (name && t->nbuses && open->level && open->bus[open->level - 1] == (int)t->nbuses - 1)
-		t->buses[t->nbuses - 1].type = name;
-	else
-		qtree_add_property(t, open, line);
-	return true;
+	return qtree_add_detail(t, open, line);
 }
 
 int qtree_parse(struct qtree *t, const char *text)

@@ -68,7 +68,8 @@ struct qtree {
 
 /*
  * Takes the text apart. A text that is not of this form, or NULL, makes an empty tree, of which the
- * caller asks everything in other ways. -ENOMEM.
+ * caller asks everything in other ways: also one with a string of more than one line, unless that
+ * imitates the form. -ENOMEM.
  */
 int qtree_parse(struct qtree *t, const char *text);
 void qtree_free(struct qtree *t);
