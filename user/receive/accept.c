@@ -36,7 +36,7 @@ static bool accept_lets_others_in(const struct receiver *r)
 	return path && r->o->listen_fd >= 0 && (stat(path, &st) || st.st_mode & 0066);
 }
 
-int receiver_listen(struct receiver *r, struct err *e)
+static int accept_open_listener(struct receiver *r, struct err *e)
 {
 	int local = address_is_local(r->o->listen);
 
@@ -54,9 +54,22 @@ int receiver_listen(struct receiver *r, struct err *e)
 	if (r->lfd < 0)
 		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen,
 			       strerror(-r->lfd));
+	return 0;
+}
+
+static void accept_say_where(const struct receiver *r)
+{
 	printf("godwit: listening on %s\n", r->o->listen);
 	fflush(stdout);
-	return 0;
+}
+
+int receiver_listen(struct receiver *r, struct err *e)
+{
+	int ret = accept_open_listener(r, e);
+
+	if (!ret)
+		accept_say_where(r);
+	return ret;
 }
 
 /* A peer that connects and sends nothing keeps other peers out meanwhile. */
@@ -324,22 +337,29 @@ static int accept_migration(struct receiver *r, struct wire_header *h, struct er
 	return ret;
 }
 
-/* A sender that has come meanwhile waits, and what fails here fails again when it asks. */
-static void accept_learn(struct receiver *r)
+/*
+ * A sender that has come meanwhile waits, and what fails here fails again when it asks. -EINTR: a
+ * stop request came meanwhile.
+ */
+static int accept_learn(struct receiver *r, struct err *e)
 {
 	struct err ignored = { 0 };
 
 	view_learn(r->qmp, &r->known, &ignored);
+	return stop_requested() ? stop_err(e) : 0;
 }
 
+/* It learns before it says that it listens: then it serves senders and stop requests at once. */
 int accept_sender(struct receiver *r, struct err *e)
 {
 	struct wire_header h;
-	int ret = receiver_listen(r, e);
+	int ret = accept_open_listener(r, e);
 
 	if (!ret)
-		accept_learn(r);
-	if (!ret)
+		ret = accept_learn(r, e);
+	if (!ret) {
+		accept_say_where(r);
 		ret = accept_migration(r, &h, e);
+	}
 	return ret ? ret : agree_ram(r, &h, e);
 }
