@@ -146,8 +146,9 @@ static const struct cmd_option send_resolve_timeout = {
 static const struct cmd_option send_no_compare = {
 	"no-compare", .set = cmd_set_flag, .offset = offsetof(struct send_args, o.no_compare),
 	.help = "do not look whether the destination is the same machine and has room for the guest",
-	.more = "The comparison asks each QEMU hundreds of questions while the guest runs, for some "
-		"tenths of a second.\n"
+	.more = "The comparison asks each QEMU questions while the guest runs, for a tenth of a "
+		"second or two: some forty of\n"
+		"QEMU 10.1 and newer, two to three hundred of an older one.\n"
 		"Without it QEMU refuses what it cannot load when the guest is stopped, and a guest "
 		"may come to harm that\n"
 		"finds another processor or device: for a destination that was made of the same "

@@ -7,8 +7,6 @@
 #include "fit/compare_internal.h"
 #include "fit/fit.h"
 
-/* Longest wait for a receiver that sends only PONG: a view takes seconds at most. */
-
 /* The facts of a disk that do not change by themselves. */
 static json_t *disk_glance(const json_t *disk)
 {

@@ -79,9 +79,9 @@ struct qom {
  * each keeps QEMU's main loop for a millisecond. A command of a hundred bytes takes some 0.4 ms,
  * most of it to read it, byte by byte, so only what the texts lack is asked for: with many commands
  * under way at a time, between any two of which QEMU serves its guest. Of objects of one type and
- * id, which the texts do not tell apart, all is asked for. A type's compatibility properties
- * ("x-") are read from its first device only, and the properties of the first vCPU stand for all
- * vCPUs, as QEMU gives all of them the same.
+ * id, which the texts do not tell apart, the values are asked for, and the bus unless all of them
+ * are on one. A type's compatibility properties ("x-") are read from its first device only, and the
+ * properties of the first vCPU stand for all vCPUs, as QEMU gives all of them the same.
  * @known: zeroed, or of an earlier call for the same QEMU
  * Errors: those of qmp_call_all(); GW_NOT_QEMU: more objects or properties than any machine has.
  */
