@@ -12,23 +12,8 @@
 #include <cmocka.h>
 
 #include <poll.h>
-#include <sys/un.h>
 
-#include "channel_rig.h"
-#include "peer/hello.h"
-#include "send/sender_internal.h"
-
-/* QEMU is not there: nothing is undone. */
-int __wrap_journal_undo(struct journal *j, struct qmp *q, enum undo_what what, struct err *e);
-
-static enum undo_what undone;
-
-int __wrap_journal_undo(struct journal *j, struct qmp *q, enum undo_what what, struct err *e)
-{
-	(void)j, (void)q, (void)e;
-	undone = what;
-	return 0;
-}
+#include "answering.h"
 
 static void give_up_behind_resumed(int fd, uint32_t status)
 {
@@ -92,79 +77,6 @@ static void without_postcopy_nothing_is_lost(void **state)
 
 	assert_int_equal(settle(*state, GW_GUEST_LOST, false, &r), COMMIT_DEAD);
 	assert_int_not_equal(r, 0);
-}
-
-/* A receiver at the end of a UNIX socket: some connections it closes, in the next one it answers. */
-struct answering {
-	char path[64];
-	int fd;
-	unsigned int closes;
-	uint32_t status;	/* gives up; 0: says that the guest does not run there */
-	uint16_t asked;		/* the frame that it has answered so */
-	enum undo_what undone;	/* by then */
-};
-
-static void answer_one(struct answering *a, int fd)
-{
-	const struct wire_header hello = { .type = WIRE_HELLO, .arg = WIRE_VERSION, .length = WIRE_HELLO_BODY };
-	const struct wire_header abort = {
-		.type = a->status ? WIRE_ABORT : WIRE_VERDICT, .arg = a->status ? a->status : COMMIT_DEAD, .length = 8,
-	};
-	uint8_t bytes[WIRE_HEADER + WIRE_HELLO_BODY], text[WIRE_HEADER + 8] = { 0 };
-	struct wire_header h;
-
-	recv(fd, bytes, sizeof(bytes), MSG_WAITALL);
-	wire_put_header(bytes, &hello);
-	wire_put_u64(bytes + WIRE_HEADER, HELLO_FEATURES);
-	wire_put_u64(bytes + WIRE_HEADER + 8, HELLO_NEEDS);
-	send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
-	recv(fd, bytes, WIRE_HEADER, MSG_WAITALL);
-	wire_get_header(bytes, &h);
-	a->asked = h.type;
-	a->undone = undone;
-	wire_put_header(text, &abort);
-	if (a->status)
-		memcpy(text + WIRE_HEADER, "it went.", 8);
-	send(fd, text, sizeof(text), MSG_NOSIGNAL);
-	shutdown(fd, SHUT_WR);
-	while (recv(fd, bytes, sizeof(bytes), 0) > 0)
-		;
-}
-
-static void *answer_all(void *arg)
-{
-	struct answering *a = arg;
-
-	for (unsigned int i = 0; i <= a->closes; i++) {
-		int fd = accept(a->fd, NULL, NULL);
-
-		if (i == a->closes)
-			answer_one(a, fd);
-		close(fd);
-	}
-	return NULL;
-}
-
-static void answering_begin(struct answering *a, pthread_t *thread)
-{
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-
-	snprintf(a->path, sizeof(a->path), "unix:/tmp/godwit-loss-%d", (int)getpid());
-	strcpy(at.sun_path, a->path + strlen("unix:"));
-	unlink(at.sun_path);
-	a->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(a->fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(listen(a->fd, 8), 0);
-	if (thread)
-		assert_int_equal(pthread_create(thread, NULL, answer_all, a), 0);
-}
-
-static void answering_end(struct answering *a, pthread_t *thread)
-{
-	if (thread)
-		pthread_join(*thread, NULL);
-	close(a->fd);
-	unlink(a->path + strlen("unix:"));
 }
 
 /* In RUNS the link was lost, and the sender looks for its receiver. */

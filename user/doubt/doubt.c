@@ -107,6 +107,26 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 			strerror(-ret));
 }
 
+void doubt_note_ran(pid_t vmm, json_t *note)
+{
+	struct record r = RECORD_NONE;
+	char name[RECORD_NAME];
+	int ret;
+
+	if (json_is_true(json_object_get(note, "ran")))
+		return;
+	json_object_set_new(note, "ran", json_true());
+	ret = record_name_vm(name, "doubt", vmm);
+	if (!ret)
+		ret = record_open(&r, RECORD_DIR, name);
+	if (!ret)
+		ret = record_write(&r, json_incref(note));
+	record_close(&r);
+	if (ret)
+		fprintf(stderr, "godwit: cannot change the note in " RECORD_DIR " (%s): do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination\n",
+			strerror(-ret));
+}
+
 /* As record_name_verdict() wrote it. */
 static bool doubt_parse_token(const char *text, uint8_t token[WIRE_SECRET])
 {

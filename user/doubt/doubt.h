@@ -62,6 +62,11 @@ enum commit_source_event doubt_ask(const struct doubt *d, struct doubt_answer *a
  * journal's records.
  */
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo);
+/*
+ * An answer has shown that the guest has run at the destination. So says the note from now on, of
+ * which all else stays; note: as doubt_read() has read it.
+ */
+void doubt_note_ran(pid_t vmm, json_t *note);
 /* Unlinks the note. */
 void doubt_forget(pid_t vmm);
 /*

@@ -88,7 +88,7 @@ static int resolve_contradicts(const char *addr, struct err *e)
 		       addr);
 }
 
-static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
+static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 		       enum commit_state *verdict, struct err *e)
 {
 	struct doubt_answer answer;
@@ -97,6 +97,8 @@ static int resolve_act(struct qmp *q, struct doubt *d, const json_t *note,
 	switch (doubt_ask(d, &answer, &why)) {
 	case SOURCE_LEARNS_RUNS:
 		*verdict = COMMIT_RUNS;
+		/* First of all: where the note stays, no later answer may start the source. */
+		doubt_note_ran(pid, note);
 		if (answer.lost)
 			return resolve_lost(d->addr, e);
 		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
@@ -121,7 +123,7 @@ static int resolve_ask(const struct resolve_options *o, struct qmp *q, pid_t pid
 	if (o->doubt.addr)
 		d.addr = o->doubt.addr;
 	if (!r)
-		r = resolve_act(q, &d, note, verdict, e);
+		r = resolve_act(q, pid, &d, note, verdict, e);
 	if (!r)
 		doubt_forget(pid);
 	return r;

@@ -40,11 +40,24 @@ static int recover_units(struct sender *s, const struct wire_header *h, struct e
 	return r;
 }
 
+/*
+ * The receiver has answered RECOVER as none does whose guest never ran. A sender that takes over
+ * has the note of the one before, which may not know that: it is to know it before anything else
+ * can fail, or `godwit resolve` could have the source run by a later answer.
+ */
+static void recover_note_ran(struct sender *s)
+{
+	if (s->note_before)
+		doubt_note_ran(s->vm.pid, s->note_before);
+}
+
 /* What is owed; *secret: for the streams. s->owing.complete: nothing. */
 static int recover_listen(struct sender *s, struct wire_header *h, uint8_t *secret, struct err *e)
 {
 	int r = channel_recv_asked(s->ch, h, e);
 
+	if (!r && (h->type == WIRE_COMPLETE || h->type == WIRE_POSTCOPY_ASK))
+		recover_note_ran(s);
 	if (!r && h->type == WIRE_COMPLETE) {
 		s->owing.complete = true;
 		return 0;
@@ -144,8 +157,10 @@ static int recover_try(struct sender *s, struct err *e)
 		if (!r)
 			return 0;
 	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) && connect_nap(s, deadline));
-	if (s->ch && channel_abort_status(s->ch) == GW_GUEST_LOST)
+	if (s->ch && channel_abort_status(s->ch) == GW_GUEST_LOST) {
+		recover_note_ran(s);
 		e->exit = GW_GUEST_LOST;
+	}
 	sender_disconnect(s);
 	return r;
 }
@@ -173,7 +188,7 @@ int owing_recover(struct sender *s, int r, struct err *e)
 }
 
 /* The source VM, and the note of the sender that sent it. Changes nothing. */
-static int recover_find(struct sender *s, json_t **note, struct err *e)
+static int recover_find(struct sender *s, struct err *e)
 {
 	struct doubt d = { .addr = NULL };
 	bool running = false;
@@ -188,15 +203,14 @@ static int recover_find(struct sender *s, json_t **note, struct err *e)
 	if (!r && running)
 		r = err_set(e, GW_VM_STATE, EEXIST, "the guest runs here: if it runs at the destination as well, another client has continued it here (cont)");
 	if (!r)
-		r = doubt_read(s->vm.pid, &d, note, e);
+		r = doubt_read(s->vm.pid, &d, &s->note_before, e);
 	memcpy(s->token, d.token, sizeof(s->token));
 	return r;
 }
 
 int owing_take_over(struct sender *s, struct err *e)
 {
-	json_auto_t *note = NULL;
-	int r = recover_find(s, &note, e);
+	int r = recover_find(s, e);
 
 	if (!r)
 		r = source_none(&s->vm, &s->source, e);

@@ -234,6 +234,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 		record_close(&s->note);
 	else
 		record_remove(&s->note);
+	json_decref(s->note_before);
 	sender_end_session(s);
 	lease_free(s->lease);
 	stop_set_hook(NULL, NULL);

@@ -158,6 +158,7 @@ struct sender {
 	bool verdicts;			/* the receiver keeps one, under this token: */
 	uint8_t token[WIRE_SECRET];
 	struct record note;		/* for `godwit resolve`, from the commit point on */
+	json_t *note_before;		/* send --recover: of the sender before; else NULL */
 	uint64_t started_ns;		/* CLOCK_MONOTONIC */
 	uint64_t commit_realtime_ns;	/* the commit point; 0: not reached */
 	uint64_t commit_ns;		/* the same by CLOCK_MONOTONIC */

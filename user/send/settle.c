@@ -19,7 +19,7 @@ void sender_note_doubt(struct sender *s)
 {
 	struct doubt d = { .addr = s->o->addr, .ran = s->commit == COMMIT_RUNS };
 
-	/* A sender that takes over leaves the note as it is. */
+	/* A sender that takes over has no note of its own (doubt_note_ran()). */
 	if (d.ran && s->note.fd < 0)
 		return;
 	memcpy(d.token, s->token, sizeof(d.token));

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The note of a sender that has ended, and what resolve and `send --recover` make of it. Once an answer has shown that the guest
+ * has run at the destination no later answer may start the source, whoever has heard the first one, and whatever failed after it.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <poll.h>
+
+#include "answering.h"
+#include "doubt/resolve.h"
+
+#define NOTE	"\"receiver\":\"unix:/nowhere\",\"token\":\"verdict-000102030405060708090a0b0c0d0e0f\",\"undo\":[{\"kept\":1}]"
+#define NEVER	((enum undo_what)-1)
+
+static char dir[] = "/tmp/godwit-doubt-XXXXXX";
+static bool running;	/* here */
+
+/* The VM is this process, and its notes are the test's. */
+int __wrap_qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e);
+void __wrap_qmp_close(struct qmp *q);
+int __wrap_vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
+void __wrap_vm_close(struct vm *vm);
+int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e);
+void __wrap_claim_drop(struct claim *c, struct vm *vm);
+int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e);
+int __real_record_open(struct record *r, const char *in, const char *name);
+int __wrap_record_open(struct record *r, const char *in, const char *name);
+json_t *__real_record_read(const char *in, const char *name, bool *held);
+json_t *__wrap_record_read(const char *in, const char *name, bool *held);
+void __real_record_unlink_vm(const char *in, const char *kind, pid_t vmm);
+void __wrap_record_unlink_vm(const char *in, const char *kind, pid_t vmm);
+
+int __wrap_qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e)
+{
+	(void)path, (void)timeout_ms, (void)e;
+	*out = NULL;
+	return 0;
+}
+
+void __wrap_qmp_close(struct qmp *q)
+{
+	(void)q;
+}
+
+int __wrap_vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e)
+{
+	(void)q, (void)pid, (void)flags, (void)e;
+	*vm = (struct vm) { .pid = getpid(), .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } };
+	return 0;
+}
+
+void __wrap_vm_close(struct vm *vm)
+{
+	(void)vm;
+}
+
+int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e)
+{
+	(void)c, (void)vm, (void)e;
+	return 0;
+}
+
+void __wrap_claim_drop(struct claim *c, struct vm *vm)
+{
+	(void)c, (void)vm;
+}
+
+int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e)
+{
+	(void)q, (void)e;
+	*runs = running;
+	return 0;
+}
+
+int __wrap_record_open(struct record *r, const char *in, const char *name)
+{
+	assert_string_equal(in, RECORD_DIR);
+	return __real_record_open(r, dir, name);
+}
+
+json_t *__wrap_record_read(const char *in, const char *name, bool *held)
+{
+	assert_string_equal(in, RECORD_DIR);
+	return __real_record_read(dir, name, held);
+}
+
+void __wrap_record_unlink_vm(const char *in, const char *kind, pid_t vmm)
+{
+	assert_string_equal(in, RECORD_DIR);
+	__real_record_unlink_vm(dir, kind, vmm);
+}
+
+static void have_note(const char *text)
+{
+	struct record r;
+	char name[RECORD_NAME];
+
+	assert_int_equal(record_name_vm(name, "doubt", getpid()), 0);
+	assert_int_equal(__real_record_open(&r, dir, name), 0);
+	assert_int_equal(record_write(&r, json_loads(text, 0, NULL)), 0);
+	record_close(&r);
+}
+
+static json_t *note(void)
+{
+	char name[RECORD_NAME];
+	bool held;
+
+	assert_int_equal(record_name_vm(name, "doubt", getpid()), 0);
+	return __real_record_read(dir, name, &held);
+}
+
+/* The note has changed in that one word. */
+static void assert_note_knows(bool ran)
+{
+	json_auto_t *now = note();
+
+	assert_non_null(now);
+	assert_int_equal(json_is_true(json_object_get(now, "ran")), ran);
+	assert_string_equal(json_string_value(json_object_get(now, "receiver")), "unix:/nowhere");
+	assert_int_equal(json_array_size(json_object_get(now, "undo")), 1);
+}
+
+/* What `godwit resolve` ends with when that is answered. */
+static int resolve(const struct wire_header *says, struct err *e)
+{
+	struct answering a = { .says = *says };
+	struct resolve_options o = { .doubt = { .engine = engine, .timeout_ms = 5000, .addr = a.path } };
+	enum commit_state verdict = COMMIT_PREPARED;
+	pthread_t thread;
+
+	answering_begin(&a, &thread);
+	undone = NEVER;
+	*e = (struct err) { 0 };
+	resolve_run(&o, &verdict, e);
+	answering_end(&a, &thread);
+	assert_int_equal(a.asked, WIRE_ASK);
+	return (int)e->exit;
+}
+
+static const struct wire_header says_dead = { .type = WIRE_VERDICT, .arg = COMMIT_DEAD, .length = 8 };
+static const struct wire_header says_owing = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING, .length = 8 };
+static const struct wire_header says_lost = {
+	.type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING | WIRE_LOST, .length = 8,
+};
+static const struct wire_header says_runs = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .length = 8 };
+static const struct wire_header says_sent = { .type = WIRE_VERDICT, .arg = COMMIT_SENT, .length = 8 };
+
+/* A receiver that says that it never ran there: is the source left as it is? */
+static void assert_a_lie_changes_nothing(void)
+{
+	struct err e;
+
+	assert_int_equal(resolve(&says_dead, &e), GW_UNKNOWN);
+	assert_non_null(strstr(e.text, "as another answer has shown"));
+	assert_int_equal(undone, NEVER);
+	assert_note_knows(true);
+}
+
+static const char *const unknowing[] = {
+	"{" NOTE ",\"ran\":false}",
+	"{" NOTE "}",	/* an older godwit's */
+};
+
+static void resolve_notes_that_it_runs(void **state)
+{
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(unknowing) / sizeof(unknowing[0]); i++) {
+		have_note(unknowing[i]);
+		assert_int_equal(resolve(&says_owing, &e), GW_INCOMPLETE);
+		assert_note_knows(true);
+		assert_a_lie_changes_nothing();
+		have_note(unknowing[i]);
+		assert_int_equal(resolve(&says_lost, &e), GW_GUEST_LOST);
+		assert_a_lie_changes_nothing();
+		/* Another client has continued it here. */
+		have_note(unknowing[i]);
+		running = true;
+		assert_int_equal(resolve(&says_runs, &e), GW_VM_STATE);
+		running = false;
+		assert_a_lie_changes_nothing();
+	}
+}
+
+static void what_has_not_run_goes_on(void **state)
+{
+	json_t *gone;
+	struct err e;
+
+	(void)state;
+	have_note(unknowing[0]);
+	assert_int_equal(resolve(&says_sent, &e), GW_UNKNOWN);
+	assert_note_knows(false);
+	assert_int_equal(resolve(&says_dead, &e), GW_OK);
+	assert_int_equal(undone, UNDO_ALL);
+	gone = note();
+	assert_null(gone);
+}
+
+/* What `send --recover` ends with when RECOVER is answered so, and the link is lost then. */
+static int take_over(const struct wire_header *says, struct err *e)
+{
+	static struct report report;
+	struct answering a = { .says = *says };
+	const struct sender_options o = { .recover = true, .recover_s = 1, .timeout_ms = 1000, .addr = a.path, .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .note = RECORD_NONE,
+	};
+	pthread_t thread;
+
+	answering_begin(&a, &thread);
+	*e = (struct err) { 0 };
+	owing_take_over(&s, e);
+	answering_end(&a, &thread);
+	assert_int_equal(a.asked, WIRE_RECOVER);
+	owing_free(&s);
+	s.source->ops->close(s.source, false);
+	json_decref(s.note_before);
+	return (int)e->exit;
+}
+
+static void a_sender_that_takes_over_notes_it(void **state)
+{
+	const struct wire_header owed = { .type = WIRE_POSTCOPY_ASK, .arg = 1, .length = 4 };
+	const struct wire_header lost = { .type = WIRE_ABORT, .arg = GW_GUEST_LOST, .length = 4 };
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(unknowing) / sizeof(unknowing[0]); i++) {
+		have_note(unknowing[i]);
+		assert_int_equal(take_over(&owed, &e), GW_INCOMPLETE);
+		assert_a_lie_changes_nothing();
+		have_note(unknowing[i]);
+		assert_int_equal(take_over(&lost, &e), GW_GUEST_LOST);
+		assert_a_lie_changes_nothing();
+	}
+}
+
+/* It believes no more than was said. */
+static void one_that_hears_nothing_notes_nothing(void **state)
+{
+	const struct wire_header others[] = {
+		{ .type = WIRE_ABORT, .arg = GW_BUSY, .length = 4 },
+		{ .type = WIRE_ABORT, .arg = GW_NO_MIGRATION, .length = 4 },
+		{ .type = WIRE_PONG, .length = 8 },
+	};
+	struct err e;
+
+	(void)state;
+	have_note(unknowing[0]);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		assert_int_equal(take_over(&others[i], &e), GW_INCOMPLETE);
+		assert_note_knows(false);
+	}
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return !mkdtemp(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	__real_record_unlink_vm(dir, "doubt", getpid());
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(resolve_notes_that_it_runs),
+		cmocka_unit_test(what_has_not_run_goes_on),
+		cmocka_unit_test(a_sender_that_takes_over_notes_it),
+		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
+	};
+
+	engine = &engine_poll;
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
