@@ -128,6 +128,51 @@ static void a_paused_guest_is_not_said_to_have_run(void **state)
 	assert_non_null(strstr(e.text, "`cont` brings it back"));
 }
 
+/* In SENT something fails, and the verdict says the loss. No answer to RECOVER does: it is not asked, or nobody is there any more. */
+static void a_verdict_says_it(struct link *l, unsigned int recover_s, enum gw_exit failed)
+{
+	static struct report report;
+	struct answering a = {
+		.says = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING | WIRE_LOST, .length = 8 },
+	};
+	const struct sender_options o = { .timeout_ms = 5000, .engine = engine, .addr = a.path, .recover_s = recover_s };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } },
+		.migration = { .stream = -1 }, .owing = OWING_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
+		.commit = COMMIT_SENT, .note = RECORD_NONE, .verdicts = true, .ch = l->ch,
+	};
+	pthread_t thread;
+
+	answering_begin(&a, &thread);
+	s.owing.collected = true;
+	undone = UNDO_ALL;
+	err_set(&l->e, failed, ECONNRESET, "it broke");
+	assert_int_not_equal(sender_settle(&s, -ECONNRESET, &l->e), 0);
+	l->ch = s.ch;
+	answering_end(&a, &thread);
+	assert_int_equal(s.commit, COMMIT_RUNS);
+	assert_int_equal(undone, UNDO_SETTINGS);
+	assert_int_equal(a.asked, WIRE_ASK);
+	assert_int_equal(l->e.exit, GW_GUEST_LOST);
+	assert_non_null(strstr(l->e.text, "it broke"));
+	assert_non_null(strstr(l->e.text, "do not continue this QEMU"));
+}
+
+static void a_loss_is_told_by_the_verdict(void **state)
+{
+	a_verdict_says_it(*state, 0, GW_LINK_LOST);
+}
+
+static void a_loss_is_told_where_the_link_is_not_to_blame(void **state)
+{
+	a_verdict_says_it(*state, 20, GW_BAD_PEER);
+}
+
+static void a_loss_is_told_though_nobody_is_left(void **state)
+{
+	a_verdict_says_it(*state, 1, GW_LINK_LOST);
+}
+
 /* A receiver that gives up for another reason, even the death of a QEMU, has not said that the guest is lost. */
 static void another_reason_is_no_loss(void **state)
 {
@@ -211,6 +256,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_postcopy_nothing_is_lost, setup, teardown),
 		cmocka_unit_test(a_loss_is_told_when_the_link_is_back),
 		cmocka_unit_test(a_paused_guest_is_not_said_to_have_run),
+		cmocka_unit_test_setup_teardown(a_loss_is_told_by_the_verdict, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_loss_is_told_where_the_link_is_not_to_blame, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_loss_is_told_though_nobody_is_left, setup, teardown),
 		cmocka_unit_test(another_reason_is_no_loss),
 		cmocka_unit_test_setup_teardown(a_receiver_that_waits_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_does_not_wait_is_left_alone, setup, teardown),

@@ -338,8 +338,8 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	}
 	if (!owed || s->owing.complete)
 		return 0;
-	/* Said in answer to RECOVER. */
-	lost |= e->exit == GW_GUEST_LOST;
+	/* Said in answer to RECOVER, or before by the verdict. */
+	lost |= e->exit == GW_GUEST_LOST || s->owing.lost;
 	cause = *e;
 	e->exit = GW_OK;
 	if (lost && s->report->guest_was_paused)

@@ -22,12 +22,13 @@ struct sender;
  * @why_not: if not @agreed, once the receiver is connected
  * @collected: @owed and @push are there
  * @complete: the receiver has all
+ * @lost: the verdict says that the guest is lost, and no later answer says otherwise
  * @unit: of each block, the receiver's
  * @begun_ns: when the guest was known to run there
  * @fd, @tls: the request connection, until the thread has it
  */
 struct owing {
-	bool asked, agreed, chosen, collected, complete;
+	bool asked, agreed, chosen, collected, complete, lost;
 	struct err why_not;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	uint64_t begun_ns;

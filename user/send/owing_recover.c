@@ -37,6 +37,8 @@ static int recover_units(struct sender *s, const struct wire_header *h, struct e
 	r = owed_init(&s->owing.owed, pages, s->owing.unit, s->vm.nblocks, e);
 	push_init(&s->owing.push, &s->owing.owed);
 	s->owing.collected = true;
+	/* Whoever names what it lacks has the guest. */
+	s->owing.lost = false;
 	return r;
 }
 

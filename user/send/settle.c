@@ -136,8 +136,9 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 		doubt_patience_ms(&d) / 1000);
 	event = doubt_ask(&d, &answer, &why);
 	s->resumed_realtime_ns = answer.resumed_ns;
-	/* If the guest is lost the answer to RECOVER says that as well. */
 	s->owing.complete |= event == SOURCE_LEARNS_RUNS && !answer.owing;
+	/* The answer to RECOVER says that as well, but there may be none. */
+	s->owing.lost = event == SOURCE_LEARNS_RUNS && answer.lost;
 	if (event == SOURCE_STOPS_ASKING) {
 		struct err cause = *e;
 
