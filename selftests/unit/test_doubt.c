@@ -263,6 +263,61 @@ static void one_that_hears_nothing_notes_nothing(void **state)
 	}
 }
 
+/* Of a guest that was paused nothing is lost: an older note does not say whether it was. */
+static void a_paused_guest_is_not_given_up(void **state)
+{
+	const struct wire_header lost = { .type = WIRE_ABORT, .arg = GW_GUEST_LOST, .length = 4 };
+	const struct {
+		const char *note;
+		bool may_be_here, may_have_run;
+	} each[] = {
+		{ "{" NOTE ",\"ran\":true,\"paused\":true}", true, false },
+		{ "{" NOTE ",\"ran\":true,\"paused\":false}", false, true },
+		{ "{" NOTE ",\"ran\":true}", true, true },
+	};
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		have_note(each[i].note);
+		for (unsigned int by = 0; by < 2; by++) {
+			assert_int_equal(by ? take_over(&lost, &e) : resolve(&says_lost, &e), GW_GUEST_LOST);
+			assert_int_equal(!!strstr(e.text, "all of it is here, and "), each[i].may_be_here);
+			assert_int_equal(!!strstr(e.text, "`cont` brings it back"), each[i].may_be_here);
+			assert_int_equal(!!strstr(e.text, "do not continue this QEMU"), each[i].may_have_run);
+			assert_int_equal(!!strstr(e.text, "Only if it was paused"), each[i].may_be_here && each[i].may_have_run);
+		}
+	}
+}
+
+/* At the commit point, and once the guest is known to run there. */
+static void the_note_says_how_the_guest_was(void **state)
+{
+	const struct sender_options o = { .addr = "unix:/nowhere" };
+
+	(void)state;
+	for (unsigned int i = 0; i < 4; i++) {
+		const bool paused = i & 1, ran = i & 2;
+		struct sender s = {
+			.o = &o, .vm = { .pid = getpid() }, .note = RECORD_NONE, .commit = COMMIT_PREPARED,
+			.migration = { .was_running = !paused }, .journal = { .records = json_array() },
+		};
+		json_t *now;
+
+		sender_note_doubt(&s);
+		if (ran) {
+			s.commit = COMMIT_RUNS;
+			sender_note_doubt(&s);
+		}
+		now = note();
+		assert_int_equal(doubt_guest(now), paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN);
+		assert_int_equal(json_is_true(json_object_get(now, "ran")), ran);
+		json_decref(now);
+		record_close(&s.note);
+		json_decref(s.journal.records);
+	}
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -283,6 +338,8 @@ int main(void)
 		cmocka_unit_test(what_has_not_run_goes_on),
 		cmocka_unit_test(a_sender_that_takes_over_notes_it),
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
+		cmocka_unit_test(a_paused_guest_is_not_given_up),
+		cmocka_unit_test(the_note_says_how_the_guest_was),
 	};
 
 	engine = &engine_poll;

@@ -99,8 +99,9 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 	if (!ret && r->fd < 0)
 		ret = record_open(r, RECORD_DIR, name);
 	if (!ret)
-		ret = record_write(r, json_pack("{s:s, s:s, s:b, s:o}", "receiver", d->addr,
-						"token", token, "ran", d->ran,
+		ret = record_write(r, json_pack("{s:s, s:s, s:b, s:b, s:o}",
+						"receiver", d->addr, "token", token,
+						"ran", d->ran, "paused", d->paused,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
 		fprintf(stderr, "godwit: cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it\n",
@@ -142,6 +143,27 @@ static bool doubt_parse_token(const char *text, uint8_t token[WIRE_SECRET])
 		token[i] = (uint8_t)byte;
 	}
 	return true;
+}
+
+enum doubt_guest doubt_guest(const json_t *note)
+{
+	const json_t *paused = json_object_get(note, "paused");
+
+	if (!json_is_boolean(paused))
+		return DOUBT_GUEST_UNKNOWN;
+	return json_is_true(paused) ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN;
+}
+
+const char *doubt_lost_words(enum doubt_guest guest)
+{
+	switch (guest) {
+	case DOUBT_GUEST_PAUSED:
+		return "It was paused: unless somebody has continued it there, all of it is here, and once no QEMU there has it any more `cont` brings it back";
+	case DOUBT_GUEST_RAN:
+		return "It has run there, so its disks and its peers know more than the RAM here does, which is of no use any more: do not continue this QEMU, and once no QEMU there has the guest start it anew from its disks";
+	default:
+		return "If it ran when it was sent, or somebody has continued it there, its disks and its peers know more than the RAM here does, which is of no use any more: do not continue this QEMU, and once no QEMU there has the guest start it anew from its disks. Only if it was paused, and stayed so, all of it is here, and `cont` brings it back then";
+	}
 }
 
 void doubt_forget(pid_t vmm)

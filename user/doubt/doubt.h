@@ -22,7 +22,8 @@
  * @seconds: how long to go on asking, and some round trips more: the receiver answers once it has
  *	noticed that the old connections are lost, for which it takes so much longer, too
  * @rtt_ns: of the link; 0: not known
- * @ran: the guest is known to have run at the destination
+ * @ran: the guest is known to have run at the destination, or to be there, if it was paused
+ * @paused: it was, when it was sent; only written, see doubt_guest()
  */
 struct doubt {
 	const char *addr;
@@ -31,7 +32,7 @@ struct doubt {
 	unsigned int timeout_ms;
 	unsigned int seconds;
 	uint64_t rtt_ns;
-	bool ran;
+	bool ran, paused;
 	uint8_t token[WIRE_SECRET];
 };
 
@@ -67,6 +68,11 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
  * which all else stays; note: as doubt_read() has read it.
  */
 void doubt_note_ran(pid_t vmm, json_t *note);
+/* How the guest was when it was sent; an older godwit's note does not say. */
+enum doubt_guest { DOUBT_GUEST_UNKNOWN, DOUBT_GUEST_RAN, DOUBT_GUEST_PAUSED };
+enum doubt_guest doubt_guest(const json_t *note);
+/* What the operator is to do with the source when it is lost: one that was paused is all there. */
+const char *doubt_lost_words(enum doubt_guest guest);
 /* Unlinks the note. */
 void doubt_forget(pid_t vmm);
 /*

@@ -73,18 +73,18 @@ static int resolve_incomplete(const char *addr, struct err *e)
 }
 
 /* The note stays here as well: it is the receiver's word, and RAM that is at rest costs nothing. */
-static int resolve_lost(const char *addr, struct err *e)
+static int resolve_lost(const char *addr, const json_t *note, struct err *e)
 {
 	return err_set(e, GW_GUEST_LOST, ESRCH,
-		       "the guest is lost: its QEMU at %s has exited before all of its RAM was there. Do not continue this QEMU, whose RAM is of no use any more, and once no QEMU there has the guest start it anew from its disks",
-		       addr);
+		       "the guest is lost: its QEMU at %s has exited before all of its RAM was there. %s",
+		       addr, doubt_lost_words(doubt_guest(note)));
 }
 
 /* No receiver that tells the truth says this: two guests would come of it. */
 static int resolve_contradicts(const char *addr, struct err *e)
 {
 	return err_set(e, GW_UNKNOWN, EPROTO,
-		       "the receiver at %s says that the guest never ran there, but it did, as another answer has shown: look at the destination, and leave this QEMU as it is. Nothing was changed",
+		       "the receiver at %s says that the guest never arrived there, but it did, as another answer has shown: look at the destination, and leave this QEMU as it is. Nothing was changed",
 		       addr);
 }
 
@@ -100,7 +100,7 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 		/* First of all: where the note stays, no later answer may start the source. */
 		doubt_note_ran(pid, note);
 		if (answer.lost)
-			return resolve_lost(d->addr, e);
+			return resolve_lost(d->addr, note, e);
 		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
 	case SOURCE_LEARNS_DEAD:
 		if (d->ran)

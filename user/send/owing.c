@@ -321,6 +321,13 @@ static bool owing_is_lost(struct sender *s, struct err *e)
 	return channel_abort_status(s->ch) == GW_GUEST_LOST;
 }
 
+static enum doubt_guest owing_guest(const struct sender *s)
+{
+	if (s->note_before)
+		return doubt_guest(s->note_before);
+	return s->report->guest_was_paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN;
+}
+
 int owing_settle(struct sender *s, int r, struct err *e)
 {
 	const bool owed = s->owing.collected && !s->owing.complete;
@@ -342,14 +349,9 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	lost |= e->exit == GW_GUEST_LOST || s->owing.lost;
 	cause = *e;
 	e->exit = GW_OK;
-	if (lost && s->report->guest_was_paused)
-		return err_set(e, GW_GUEST_LOST, ESRCH,
-			       "the guest is lost there (%.500s). It was paused: unless somebody has continued it there, all of it is here, and once no QEMU there has it any more `cont` brings it back",
-			       cause.text);
 	if (lost)
-		return err_set(e, GW_GUEST_LOST, ESRCH,
-			       "the guest is lost (%.500s). It has run there, so its disks and its peers know more than the RAM here does, which is of no use any more: do not continue this QEMU, and once no QEMU there has the guest start it anew from its disks",
-			       cause.text);
+		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there (%.500s). %s",
+			       cause.text, doubt_lost_words(owing_guest(s)));
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
 		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
 		       *cause.text ? cause.text : "the link was lost");

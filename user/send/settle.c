@@ -17,7 +17,10 @@
 
 void sender_note_doubt(struct sender *s)
 {
-	struct doubt d = { .addr = s->o->addr, .ran = s->commit == COMMIT_RUNS };
+	struct doubt d = {
+		.addr = s->o->addr, .ran = s->commit == COMMIT_RUNS,
+		.paused = !s->migration.was_running,
+	};
 
 	/* A sender that takes over has no note of its own (doubt_note_ran()). */
 	if (d.ran && s->note.fd < 0)
