@@ -82,10 +82,10 @@ static int resolve_main(int argc, char **argv)
 const struct command cmd_resolve = {
 	"resolve", "settle where the guest runs after a migration that ended in doubt",
 	.usage = "(--qmp SOCKET | --domain NAME) [options]",
-	.about = "A migration that ended with status 23 left its guest stopped here, as it may "
-		"run at the destination. This asks the receiver's host how it ended. If the guest "
-		"runs there, it stays stopped here; if it does not and never will, it runs on "
-		"here. A \"godwit receive\" must be reachable there: the one that waited for the "
-		"guest, or another.",
+	.about = "A migration that ended with status 23, 32 or 33 left its guest stopped here, as "
+		"it may run at the destination, or has run there. This asks the receiver's host "
+		"how it ended. If the guest runs there, or has, it stays stopped here; if it does "
+		"not and never will, it runs on here. A \"godwit receive\" must be reachable there: "
+		"the one that waited for the guest, or another.",
 	.groups = resolve_groups, .main = resolve_main,
 };
