@@ -13,6 +13,7 @@
 #include <poll.h>
 
 #include "answering.h"
+#include "base/clock.h"
 #include "doubt/resolve.h"
 
 #define NOTE	"\"receiver\":\"unix:/nowhere\",\"token\":\"verdict-000102030405060708090a0b0c0d0e0f\",\"undo\":[{\"kept\":1}]"
@@ -210,7 +211,7 @@ static int take_over(const struct wire_header *says, struct err *e)
 {
 	static struct report report;
 	struct answering a = { .says = *says };
-	const struct sender_options o = { .recover = true, .recover_s = 1, .timeout_ms = 1000, .addr = a.path, .engine = engine };
+	const struct sender_options o = { .recover = true, .recover_s = 3, .timeout_ms = 3000, .addr = a.path, .engine = engine };
 	struct sender s = {
 		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
 		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .note = RECORD_NONE,
@@ -318,6 +319,38 @@ static void the_note_says_how_the_guest_was(void **state)
 	}
 }
 
+/* It reads, and answers nothing, until the sender has gone. */
+static void *be_silent(void *arg)
+{
+	struct answering *a = arg;
+	uint8_t bytes[256];
+	int fd = accept(a->fd, NULL, NULL);
+
+	while (recv(fd, bytes, sizeof(bytes), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+/* A sender whose guest goes on asks for so long and no longer, however long it would wait for one answer. */
+static void a_strict_question_ends_in_time(void **state)
+{
+	struct answering a = { .closes = 0 };
+	const struct doubt d = { .addr = a.path, .engine = engine, .timeout_ms = 60000, .seconds = 1, .strict = true };
+	struct doubt_answer answer;
+	struct err e = { 0 };
+	pthread_t thread;
+	uint64_t began_ns;
+
+	(void)state;
+	answering_begin(&a, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, be_silent, &a), 0);
+	began_ns = now_ns();
+	assert_int_equal(doubt_ask(&d, &answer, &e), SOURCE_STOPS_ASKING);
+	assert_true(now_ns() - began_ns < 30000000000ull);
+	answering_end(&a, &thread);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -340,6 +373,7 @@ int main(void)
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
 		cmocka_unit_test(a_paused_guest_is_not_given_up),
 		cmocka_unit_test(the_note_says_how_the_guest_was),
+		cmocka_unit_test(a_strict_question_ends_in_time),
 	};
 
 	engine = &engine_poll;

@@ -14,6 +14,7 @@
 #include <poll.h>
 
 #include "answering.h"
+#include "base/clock.h"
 
 static void give_up_behind_resumed(int fd, uint32_t status)
 {
@@ -189,6 +190,20 @@ static void another_reason_is_no_loss(void **state)
 	}
 }
 
+int __real_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
+int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
+
+/* When each question was to be over. */
+static uint64_t until_ns[8];
+static unsigned int hellos;
+
+int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
+{
+	if (hellos < 8)
+		until_ns[hellos++] = peer->until_ns;
+	return __real_hello(peer, out, agreed, e);
+}
+
 /* In PREPARED the link was lost where no round can go on. keeps: the receiver was told to wait. said: it has given up itself. */
 static void give_up_prepared(struct link *l, struct answering *a, pthread_t *thread, bool keeps, bool said)
 {
@@ -229,8 +244,13 @@ static void a_receiver_that_waits_is_told(void **state)
 	struct answering a = { .closes = 1 };
 	pthread_t thread;
 
+	hellos = 0;
 	give_up_prepared(*state, &a, &thread, true, false);
 	assert_int_equal(a.asked, WIRE_ASK);
+	/* Our end waits for both tries: there is one end to them. */
+	assert_int_equal(hellos, 2);
+	assert_in_range(until_ns[0], 1, now_ns() + 3000000000ull);
+	assert_int_equal(until_ns[1], until_ns[0]);
 	assert_int_equal(a.undone, UNDO_ALL);
 }
 

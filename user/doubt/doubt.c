@@ -11,15 +11,16 @@
 
 #define AGAIN_MS	500u
 
-/* Asks once. Return: the receiver's verdict; COMMIT_STATES: it has none. */
-static enum commit_state doubt_ask_once(const struct doubt *d, struct doubt_answer *answer,
-					struct err *e)
+/* Asks once, until_ns or 0. Return: the receiver's verdict; COMMIT_STATES: it has none. */
+static enum commit_state doubt_ask_once(const struct doubt *d, uint64_t until_ns,
+					struct doubt_answer *answer, struct err *e)
 {
 	struct wire_header h = { .type = WIRE_ASK, .length = WIRE_SECRET };
 	struct channel *ch = NULL;
 	uint64_t features = 0;
 	const struct hello_peer peer = {
 		.addr = d->addr, .tls = d->tls, .engine = d->engine, .timeout_ms = d->timeout_ms,
+		.until_ns = until_ns,
 	};
 	uint8_t body[8];
 	int r = hello(&peer, &ch, &features, e);
@@ -62,7 +63,7 @@ enum commit_source_event doubt_ask(const struct doubt *d, struct doubt_answer *a
 		struct err why = { 0 };
 
 		*answer = (struct doubt_answer) { 0 };
-		switch (doubt_ask_once(d, answer, &why)) {
+		switch (doubt_ask_once(d, d->strict ? deadline : 0, answer, &why)) {
 		case COMMIT_RUNS:
 			return SOURCE_LEARNS_RUNS;
 		case COMMIT_DEAD:

@@ -21,6 +21,7 @@
  * @timeout_ms: for each of its answers
  * @seconds: how long to go on asking, and some round trips more: the receiver answers once it has
  *	noticed that the old connections are lost, for which it takes so much longer, too
+ * @strict: no longer than that, also where an answer is on its way
  * @rtt_ns: of the link; 0: not known
  * @ran: the guest is known to have run at the destination, or to be there, if it was paused
  * @paused: it was, when it was sent; only written, see doubt_guest()
@@ -32,7 +33,7 @@ struct doubt {
 	unsigned int timeout_ms;
 	unsigned int seconds;
 	uint64_t rtt_ns;
-	bool ran, paused;
+	bool ran, paused, strict;
 	uint8_t token[WIRE_SECRET];
 };
 

@@ -57,6 +57,11 @@ const struct tls *channel_tls(const struct channel *ch)
 	return ch->tls;
 }
 
+void channel_set_end(struct channel *ch, uint64_t until_ns)
+{
+	ch->until_ns = until_ns;
+}
+
 void channel_set_timeout(struct channel *ch, unsigned int timeout_ms)
 {
 	ch->timeout_ns = timeout_ms * 1000000ull;

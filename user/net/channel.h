@@ -80,6 +80,8 @@ int channel_new_tls(int fd, struct tls *tls, const struct engine_ops *engine,
 const struct tls *channel_tls(const struct channel *ch);
 /* From the next wait on. */
 void channel_set_timeout(struct channel *ch, unsigned int timeout_ms);
+/* From then on each wait fails (-ETIMEDOUT, *e is left alone), whatever comes; 0: no such limit. */
+void channel_set_end(struct channel *ch, uint64_t until_ns);
 void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
 int channel_fd(const struct channel *ch);	/* for poll */
 uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */

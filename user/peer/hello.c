@@ -47,6 +47,13 @@ int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e)
 	return 0;
 }
 
+static uint64_t hello_deadline(const struct hello_peer *peer, unsigned int ms)
+{
+	const uint64_t deadline = deadline_ms(ms);
+
+	return peer->until_ns && peer->until_ns < deadline ? peer->until_ns : deadline;
+}
+
 /* The handshake, if there is to be one. An error closes fd, when the other end has read why. */
 static int hello_secure(const struct hello_peer *peer, int fd, unsigned int ms, struct tls **out,
 			struct err *e)
@@ -60,7 +67,7 @@ static int hello_secure(const struct hello_peer *peer, int fd, unsigned int ms, 
 	tls_creds_call(peer->tls, address_path(peer->addr) ? "localhost" : peer->addr);
 	r = tls_open(peer->tls, fd, out, e);
 	if (!r)
-		r = tls_handshake(out, 1, deadline_ms(ms), e);
+		r = tls_handshake(out, 1, hello_deadline(peer, ms), e);
 	if (!r)
 		return 0;
 	tls_free(*out);
@@ -72,7 +79,7 @@ static int hello_secure(const struct hello_peer *peer, int fd, unsigned int ms, 
 int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
 {
 	unsigned int ms = peer->timeout_ms;
-	int fd = address_connect(peer->addr, deadline_ms(ms));
+	int fd = address_connect(peer->addr, hello_deadline(peer, ms));
 	struct tls *tls;
 	int r;
 
@@ -89,7 +96,10 @@ int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed,
 	r = hello_secure(peer, fd, ms, &tls, e);
 	if (!r)
 		r = channel_new_tls(fd, tls, peer->engine, ms, out, e);
-	return r ? r : hello_exchange(*out, agreed, e);
+	if (r)
+		return r;
+	channel_set_end(*out, peer->until_ns);
+	return hello_exchange(*out, agreed, e);
 }
 
 int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e)

@@ -13,12 +13,15 @@
  * @addr: its ADDR:PORT
  * @tls: NULL: in the clear
  * @timeout_ms: how long to wait for the connection; then, some round trips more, for the peer
+ * @until_ns: nothing is waited for any longer; 0: no such limit. After that an error may be without
+ *	words (channel_set_end())
  */
 struct hello_peer {
 	const char *addr;
 	struct tls_creds *tls;
 	const struct engine_ops *engine;
 	unsigned int timeout_ms;
+	uint64_t until_ns;
 };
 
 /**

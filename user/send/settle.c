@@ -12,8 +12,8 @@
 #include "txn/foreign.h"
 
 #define TAKE_OVER_MS	5000u
-#define TELL_MS		1000u	/* for a try to tell the receiver that we have given up */
-#define TELL_S		2u	/* for all of them, but a first one */
+#define TELL_MS		1000u	/* for each answer when we tell the receiver that we gave up */
+#define TELL_S		3u	/* for all of that: our end waits for it */
 
 void sender_note_doubt(struct sender *s)
 {
@@ -64,13 +64,14 @@ static void settle_disconnect(struct sender *s)
  * The link was lost where the migration cannot go on from, and a receiver that was told to wait
  * (KEEP) does not know that: our question for its verdict ends the wait. This end has given up, and
  * all is undone: whatever the answer is, it changes nothing. If the link does not come back soon
- * the receiver waits its time.
+ * the receiver waits its time. So it does if the operator asked us to stop, or --timeout was over:
+ * then nothing is waited for here, this neither.
  */
 static void settle_tell(const struct sender *s)
 {
 	struct doubt d = {
 		.addr = s->peer, .tls = s->o->tls, .engine = s->o->engine,
-		.timeout_ms = TELL_MS, .seconds = TELL_S,
+		.timeout_ms = TELL_MS, .seconds = TELL_S, .strict = true,
 	};
 	struct doubt_answer answer;
 	struct err ignored = { 0 };
