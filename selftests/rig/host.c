@@ -222,8 +222,12 @@ pid_t fork_child(void)
 	pid = fork();
 	require(pid >= 0, "fork");
 	if (!pid) {
+		pid_t now;
+
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)	/* killed before that: nothing would end this process */
+		/* One that was killed before that would leave this process to nobody. 0: of another pid namespace. */
+		now = getppid();
+		if (now && now != parent)
 			_exit(1);
 	}
 	return pid;
