@@ -40,7 +40,6 @@ struct scene {
 	struct receiver_options o;
 	struct receiver r;
 	int peer;
-	bool silent;	/* the link dies under what is said last: neither DONE nor an end of the connection comes back */
 	struct wire_header h, said;
 };
 
@@ -92,7 +91,7 @@ static void open_scene(struct scene *s, enum wire_type asks, const uint8_t *with
 		.peer = pair[1],
 	};
 	s->r.o = &s->o;
-	assert_int_equal(channel_new(pair[0], engine, 50 * TIMEOUT_MS, &s->r.ch, &e), 0);
+	assert_int_equal(channel_new(pair[0], engine, TIMEOUT_MS, &s->r.ch, &e), 0);
 	wire_put_header(frame, &h);
 	memcpy(frame + WIRE_HEADER, with, WIRE_SECRET);
 	assert_int_equal(send(s->peer, frame, sizeof(frame), 0), sizeof(frame));
@@ -108,15 +107,11 @@ static void *hear(void *arg)
 
 	if (recv(s->peer, head, sizeof(head), MSG_WAITALL) == sizeof(head)) {
 		wire_get_header(head, &s->said);
-		/* For no bytes it would wait. */
-		if (s->said.length)
-			recv(s->peer, text, s->said.length, MSG_WAITALL);
+		recv(s->peer, text, s->said.length, MSG_WAITALL);
 		wire_put_header(head, &done);
-		if (!s->silent)
-			send(s->peer, head, sizeof(head), MSG_NOSIGNAL);
+		send(s->peer, head, sizeof(head), MSG_NOSIGNAL);
 	}
-	if (!s->silent)
-		shutdown(s->peer, SHUT_RDWR);
+	shutdown(s->peer, SHUT_RDWR);
 	return NULL;
 }
 
@@ -127,8 +122,6 @@ static int answer(struct scene *s, int (*how)(struct scene *s))
 	int ret;
 
 	assert_int_equal(pthread_create(&thread, NULL, hear, s), 0);
-	if (s->silent)
-		channel_set_timeout(s->r.ch, TIMEOUT_MS);
 	ret = how(s);
 	channel_free(s->r.ch);
 	s->r.ch = NULL;
@@ -229,29 +222,6 @@ static void a_guest_that_has_all(void **state)
 	memcpy(s.r.token, token, sizeof(token));
 	answer(&s, tell);
 	assert_said(&s, WIRE_COMPLETE, 0, true);
-}
-
-/* As long as the sender may not have read the last word it may come again, so the record stays. */
-static void a_link_that_dies_in_silence(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	have_record(WHOLE);
-	for (unsigned int silent = 0; silent < 2; silent++) {
-		open_scene(&s, WIRE_RECOVER, token);
-		s.silent = silent;
-		s.r.verdicts = true;
-		memcpy(s.r.token, token, sizeof(token));
-		answer(&s, tell);
-		assert_said(&s, WIRE_COMPLETE, 0, !silent);
-		open_scene(&s, WIRE_ASK, token);
-		s.silent = silent;
-		s.r.verdicts = true;
-		memcpy(s.r.token, token, sizeof(token));
-		assert_int_equal(answer(&s, reply), !silent);
-		assert_said(&s, WIRE_VERDICT, COMMIT_RUNS, false);
-	}
 }
 
 /* receive --recover, whose QEMU exited before its sender came: the record says which migration had that QEMU. */
@@ -425,7 +395,6 @@ int main(void)
 		cmocka_unit_test(the_receiver_that_saw_it),
 		cmocka_unit_test(a_guest_that_lacks_ram),
 		cmocka_unit_test(a_guest_that_has_all),
-		cmocka_unit_test(a_link_that_dies_in_silence),
 		cmocka_unit_test(the_receiver_that_took_over),
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),

@@ -236,14 +236,10 @@ json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
  */
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /*
- * The last word on r->ch has left. The sender closes the connection when it has read that. False:
- * it may not have, as the link has died in silence since, or a signal ended the wait.
- */
-bool receiver_was_read(struct receiver *r);
-/*
  * Serves ASK, whose header has come, to its end; r->ch is closed then. If it is about this
  * migration, and that waits for its sender, the migration is dead from here on (reconnect.c).
- * Return: the question was about this migration, and the answer is final and has been read.
+ * Return: the question was
+ * about this migration, and the answer is final.
  */
 bool verdict_reply(struct receiver *r);
 

@@ -173,24 +173,13 @@ static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *tok
 	return s;
 }
 
-bool receiver_was_read(struct receiver *r)
-{
-	struct wire_header end;
-	struct err e = { 0 };
-	int ret = channel_recv(r->ch, &end, false, &e);
-
-	/* Our patience is over, or the kernel's, or the operator's. */
-	return ret != -ETIMEDOUT && ret != -EHOSTUNREACH && ret != -ENETUNREACH && ret != -EINTR;
-}
-
 bool verdict_reply(struct receiver *r)
 {
-	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 };
+	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 }, end;
 	uint8_t token[WIRE_SECRET], body[8];
 	uint64_t resumed_ns = 0;
 	uint16_t flags = 0;
 	struct err e = { 0 };
-	bool heard;
 	int ret = channel_body(r->ch, token, sizeof(token), &e);
 
 	if (!ret && r->waits && join_secret_ok(token, r->token)) {
@@ -204,7 +193,9 @@ bool verdict_reply(struct receiver *r)
 		wire_put_u64(body, resumed_ns);
 		ret = channel_send(r->ch, &h, body, &e);
 	}
-	heard = !ret && receiver_was_read(r);
+	/* The sender closes the connection when it has read the answer. */
+	if (!ret)
+		channel_recv(r->ch, &end, false, &e);
 	channel_free(r->ch);
 	r->ch = NULL;
 	if (!ret)
@@ -213,7 +204,7 @@ bool verdict_reply(struct receiver *r)
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "unknown");
 	fflush(stdout);
 	/* "in-doubt" is not final: a later question, perhaps to another receiver, may get more. */
-	return heard && (h.arg == COMMIT_RUNS || h.arg == COMMIT_DEAD) &&
+	return !ret && (h.arg == COMMIT_RUNS || h.arg == COMMIT_DEAD) &&
 	       !memcmp(token, r->token, sizeof(token));
 }
 
