@@ -111,6 +111,15 @@ int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, stru
 	return channel_send(ch, &h, body, e);
 }
 
+/* What a PONG's body, which has just come, tells of a PING that left at these times. */
+static struct hello_pong hello_pong_of(const uint8_t *body, uint64_t mono_ns, uint64_t real_ns)
+{
+	struct hello_pong pong = { .rtt_ns = now_ns() - mono_ns };
+
+	pong.offset_ns = (int64_t)(wire_get_u64(body) - real_ns - pong.rtt_ns / 2);
+	return pong;
+}
+
 int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, struct err *e)
 {
 	uint64_t mono = now_ns(), real = realtime_ns();
@@ -122,11 +131,9 @@ int hello_ping(struct channel *ch, uint32_t serial, struct hello_pong *pong, str
 		r = channel_expect(ch, WIRE_PONG, &h, e);
 	if (!r)
 		r = channel_body(ch, body, sizeof(body), e);
-	if (r)
-		return r;
-	pong->rtt_ns = now_ns() - mono;
-	pong->offset_ns = (int64_t)(wire_get_u64(body) - real - pong->rtt_ns / 2);
-	return 0;
+	if (!r)
+		*pong = hello_pong_of(body, mono, real);
+	return r;
 }
 
 int hello_clocks(struct channel *ch, struct hello_pong *best, struct err *e)
@@ -157,7 +164,7 @@ int hello_ask_clocks(struct channel *ch, struct hello_asked *asked, struct err *
 	for (asked->n = 0; !r && asked->n < HELLO_AT_ONCE; asked->n++) {
 		asked->mono_ns[asked->n] = now_ns();
 		asked->real_ns[asked->n] = realtime_ns();
-		/* From 1 on: a PONG that nobody asked for has 0. */
+		/* From 1 on: 0 is no PING's of these. */
 		r = hello_send_ping(ch, asked->n + 1, asked->real_ns[asked->n], e);
 	}
 	return r;
@@ -166,22 +173,19 @@ int hello_ask_clocks(struct channel *ch, struct hello_asked *asked, struct err *
 int hello_take_pong(struct channel *ch, const struct wire_header *h, struct hello_asked *asked,
 		    struct hello_pong *best, struct err *e)
 {
-	const uint64_t now = now_ns();
+	const uint32_t i = h->arg - 1;
+	struct hello_pong pong;
 	uint8_t body[8];
-	uint64_t rtt_ns;
 	int r = channel_body(ch, body, sizeof(body), e);
 
 	if (r)
 		return r;
-	if (!h->arg || h->arg > HELLO_AT_ONCE || !asked->mono_ns[h->arg - 1])
+	if (i >= HELLO_AT_ONCE || !asked->mono_ns[i])
 		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent PONG without a PING");
-	rtt_ns = now - asked->mono_ns[h->arg - 1];
-	if (rtt_ns < best->rtt_ns) {
-		best->rtt_ns = rtt_ns;
-		best->offset_ns = (int64_t)(wire_get_u64(body) - asked->real_ns[h->arg - 1] -
-					    rtt_ns / 2);
-	}
-	asked->mono_ns[h->arg - 1] = 0;
+	pong = hello_pong_of(body, asked->mono_ns[i], asked->real_ns[i]);
+	if (pong.rtt_ns < best->rtt_ns)
+		*best = pong;
+	asked->mono_ns[i] = 0;
 	asked->n--;
 	return 0;
 }

@@ -160,7 +160,7 @@ static void receiver_linger(struct receiver *r)
 		struct err busy = { 0 };
 
 		if (h.type == WIRE_ASK) {
-			/* That it ran. RECOVER follows, and hears the rest. */
+			/* That it ran. A sender sends RECOVER next, and hears the rest. */
 			if (verdict_reply(r) && !r->lost)
 				r->sender = SENDER_KNOWS;
 			continue;
