@@ -136,6 +136,74 @@ static void not_yet_cleared_is_sent(void **state)
 	assert_int_equal(rig->harvests, 2);
 }
 
+/* Of 2 MiB of which the guest has written a part the rest is sent last; where it writes a few pages, in order. */
+static void where_it_writes_comes_last(void **state)
+{
+	enum { PIECE = 512, FIRST = 2, END = 6, FEW = 8 };	/* pieces */
+	struct rig *rig = *state;
+	uint8_t taken[PAGES] = { 0 };
+	uint64_t late = 0, before = 0;
+	struct round_piece p;
+	struct round rd;
+
+	rig_write_run(rig, 0, PAGES, 1);
+	begin(rig, &rd);
+	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 1);
+	before = copy(rig, &p, taken);
+	for (uint64_t at = FIRST * PIECE; at < END * PIECE; at += 64)
+		rig_dirty(rig, at, 2, at % 128);
+	for (uint64_t at = FEW * PIECE; at < (FEW + 1) * PIECE; at += 80)
+		rig_dirty(rig, at, 2, true);
+	assert_int_equal(round_look(&rd, &rig->e), 0);
+	/* Written again while it is postponed. */
+	rig_dirty(rig, FIRST * PIECE + 1, 3, false);
+	assert_int_equal(round_look(&rd, &rig->e), 0);
+	while (round_take(&rd, 0, UINT64_MAX, &p, &rig->e) > 0) {
+		const uint64_t first = p.runs[0].first;
+
+		if (first >= FIRST * PIECE && first < END * PIECE) {
+			/* What is written meanwhile is left out, and the rest goes on. */
+			if (!late++) {
+				assert_int_equal(before, PAGES - (END - FIRST) * PIECE - 7);
+				rig_dirty(rig, END * PIECE - 1, 3, true);
+				assert_int_equal(round_look(&rd, &rig->e), 0);
+			}
+		} else {
+			assert_int_equal(late, 0);
+		}
+		before += copy(rig, &p, taken);
+	}
+	round_end(&rd);
+	assert_int_equal(watched.left_out, (END - FIRST) * PIECE / 64 + 7 + 2);
+	rewritten_release(&watched, &rig->source);
+	for (uint64_t at = 0; at < PAGES; at++)
+		assert_int_equal(taken[at] + is_dirty(rig, at), 1);
+}
+
+/* The round is cut while pages are postponed: they are dirty. */
+static void a_cut_loses_nothing_postponed(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t taken[PAGES] = { 0 };
+	struct round_piece p;
+	struct round rd;
+
+	rig_write_run(rig, 0, PAGES, 1);
+	begin(rig, &rd);
+	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 1);
+	copy(rig, &p, taken);
+	for (uint64_t at = 1024; at < 2048; at += 16)
+		rig_dirty(rig, at, 2, true);
+	assert_int_equal(round_look(&rd, &rig->e), 0);
+	assert_false(is_dirty(rig, 1025));
+	round_cut(&rd);
+	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 0);
+	round_end(&rd);
+	rewritten_release(&watched, &rig->source);
+	for (uint64_t at = 0; at < PAGES; at++)
+		assert_int_equal(taken[at] + is_dirty(rig, at), 1);
+}
+
 static uint32_t seed;
 
 static void write_some(struct rig *rig)
@@ -222,6 +290,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(written_again_is_left_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_yet_cleared_is_sent, setup, teardown),
+		cmocka_unit_test_setup_teardown(where_it_writes_comes_last, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_cut_loses_nothing_postponed, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_write_is_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(streams_take_beside_it, setup_connected, teardown),
 	};

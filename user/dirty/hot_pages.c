@@ -39,16 +39,5 @@ void hot_pages_hold(struct hot_pages *h, struct dirty_source *s)
 
 bool hot_pages_release(struct hot_pages *h, struct dirty_source *s)
 {
-	bool any = false;
-
-	for (unsigned int b = 0; b < h->vm->nblocks; b++) {
-		for (uint64_t w = 0; w < hot_pages_words(h->vm, b); w++) {
-			if (!h->held[b][w])
-				continue;
-			s->map[b][w] |= h->held[b][w];
-			h->held[b][w] = 0;
-			any = true;
-		}
-	}
-	return any;
+	return dirty_maps_move(h->vm, h->held, s->map);
 }

@@ -11,6 +11,10 @@
  * written since. It does not matter how long ago the page was cleared in the log when it is read:
  * what is written after the clear is found, now or by the harvest behind the round. Nor does a page
  * that is held matter, which is not cleared again: the log finds it again and again.
+ *
+ * A guest that has written some pages of a piece of RAM writes others there soon. So what is left
+ * of such a piece is postponed: it comes back into the map when the round has nothing else to send,
+ * and by then most of it is held. That changes the order in which pages are read, and nothing else.
  */
 #ifndef GODWIT_REWRITTEN_H
 #define GODWIT_REWRITTEN_H
@@ -23,6 +27,8 @@
  * @cleared: of each block, the pages below it were cleared in the source for this round: a multiple
  *	of 64, or all
  * @held: of each block, a bit a page: taken out of the source's map until rewritten_release()
+ * @postponed: of each block, a bit a page: cleared and not sent; out of the source's map until
+ *	rewritten_resume() or rewritten_release()
  * @ahead: the map, while a harvest writes another
  * @left_out: pages that were still to be sent, and are held
  */
@@ -30,6 +36,7 @@ struct rewritten {
 	const struct vm *vm;
 	uint64_t cleared[WIRE_BLOCKS_MAX];
 	uint64_t *held[WIRE_BLOCKS_MAX];
+	uint64_t *postponed[WIRE_BLOCKS_MAX];
 	uint64_t *ahead[WIRE_BLOCKS_MAX];
 	uint64_t left_out;
 };
@@ -42,7 +49,9 @@ void rewritten_free(struct rewritten *w);	/* a struct of zeros is fine */
  * afterwards a walk over the map begins anew. An error is the harvest's, and loses nothing.
  */
 int rewritten_find(struct rewritten *w, struct dirty_source *s, struct err *e);
-/* The round is over: what was held is dirty, and nothing has been cleared for another. */
+/* Nothing else is left to send: what was postponed is in the map again. true: there was some. */
+bool rewritten_resume(struct rewritten *w, struct dirty_source *s);
+/* The round is over: what was held or postponed is dirty, and nothing is cleared for another. */
 void rewritten_release(struct rewritten *w, struct dirty_source *s);
 
 #endif

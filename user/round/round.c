@@ -223,15 +223,17 @@ static int round_fill_waiting(struct round *rd, unsigned int stream, uint64_t mo
 }
 
 /*
- * After the last block come the pages that were held back, then the holes. A late round has
- * neither: what it holds back is dirty again at its end.
+ * After the last block come the pages that were postponed or held back, then the holes. A late
+ * round has neither: what it holds back is dirty again at its end.
  */
 static void round_next_block(struct round *rd)
 {
 	unsigned int next = rd->block + 1;
 
 	if (next == rd->vm->nblocks && rd->kind != ROUND_LATE) {
-		if (rd->hot && hot_pages_release(rd->hot, rd->source))
+		if (rd->rewritten && rewritten_resume(rd->rewritten, rd->source))
+			next = 0;
+		else if (rd->hot && hot_pages_release(rd->hot, rd->source))
 			next = 0;
 		else if (rd->kind == ROUND_LAST && !rd->holes)
 			next = 0, rd->holes = true;

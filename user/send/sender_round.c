@@ -349,8 +349,13 @@ void sender_disconnect(struct sender *s)
 /* The link is back: what is dirty now, and what was lost with it, is the rest of the round. */
 static int sender_recount(struct sender *s, struct err *e)
 {
-	int r = source_pending(&s->vm, s->source, &s->report->pending_pages, e);
+	int r;
 
+	/* What was postponed is part of it, and what is held no longer. */
+	if (s->watches)
+		rewritten_resume(&s->rewritten, s->source);
+	s->rewritten.left_out = 0;
+	r = source_pending(&s->vm, s->source, &s->report->pending_pages, e);
 	s->taken = 0;
 	s->report->remaining_pages = s->report->pending_pages;
 	return r < 0 ? r : 0;
