@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-postcopy.py [--mib N] [--link MBIT] [--times X] [--runs N] [--only WORD]: a guest that writes X times what the link carries, in the lab.
+postcopy.py [--mib N] [--link MBIT] [--times X] [--runs N] [--only WORD] [--kind KIND] [--no-compare]: a guest that writes X times what the link carries, in the lab.
 
 It moves by post-copy, of godwit and of QEMU (plain, and with postcopy-preempt), which all begin it after the first round; and
 slowed until rounds help, by godwit (--throttle auto) and by QEMU (auto-converge). In turns, in an order that is drawn, each time
@@ -51,10 +51,11 @@ class Contestant:
     options: tuple = ()
     capabilities: tuple = ()
 
-    def move(self, src, dst, limit_ms, patience):
+    def move(self, src, dst, args):
         if self.options:
-            return timed.by_godwit(src, dst, limit_ms, *self.options, *ALIKE, patience=patience)
-        return timed.by_qemu(src, dst, limit_ms, patience=patience, capabilities=self.capabilities)
+            compare = [] if args.compare else ['--no-compare']
+            return timed.by_godwit(src, dst, DOWNTIME_MS, *self.options, *ALIKE, *compare, patience=args.patience)
+        return timed.by_qemu(src, dst, DOWNTIME_MS, patience=args.patience, capabilities=self.capabilities)
 
 
 def contestants():
@@ -132,7 +133,7 @@ def sample(contestant, args):
     time.sleep(BEFORE)
     begin = time.time() * 1e3
     try:
-        moved = contestant.move(src, dst, DOWNTIME_MS, args.patience)
+        moved = contestant.move(src, dst, args)
     except timed.NotMoved:
         moved = None
     took = None
@@ -196,13 +197,15 @@ def main():
     parser.add_argument('--times', type=float, default=4, help='what it writes, in parts of what the link carries (%(default)s)')
     parser.add_argument('--runs', type=int, default=5)
     parser.add_argument('--only', metavar='WORD', default='', help='contestants with this in their name')
+    parser.add_argument('--kind', choices=list(GOALS), help='contestants of this kind')
+    parser.add_argument('--no-compare', dest='compare', action='store_false', help='godwit does not compare both QEMUs first: QEMU does not')
     parser.add_argument('--patience', type=int, default=120, metavar='S', help='(%(default)s)')
     args = parser.parse_args()
 
     os.makedirs(DIRECTORY, exist_ok=True)
     lab.net()
     godwit.load()
-    chosen = {name: c for name, c in contestants().items() if args.only in name}
+    chosen = {name: c for name, c in contestants().items() if args.only in name and args.kind in (None, c.kind)}
     samples, turns = [], random.Random(args.runs)
     for _ in range(args.runs):
         for name in turns.sample(list(chosen), len(chosen)):
