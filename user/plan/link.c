@@ -5,7 +5,7 @@
 #define RTT_NS		5000000ull	/* a stream for each */
 #define PATIENCE	20u		/* round trips */
 #define RTT_MOST_NS	3000000000ull	/* of a stranger it may be anything */
-#define QUEUE_NS	10000000ull	/* a thread that sends may be late by so much */
+#define QUEUE_NS	4000000ull	/* a thread that sends may be late by so much */
 #define SHORT_BUFFER	(32u << 10)	/* some packets, also on a slow link */
 
 unsigned int link_streams(unsigned int cpus, uint64_t rtt_ns, unsigned int most)
