@@ -3,7 +3,9 @@
 
 #include "base/clock.h"
 
-#define SEC_NS 1000000000ull
+#define SEC_NS		1000000000ull
+#define MOMENT_NS	100000u
+#define MOMENT_TRIES	10u
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -21,6 +23,18 @@ uint64_t now_ns(void)
 uint64_t realtime_ns(void)
 {
 	return clock_ns(CLOCK_REALTIME);
+}
+
+void now_both_ns(uint64_t *monotonic_ns, uint64_t *real_ns)
+{
+	unsigned int i;
+
+	for (i = 0; i < MOMENT_TRIES; i++) {
+		*monotonic_ns = now_ns();
+		*real_ns = realtime_ns();
+		if (now_ns() - *monotonic_ns < MOMENT_NS)
+			break;
+	}
 }
 
 void nap_ms(unsigned int ms)

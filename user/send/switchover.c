@@ -26,35 +26,15 @@
  * send_save.c.
  */
 #include <errno.h>
-#include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
 #include "fit/host.h"
+#include "fit/links.h"
 #include "peer/verify.h"
 #include "qmp/jobs.h"
 #include "send/sender_internal.h"
 #include "vmm/ram.h"
-
-#define MOMENT_NS	100000u
-#define MOMENT_TRIES	10u
-
-/*
- * Both clocks at one moment. The parts of the blackout add up by the one, and begin and end by the
- * other: what held the sender up between two looks would be in two of them, or in none.
- */
-static void switchover_moment(uint64_t *monotonic_ns, uint64_t *real_ns)
-{
-	unsigned int i;
-
-	for (i = 0; i < MOMENT_TRIES; i++) {
-		*monotonic_ns = now_ns();
-		*real_ns = realtime_ns();
-		if (now_ns() - *monotonic_ns < MOMENT_NS)
-			break;
-	}
-}
 
 static uint64_t switchover_positive(int64_t ns)
 {
@@ -165,7 +145,7 @@ static int switchover_commit(struct sender *s, struct err *e)
 		guardian_stand_up(&s->guardian);
 		return r;
 	}
-	switchover_moment(&s->commit_ns, &s->commit_realtime_ns);
+	now_both_ns(&s->commit_ns, &s->commit_realtime_ns);
 	commit_source(&s->commit, SOURCE_SENDS_END);
 	return 0;
 }
@@ -275,36 +255,6 @@ static int switchover_check(struct sender *s, struct err *e)
 }
 
 /*
- * The guest is stopped, and takes its links with it as they are: one that QEMU took down when its
- * backend died here would stay down at the destination, whose backend lives. With the guest stopped
- * QEMU starts nothing for a link that is up.
- */
-static int switchover_raise_links(struct sender *s, struct err *e)
-{
-	json_auto_t *links = NULL;
-	json_t *link;
-	size_t i;
-	int r = s->links_lost ? host_lost_links(s->qmp, &s->vm, &links, e) : 0;
-
-	if (!r && links)
-		r = journal_links(&s->journal, json_incref(links), e);
-	json_array_foreach(links, i, link) {
-		struct err why = { 0 };
-		json_t *name = json_object_get(link, "name");
-
-		if (!r)
-			r = qmp_call(s->qmp, "set_link",
-				     json_pack("{s:O, s:b}", "name", name, "up", 1), NULL, &why);
-		/* The guest moves all the same, as it did. */
-		if (r && why.exit == GW_QMP)
-			r = 0;
-		else if (r && why.exit)
-			*e = why;
-	}
-	return r;
-}
-
-/*
  * --pause with --reconnect, or with a file to reuse: RAM is at rest, and goes as in pre-copy, so
  * that a loss of the link is survived, and pages may be refused. Nothing is left for the last round
  * then but these, and holes. After a loss the receiver is to say again that it may follow; one
@@ -345,7 +295,7 @@ static int switchover_at_rest(struct sender *s, uint64_t *ended_ns, struct err *
 	uint64_t begin, begin_real;
 	int r;
 
-	switchover_moment(&begin, &begin_real);
+	now_both_ns(&begin, &begin_real);
 	if (s->stop_realtime_ns)
 		rep->blackout.stop_ns =
 			switchover_positive((int64_t)(begin_real - s->stop_realtime_ns));
@@ -353,7 +303,7 @@ static int switchover_at_rest(struct sender *s, uint64_t *ended_ns, struct err *
 		return err_set(e, GW_INTERNAL, EPROTO,
 			       "QEMU has stopped the guest without the event STOP");
 	/* Before the last harvest: it finds the RAM that devices write on that. */
-	r = switchover_raise_links(s, e);
+	r = s->links_lost ? links_raise(s->qmp, &s->vm, &s->journal, e) : 0;
 	if (!r)
 		r = migration_take_writes(s->qmp, e);
 	if (!r)
