@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fuzz_wire.h"
+#include "wire/blocks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

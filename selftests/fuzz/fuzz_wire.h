@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "wire/extent.h"
 #include "wire/owed.h"
 #include "wire/reuse.h"
 #include "wire/wire.h"

@@ -7,6 +7,7 @@
 
 #include "fake_proc.h"
 #include "fit/host.h"
+#include "page/page.h"
 #include "qmp_peer.h"
 
 #define PID		4711

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "host_rig.h"
+#include "page/page.h"
 
 #define V2	"36 35 0:27 / %s/cg rw - cgroup2 cgroup2 rw,memory_recursiveprot\n"
 

@@ -10,6 +10,7 @@
 
 #include "fit/mounts.h"
 #include "host_rig.h"
+#include "page/page.h"
 
 #define PAGES		2048u
 #define THP_BYTES	(2u << 20)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "devstate/mode.h"
+#include "page/page.h"
 #include "qmp/qmp_internal.h"
 #include "qmp_peer.h"
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "postcopy/owed.h"
+#include "wire/wire.h"
 
 static struct owed o;
 

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "page/page.h"
+#include "wire/blocks.h"
 #include "wire/wire.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "wire/extent.h"
 #include "wire/wire.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))

@@ -7,6 +7,7 @@
 
 #include "codec/delta.h"
 #include "codec/twofold.h"
+#include "wire/blocks.h"
 
 /**
  * struct delta_stripe - 64 pages

@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "wire/wire.h"
+#include "wire/extent.h"
 
 #define DELTA_STRIPE_PAGES	64u	/* as dirty/stripes.h has them */
 #define DELTA_STRIPE_BYTES	(DELTA_STRIPE_PAGES * WIRE_PAGE_PARTS * 8u)

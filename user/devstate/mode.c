@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devstate/mode.h"
+#include "page/page.h"
 #include "vmm/mtree.h"
 
 /*

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "devstate/private_ram.h"
+#include "page/page.h"
 #include "proc/memory.h"
 #include "proc/proc_io.h"
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "page/page.h"
 #include "vmm/vm.h"
 
 struct dirty_source;

@@ -29,6 +29,7 @@
 #include "codec/delta.h"
 #include "page/page.h"
 #include "vmm/vm.h"
+#include "wire/wire.h"
 
 #define STRIPE_PAGES	64u	/* one frame; 4 bytes of memory each, 16 KiB a GiB of guest RAM */
 

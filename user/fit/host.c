@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "fit/host_internal.h"
+#include "page/page.h"
 
 int host_ask(const struct host_look *l, const char *command, json_t *args, json_t **ret,
 	     struct err *e)

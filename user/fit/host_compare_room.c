@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "fit/host_internal.h"
+#include "page/page.h"
 
 #define CGROUPS_MAX	64u
 

@@ -19,6 +19,7 @@
 
 #include "fit/host_internal.h"
 #include "fit/mounts.h"
+#include "page/page.h"
 
 /*
  * Finds where the file system is mounted, as that process sees it. min_size: the mount has a part

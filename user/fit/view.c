@@ -8,6 +8,7 @@
 #include "fit/place.h"
 #include "fit/policy.h"
 #include "fit/view_internal.h"
+#include "page/page.h"
 #include "vmm/mtree.h"
 #include "vmm/ramblocks.h"
 

@@ -21,7 +21,9 @@
 
 #include "base/err.h"
 #include "net/engine.h"
+#include "page/page.h"
 #include "tls/tls.h"
+#include "wire/extent.h"
 #include "wire/wire.h"
 
 #define CHANNEL_FRAMES	4

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "peer/postcopy_ask.h"
+#include "wire/blocks.h"
 #include "wire/owed.h"
 
 static int postcopy_refused(struct channel *ch, const struct wire_header *h, struct err *e)

@@ -15,6 +15,7 @@
 #include "codec/delta.h"
 #include "net/channel.h"
 #include "reuse/table.h"
+#include "wire/blocks.h"
 
 /**
  * struct referring - zeros: nothing is reused

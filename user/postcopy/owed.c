@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "postcopy/owed.h"
+#include "wire/wire.h"
 
 #define WORD_BITS	64
 

@@ -30,7 +30,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "wire/wire.h"
+#include "wire/blocks.h"
+#include "wire/extent.h"
 
 /**
  * struct owed_block - one block

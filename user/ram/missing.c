@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "page/page.h"
 #include "ram/missing.h"
 #include "ram/pagemap.h"
 

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "wire/wire.h"
+#include "wire/blocks.h"
 
 /**
  * struct ram_block - one memory backend of the VM

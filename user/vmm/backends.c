@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "page/page.h"
 #include "vmm/ram.h"
 #include "vmm/ramblocks.h"
 

@@ -11,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "page/page.h"
 #include "proc/proc_io.h"
 #include "vmm/ram.h"
 

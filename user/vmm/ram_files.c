@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "page/page.h"
 #include "proc/proc_io.h"
 #include "vmm/ram.h"
 

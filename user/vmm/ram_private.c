@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
+#include "page/page.h"
 #include "proc/proc_io.h"
 #include "vmm/ram.h"
 

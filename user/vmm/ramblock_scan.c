@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "page/page.h"
 #include "vmm/ramblock_scan.h"
 
 #define NAME_WITHIN	512u	/* bytes from the numbers on */

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "qmp/qmp.h"
-#include "wire/wire.h"
+#include "wire/blocks.h"
 
 #define RAMBLOCKS_MAX 512	/* in a list; each PCI device with a ROM has one */
 

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "qmp/qmp.h"
 #include "ram/ram_block.h"
-#include "wire/wire.h"
+#include "wire/blocks.h"
 
 /**
  * struct vm - a VM that vm_find() found

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include "page/page.h"
+#include "wire/blocks.h"
 #include "wire/wire.h"
 
 struct block_le {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/extent.h"
 #include "wire/wire.h"
 
 struct extent_le {

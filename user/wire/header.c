@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/blocks.h"
+#include "wire/extent.h"
 #include "wire/owed.h"
 #include "wire/reuse.h"
 #include "wire/wire.h"

@@ -53,6 +53,7 @@
 #ifndef GODWIT_WIRE_OWED_H
 #define GODWIT_WIRE_OWED_H
 
+#include "wire/extent.h"
 #include "wire/wire.h"
 
 #define WIRE_UNIT	4	/* bytes of a unit's size */

@@ -34,6 +34,7 @@
 #ifndef GODWIT_WIRE_REUSE_H
 #define GODWIT_WIRE_REUSE_H
 
+#include "wire/extent.h"
 #include "wire/wire.h"
 
 #define WIRE_ENTRY	16	/* bytes of an entry's hash */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wire protocol, version 6. This header is its specification.
+ * The wire protocol, version 6. This header is its specification; wire/extent.h has how pages lie
+ * in frames, wire/blocks.h how RAM blocks do, and wire/owed.h and wire/reuse.h have two features.
  *
  * One TCP connection, the control connection, carries frames in both directions. One to
  * WIRE_STREAMS_MAX more, the streams, carry guest RAM from the sender to the receiver, and behind
@@ -158,11 +159,7 @@
 #ifndef GODWIT_WIRE_H
 #define GODWIT_WIRE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include "page/page.h"
 
 #define WIRE_MAGIC	0x54575447u	/* "GTWT" */
 #define WIRE_VERSION	6
@@ -171,18 +168,7 @@
 #define WIRE_HELLO_BODY	16	/* bytes */
 #define WIRE_BOOT_ID	16	/* bytes */
 #define WIRE_FILE	16	/* bytes */
-#define WIRE_EXTENT	16	/* bytes */
-#define WIRE_EXTENTS_MAX 512	/* extents in one RAM frame */
-#define WIRE_RAM_MAX	(1u << 20)	/* page bytes in one RAM frame */
-#define WIRE_SAME_MAX	4096u	/* pages of one byte in one frame */
-#define WIRE_PACKED_HEAD 8	/* bytes of a PACKED frame's codec number */
-#define WIRE_PACKED_MAX	(256u << 10)	/* page bytes in one PACKED frame, unpacked */
-#define WIRE_PART	512u	/* bytes of a part of a page */
-#define WIRE_PAGE_PARTS	(PAGE_BYTES / WIRE_PART)
-#define WIRE_PARTS_MAX	(WIRE_PACKED_MAX / WIRE_PART)	/* pages in parts in one DELTA frame */
 #define WIRE_LOAD_MAX	1000u
-#define WIRE_NAME_MAX	255	/* bytes of a RAM block's name */
-#define WIRE_BLOCKS_MAX	64
 #define WIRE_HASH	8	/* bytes of a page's hash in a VERIFY frame */
 #define WIRE_HASHES_MAX	8192	/* page hashes in one VERIFY frame */
 #define WIRE_VERIFY_HOLE 16384u	/* pages without hashes in one VERIFY frame */
@@ -193,7 +179,6 @@
 #define WIRE_SECRET	16	/* bytes */
 #define WIRE_PROBE_MAX	(256u << 10)	/* bytes in one PROBE frame */
 #define WIRE_VIEW_MAX	(256u << 10)	/* bytes in one VIEW frame */
-#define WIRE_PRIVATE_MAX (128u << 10)	/* page bytes in one PRIVATE frame */
 #define WIRE_KEEP_MAX	3600u	/* seconds that a receiver waits for a sender that lost the link */
 #define WIRE_ROUND_MAX	((1u << 28) - 1)	/* of a RECONNECT: as seconds, 8 years */
 
@@ -325,20 +310,6 @@ enum wire_type {
 #define WIRE_LOSSES	(1ull << 15)
 #define WIRE_NO_VERDICT	255u
 
-#define WIRE_NO_ADDRESS	UINT64_MAX
-
-/* How the pages of an extent travel: the low byte of its kind. */
-enum wire_kind {
-	WIRE_DATA = 0,		/* 4096 bytes a page follow */
-	WIRE_ZERO = 1,		/* every byte is 0; nothing follows */
-	WIRE_SAME = 2,		/* not PRIVATE: every byte is the kind's high byte, not 0 */
-	WIRE_PARTS = 3,		/* DELTA: parts of each page follow, the others are as they were */
-	WIRE_KINDS
-};
-#define WIRE_SAME_OF(byte)	((uint16_t)(WIRE_SAME | (byte) << 8))
-#define WIRE_IS_SAME(kind)	(((kind) & 0xff) == WIRE_SAME)
-#define WIRE_SAME_BYTE(kind)	((uint8_t)((kind) >> 8))
-
 /**
  * struct wire_header - the first 24 bytes of each frame
  * On the wire: u32 magic, u16 type, u16 flags, u32 arg, u32 length, u64 reserved (0).
@@ -355,80 +326,13 @@ struct wire_header {
 	uint32_t length;
 };
 
-/**
- * struct wire_extent - a run of pages in one block
- * On the wire: u16 block, u16 kind, u32 pages, u64 first.
- */
-struct wire_extent {
-	uint16_t block;
-	uint16_t kind;
-	uint32_t pages;		/* 1 .. 2^32-1 */
-	uint64_t first;		/* page number in the block */
-};
-
-/**
- * struct wire_block - one RAM block, in the BLOCKS, PRIVATE_BLOCKS and CHECK frames
- * On the wire: u64 pages, u64 address, u32 page_size, u16 name_len, u16 reserved (0), name.
- * @address: the block's address in the guest, bytes; in save mode it must be the same at both ends.
- *	WIRE_NO_ADDRESS: not known, as always in PRIVATE_BLOCKS
- * @pages: 4 KiB pages, at least 1; their bytes fit into 63 bits
- * @page_size: bytes of a native page at the sender (informative)
- * @name: QEMU's RAM block name, NUL-terminated here, printable ASCII
- */
-struct wire_block {
-	uint64_t pages;
-	uint64_t address;
-	uint32_t page_size;
-	char name[WIRE_NAME_MAX + 1];
-};
-
 /*
  * All decoders return 0, or -EPROTO (malformed), -EPROTONOSUPPORT (another magic or version; header
- * and hello only), -EMSGSIZE (a limit above is exceeded). They read only bytes in [p, p + len).
+ * and hello only), -EMSGSIZE (a limit is exceeded). They read only bytes in [p, p + len).
  */
 void wire_put_header(uint8_t p[WIRE_HEADER], const struct wire_header *h);
 /* Checks magic, reserved, type, flags, and that length and arg fit the type's limits. */
 int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h);
-
-void wire_put_extent(uint8_t p[WIRE_EXTENT], const struct wire_extent *x);
-/* Checks kind (WIRE_DATA or WIRE_ZERO) and pages > 0 and that first + pages does not wrap. */
-int wire_get_extent(const uint8_t p[WIRE_EXTENT], struct wire_extent *x);
-/* 0, or -ERANGE: the block does not exist or the run leaves it. */
-int wire_extent_check(const struct wire_extent *x, const uint64_t *block_pages,
-		      unsigned int blocks);
-
-/*
- * The extents of a RAM, PACKED, DELTA or PRIVATE frame: decodes h->arg of them from p (len bytes
- * are h->arg * WIRE_EXTENT), checks each against the blocks, and that the bytes of the WIRE_DATA
- * ones sum up to the rest of h->length; in a PACKED one, to more than the block has, and
- * WIRE_PACKED_MAX at most; in a DELTA one, that this rest may hold what is decoded next. Rejects a
- * frame that names more pages than all blocks have, or more than WIRE_SAME_MAX of one byte. -ERANGE
- * as above.
- */
-int wire_get_ram(const struct wire_header *h, const uint8_t *p, size_t len,
-		 const uint64_t *block_pages, unsigned int blocks, struct wire_extent *x);
-/*
- * How many pages the WIRE_PARTS extents have; of a frame that wire_get_ram() took, 1 to
- * WIRE_PARTS_MAX in a DELTA and 0 in any other.
- */
-uint32_t wire_parts(const struct wire_extent *x, unsigned int n);
-/* How many bytes of a page follow: of a WIRE_PARTS page's byte. */
-uint32_t wire_part_bytes(uint8_t parts);
-/*
- * What follows the extents in a DELTA frame: the codec's number and the pages' bytes, len is
- * WIRE_PACKED_HEAD + wire_parts(). *bytes: what the rest of the frame is, or unpacks to.
- */
-int wire_get_delta(const struct wire_header *h, const struct wire_extent *x, const uint8_t *p,
-		   size_t len, uint64_t *codec, uint32_t *bytes);
-
-/* Bytes that the records of n blocks take. */
-size_t wire_blocks_size(const struct wire_block *b, unsigned int n);
-void wire_put_blocks(uint8_t *p, const struct wire_block *b, unsigned int n);
-/*
- * Decodes exactly n records from exactly len bytes; names must be non-empty, printable and
- * distinct.
- */
-int wire_get_blocks(const uint8_t *p, size_t len, struct wire_block *b, unsigned int n);
 
 void wire_put_u64(uint8_t p[8], uint64_t v);
 uint64_t wire_get_u64(const uint8_t p[8]);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Frames as user/wire/wire.h has them, for tests that play a peer or stand between two."""
+"""Frames as user/wire/ has them, for tests that play a peer or stand between two."""
 import struct
 
 MAGIC, VERSION = 0x54575447, 6
