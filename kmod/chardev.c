@@ -11,6 +11,7 @@
 
 #include "compat.h"
 #include "internal.h"
+#include "job.h"
 
 /* Each RAM file's bitmap has its own window of the session file's offsets. */
 #define WINDOW_SHIFT	40

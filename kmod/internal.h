@@ -247,8 +247,6 @@ struct godwit_session *godwit_session_new(void);
 void godwit_session_get(struct godwit_session *s);
 void godwit_session_put(struct godwit_session *s);
 void godwit_session_free(struct kobject *kobj);
-typedef int (*godwit_job_fn)(struct godwit_session *s, void *arg);
-int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes);
 int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg,
 			  struct file *vm_file);
 void godwit_session_retire(struct godwit_session *s, unsigned int delay_ms);

@@ -2,11 +2,8 @@
 /*
  * The life of a session.
  *
- * A session is born by open(), works in jobs, and retires once: when its file is closed (by
- * whatever death of its owner) or when the VM's mm is torn down. Everything that may wait
- * for the VM runs in a workqueue under session->lock, because it borrows the VM's mm and
- * because a helper that is killed while it waits must be able to go: the job then finishes
- * on its own and is thrown away.
+ * A session is born by open(), works in jobs (job.c), and retires once: when its file is closed (by
+ * whatever death of its owner) or when the VM's mm is torn down.
  *
  * A VM has one owner at a time. A session that retires still owns its VM; a caller that
  * attaches meanwhile hurries it and waits for it. A RAM file has one as well, from START on,
@@ -14,13 +11,13 @@
  */
 #include <linux/file.h>
 #include <linux/kvm_host.h>
-#include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
 #include "compat.h"
 #include "internal.h"
+#include "job.h"
 #include "trace.h"
 
 DEFINE_MUTEX(godwit_sessions_lock);		/* the list, session->kvm and ->retiring */
@@ -100,92 +97,6 @@ struct godwit_session *godwit_session_next(u32 id)
 enum godwit_state godwit_session_state(const struct godwit_session *s)
 {
 	return READ_ONCE(s->retiring) ? GODWIT_STATE_RETIRING : READ_ONCE(s->state);
-}
-
-/**
- * struct job - a call on its way through the workqueue
- * @refs: the caller's, which may be killed, and the worker's
- * @arg: the call's argument: a copy, so that it outlives the caller
- */
-struct job {
-	struct work_struct work;
-	struct completion done;
-	refcount_t refs;
-	struct godwit_session *session;
-	godwit_job_fn fn;
-	int ret;
-	u8 arg[] __aligned(8);
-};
-
-static void job_put(struct job *job)
-{
-	if (refcount_dec_and_test(&job->refs))
-		kfree(job);
-}
-
-static void job_work(struct work_struct *work)
-{
-	struct job *job = container_of(work, struct job, work);
-	struct godwit_session *s = job->session;
-
-	mutex_lock(&s->lock);
-	job->ret = s->state == GODWIT_STATE_RETIRING || READ_ONCE(s->vm_gone) ?
-		   -EOWNERDEAD : job->fn(s, job->arg);
-	mutex_unlock(&s->lock);
-	godwit_session_put(s);
-	/*
-	 * Before the caller goes on, which may unload the module next: a worker that is preempted
-	 * here would have it refused. godwit_exit() drains the workqueue, so this function has left
-	 * the module's text by then.
-	 */
-	module_put(THIS_MODULE);
-	complete(&job->done);
-	job_put(job);
-}
-
-/* Takes a copy of arg. NULL: out of memory. */
-static struct job *job_new(struct godwit_session *s, godwit_job_fn fn, const void *arg,
-			   size_t bytes)
-{
-	struct job *job = kzalloc(struct_size(job, arg, bytes), GFP_KERNEL_ACCOUNT);
-
-	if (!job)
-		return NULL;
-	INIT_WORK(&job->work, job_work);
-	init_completion(&job->done);
-	refcount_set(&job->refs, 1);
-	job->session = s;
-	job->fn = fn;
-	memcpy(job->arg, arg, bytes);
-	return job;
-}
-
-/* Allocates nothing; drops the caller's reference. -EINTR: caller was killed, the job goes on. */
-static int job_run(struct job *job, void *arg, size_t bytes)
-{
-	int r;
-
-	refcount_inc(&job->refs);		/* the worker's */
-	godwit_session_get(job->session);
-	/* A job that hangs in a VMM's locks makes rmmod fail, rather than wait without end. */
-	__module_get(THIS_MODULE);
-	queue_work(godwit_wq, &job->work);
-
-	r = wait_for_completion_killable(&job->done);
-	if (!r) {
-		r = job->ret;
-		memcpy(arg, job->arg, bytes);
-	}
-	job_put(job);
-	return r == -ERESTARTSYS ? -EINTR : r;
-}
-
-/* Runs fn in the workqueue under s->lock. -ENOMEM also: it did not run. */
-int godwit_session_run(struct godwit_session *s, godwit_job_fn fn, void *arg, size_t bytes)
-{
-	struct job *job = job_new(s, fn, arg, bytes);
-
-	return job ? job_run(job, arg, bytes) : -ENOMEM;
 }
 
 static struct godwit_session *owner_of(struct kvm *kvm)
@@ -317,7 +228,7 @@ static int job_attach(struct godwit_session *s, void *arg)
 int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, struct file *vm_file)
 {
 	struct kvm *kvm;
-	struct job *job;
+	struct godwit_job *job;
 	int r;
 
 	if (!godwit_is_kvm_vm(vm_file))
@@ -333,17 +244,17 @@ int godwit_session_attach(struct godwit_session *s, struct godwit_attach *arg, s
 		return -EINPROGRESS;
 
 	/* Before the claim, which only a job that runs can undo. */
-	job = job_new(s, job_attach, arg, sizeof(*arg));
+	job = godwit_job_new(s, job_attach, arg, sizeof(*arg));
 	if (!job)
 		return -ENOMEM;
 	r = wait_claim(s, kvm);
 	if (r) {
-		job_put(job);
+		godwit_job_put(job);
 		return r;
 	}
 	/* Ours from here on: the claim lets no other caller write s->vm_file. */
 	s->vm_file = get_file(vm_file);
-	return job_run(job, arg, sizeof(*arg));
+	return godwit_job_run(job, arg, sizeof(*arg));
 }
 
 /**
