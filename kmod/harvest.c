@@ -121,7 +121,7 @@ static int harvest_ledger(struct godwit_session *s, u64 *pages)
 	r = godwit_mapping_sweep(s, false, pages);
 	godwit_stats_spent(s, GODWIT_PHASE_MAPPING, &since);
 	/* Even after a failure: what was found is the helper's, and must not be lost here. */
-	godwit_watch_in_flight(s);
+	godwit_unmap_in_flight(s);
 	for (i = 0; i < s->nr_rams; i++)
 		noted |= godwit_ledger_collect(s->rams[i], pages);
 	/*

@@ -86,11 +86,13 @@ int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm,
 u64 godwit_watch_events(struct godwit_session *s);
 bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *ram,
 			    unsigned long *start, unsigned long *end);
-void godwit_watch_in_flight(struct godwit_session *s);
 void godwit_watch_prune(struct godwit_session *s);
 unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper *mappers,
 				  unsigned int max);
 void godwit_watch_free(struct godwit_session *s);
+
+/* unmap.c */
+void godwit_unmap_in_flight(struct godwit_session *s);
 
 /* mappers.c */
 int godwit_mappers(struct godwit_session *s, struct godwit_mappers *arg, u32 *pids);

@@ -1,154 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ledger row "unmap": page table entries that go away and take their dirty bit along.
- *
- * Reclaim, page migration, hole punching, munmap and exit all call the MMU notifiers of the mm
- * before and after. A watch is our notifier on one mm, with the spans of it that map RAM files:
- *
- *	   invalidate start            entry gone             invalidate end
- *	---------|-------------------------|-----------------------|----------->
- *	      in flight: a harvest counts the range           noted for good
- *
- * To note at the start only would lose a write between the start (collected by a harvest) and the
- * moment when the entry is gone; to note at the end only would lose it for the very last harvest.
- *
- * Changes of protection keep the dirty bit and are not counted: automatic NUMA balancing would
- * otherwise report the whole guest again and again.
- *
- * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
- * reported from then on. So release counts all its spans, whose entries are dropped right after.
+ * Which mappings are watched: each mm that maps RAM files has our notifier, with the spans of it
+ * that do. Sweeps find them; what the notifiers note of them is in unmap.c.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
-#include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "compat.h"
 #include "internal.h"
+#include "ledger/watch.h"
 
 #define SPANS_MAX	4096	/* of all watches of a session; 64 bytes each */
 #define REGISTER_WAIT_MS	200
 
-/**
- * struct watch - our notifier on one mm
- * @in_flight: invalidations that began and have not ended
- * @began: how many ever began, and one
- * @start: lowest address of those in flight, widened only, until none is left
- * @end: highest address
- */
-struct watch {
-	struct mmu_notifier mn;
-	struct list_head node;
-	struct godwit_session *s;
-	struct mm_struct *mm;
-	spinlock_t lock;	/* protects what follows; taken in notifier callbacks */
-	struct list_head spans;
-	unsigned int in_flight;
-	u64 began;
-	unsigned long start;
-	unsigned long end;
-};
-
-static void note_range(struct watch *w, unsigned long start, unsigned long end)
+static struct godwit_watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
 {
-	struct godwit_span *span;
-
-	lockdep_assert_held(&w->lock);
-	if (!godwit_row_on(GODWIT_ROW_UNMAP))
-		return;
-	list_for_each_entry(span, &w->spans, node) {
-		unsigned long lo = max(start, span->start), hi = min(end, span->end);
-
-		if (lo < hi)
-			godwit_ledger_note(span->ram, GODWIT_ROW_UNMAP,
-					   span->pgoff + ((lo - span->start) >> PAGE_SHIFT),
-					   (PAGE_ALIGN(hi) - (lo & PAGE_MASK)) >> PAGE_SHIFT);
-	}
-}
-
-/* Addresses that have lost their mapping, not just entries: see private.c. */
-static void note_gone(struct watch *w, unsigned long start, unsigned long end)
-{
-	struct godwit_span *span;
-
-	lockdep_assert_held(&w->lock);
-	list_for_each_entry(span, &w->spans, node) {
-		unsigned long lo = max(start, span->start), hi = min(end, span->end);
-
-		if (!span->ram->addr || lo >= hi)
-			continue;
-		span->gone_start = span->gone_end ? min(span->gone_start, lo) : lo;
-		span->gone_end = max(span->gone_end, hi);
-	}
-}
-
-static bool keeps_dirty_bits(const struct mmu_notifier_range *range)
-{
-	return range->event == MMU_NOTIFY_PROTECTION_VMA || range->event == MMU_NOTIFY_SOFT_DIRTY;
-}
-
-static int watch_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
-{
-	struct watch *w = container_of(mn, struct watch, mn);
-
-	if (keeps_dirty_bits(range))
-		return 0;
-	spin_lock(&w->lock);
-	w->began++;
-	if (!w->in_flight++) {
-		w->start = range->start;
-		w->end = range->end;
-	} else {
-		w->start = min(w->start, range->start);
-		w->end = max(w->end, range->end);
-	}
-	spin_unlock(&w->lock);
-	return 0;
-}
-
-static void watch_end(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
-{
-	struct watch *w = container_of(mn, struct watch, mn);
-
-	if (keeps_dirty_bits(range))
-		return;
-	spin_lock(&w->lock);
-	note_range(w, range->start, range->end);
-	if (range->event == MMU_NOTIFY_UNMAP)
-		note_gone(w, range->start, range->end);
-	/*
-	 * An end may come without its start: the watch was registered in between. The
-	 * harvest that registered it counts the whole span, so a count that is one too low
-	 * until then loses nothing.
-	 */
-	if (w->in_flight)
-		w->in_flight--;
-	spin_unlock(&w->lock);
-}
-
-static void watch_release(struct mmu_notifier *mn, struct mm_struct *mm)
-{
-	struct watch *w = container_of(mn, struct watch, mn);
-
-	spin_lock(&w->lock);
-	note_range(w, 0, ULONG_MAX & PAGE_MASK);
-	spin_unlock(&w->lock);
-	if (mm == w->s->mm) {
-		WRITE_ONCE(w->s->vm_gone, true);
-		godwit_session_retire(w->s, 0);
-	}
-}
-
-static const struct mmu_notifier_ops watch_ops = {
-	.invalidate_range_start = watch_start,
-	.invalidate_range_end = watch_end,
-	.release = watch_release,
-};
-
-static struct watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
-{
-	struct watch *w;
+	struct godwit_watch *w;
 
 	list_for_each_entry(w, &s->watches, node)
 		if (w->mm == mm)
@@ -162,7 +31,7 @@ static struct watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
  * for REGISTER_WAIT_MS, and then fails with -EAGAIN: the guest runs on, and the next harvest tries
  * again.
  */
-static int register_watch(struct watch *w)
+static int register_watch(struct godwit_watch *w)
 {
 	unsigned int ms;
 	int r;
@@ -182,9 +51,9 @@ static int register_watch(struct watch *w)
 }
 
 /* ERR_PTR: -ESRCH: the mm is exiting; what register_watch() says. */
-static struct watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
+static struct godwit_watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
 {
-	struct watch *w = kzalloc(sizeof(*w), GFP_KERNEL);
+	struct godwit_watch *w = kzalloc(sizeof(*w), GFP_KERNEL);
 	int r;
 
 	if (!w)
@@ -194,7 +63,7 @@ static struct watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
 	w->s = s;
 	w->mm = mm;
 	w->began = 1;
-	w->mn.ops = &watch_ops;
+	w->mn.ops = &godwit_unmap_ops;
 	if (!mmget_not_zero(mm)) {
 		kfree(w);
 		return ERR_PTR(-ESRCH);
@@ -212,7 +81,7 @@ static struct watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
 /* The VM's own mm is watched from ATTACH on: its release ends the session. */
 int godwit_watch_vm(struct godwit_session *s)
 {
-	struct watch *w = new_watch(s, s->mm);
+	struct godwit_watch *w = new_watch(s, s->mm);
 
 	if (IS_ERR(w))
 		return PTR_ERR(w) == -ESRCH ? -EOWNERDEAD : PTR_ERR(w);
@@ -223,7 +92,7 @@ int godwit_watch_vm(struct godwit_session *s)
 bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm,
 			const struct godwit_span *span)
 {
-	struct watch *w = find_watch(s, mm);
+	struct godwit_watch *w = find_watch(s, mm);
 	struct godwit_span *known;
 	bool found = false;
 
@@ -247,7 +116,7 @@ bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm,
  */
 u64 godwit_watch_events(struct godwit_session *s)
 {
-	struct watch *w = find_watch(s, s->mm);
+	struct godwit_watch *w = find_watch(s, s->mm);
 	u64 events = 0;
 
 	if (!w)
@@ -263,7 +132,7 @@ u64 godwit_watch_events(struct godwit_session *s)
 bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *ram,
 			    unsigned long *start, unsigned long *end)
 {
-	struct watch *w = find_watch(s, s->mm);
+	struct godwit_watch *w = find_watch(s, s->mm);
 	struct godwit_span *span;
 	bool any = false;
 
@@ -289,7 +158,7 @@ bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *r
 int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
 {
 	struct godwit_span *copy;
-	struct watch *w;
+	struct godwit_watch *w;
 
 	if (s->nr_spans == SPANS_MAX)
 		return -ENOSPC;
@@ -310,21 +179,8 @@ int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struc
 	return 0;
 }
 
-/* Counts what is being invalidated right now; it is noted once more when it ends. */
-void godwit_watch_in_flight(struct godwit_session *s)
-{
-	struct watch *w;
-
-	list_for_each_entry(w, &s->watches, node) {
-		spin_lock(&w->lock);
-		if (w->in_flight)
-			note_range(w, w->start, w->end);
-		spin_unlock(&w->lock);
-	}
-}
-
 /* Takes spans that the last sweep has not seen out of the watch. Returns whether any is left. */
-static bool drop_spans(struct godwit_session *s, struct watch *w, struct list_head *dropped)
+static bool drop_spans(struct godwit_session *s, struct godwit_watch *w, struct list_head *dropped)
 {
 	struct godwit_span *span, *next;
 	bool left;
@@ -347,12 +203,12 @@ static bool drop_spans(struct godwit_session *s, struct watch *w, struct list_he
  * Else mappings that come and go would fill the table in time. After a sweep that found a span's
  * VMA gone, its entries are gone too, and the invalidation that took them has been noted if it has
  * ended; while one is in flight, the watch keeps all of its spans. Context: under session->lock,
- * after godwit_watch_in_flight().
+ * after godwit_unmap_in_flight().
  */
 void godwit_watch_prune(struct godwit_session *s)
 {
 	struct godwit_span *span, *next_span;
-	struct watch *w, *next;
+	struct godwit_watch *w, *next;
 	LIST_HEAD(dropped);
 
 	list_for_each_entry_safe(w, next, &s->watches, node) {
@@ -371,7 +227,7 @@ unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper
 				  unsigned int max)
 {
 	unsigned int n = 0;
-	struct watch *w;
+	struct godwit_watch *w;
 
 	list_for_each_entry(w, &s->watches, node) {
 		bool maps;
@@ -391,7 +247,7 @@ unsigned int godwit_watch_mappers(struct godwit_session *s, struct godwit_mapper
 void godwit_watch_free(struct godwit_session *s)
 {
 	struct godwit_span *span, *next_span;
-	struct watch *w, *next;
+	struct godwit_watch *w, *next;
 
 	list_for_each_entry_safe(w, next, &s->watches, node) {
 		/* Waits for callbacks under way; may call release a first time. */
