@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The destination's QEMU has exited while the link was down: what a sender that comes back hears, of the receiver that saw it, of
- * one that had taken over and does not know yet for whom, and of one that is started later. And that a guest which only lacks RAM
- * is neither lost nor complete.
+ * The destination's QEMU has exited while the link was down: what a sender that comes back with RECOVER hears, of the receiver
+ * that saw it, of one that had taken over and does not know yet for whom, and of one that is started later. And that a guest
+ * which only lacks RAM is neither lost nor complete.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -11,19 +11,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "channel_rig.h"
-#include "qmp_peer.h"
-#include "receive/receiver_internal.h"
+#include "guest_lost_scene.h"
 
-#define LOST	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":true}"
-#define OWING	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":false}"
 #define SENT	"{\"state\":\"sent\",\"resumed-ns\":0,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":false}"
-#define SENT_RUNS "{\"state\":\"sent\",\"qmp\":\"/tmp/godwit-none\",\"vmm\":\"doubt-7-7\",\"runs\":true,\"owing\":true,\"lost\":false}"
 #define WHOLE	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":false,\"lost\":false}"
 #define SILENCE	0
 
-static const uint8_t token[WIRE_SECRET] = "the guest's own", other[WIRE_SECRET] = "of another one", zeros[WIRE_SECRET];
-static char dir[] = "/tmp/godwit-lost-XXXXXX";
+static const uint8_t other[WIRE_SECRET] = "of another one", zeros[WIRE_SECRET];
 
 int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e);
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
@@ -33,36 +27,6 @@ int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], st
 {
 	(void)r, (void)with;
 	return err_set(e, GW_NO_MIGRATION, ENOENT, "none is kept");
-}
-
-/* A receiver as it is when its migration is over, or before one has come; the peer has sent a frame with a token. */
-struct scene {
-	struct receiver_options o;
-	struct receiver r;
-	int peer;
-	struct wire_header h, said;
-};
-
-static void no_record(void)
-{
-	char path[256], name[RECORD_NAME];
-
-	record_name_verdict(name, token, sizeof(token));
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	unlink(path);
-}
-
-/* Of a receiver that has ended. */
-static void have_record(const char *text)
-{
-	struct record rec;
-	char name[RECORD_NAME];
-
-	no_record();
-	record_name_verdict(name, token, sizeof(token));
-	assert_int_equal(record_open(&rec, dir, name), 0);
-	assert_int_equal(record_write(&rec, json_loads(text, 0, NULL)), 0);
-	record_close(&rec);
 }
 
 static void assert_record_names(const char *vmm)
@@ -76,69 +40,10 @@ static void assert_record_names(const char *vmm)
 	assert_string_equal(json_string_value(json_object_get(record, "vmm")), vmm);
 }
 
-static void open_scene(struct scene *s, enum wire_type asks, const uint8_t *with)
-{
-	uint8_t frame[WIRE_HEADER + WIRE_SECRET];
-	struct wire_header h = { .type = (uint16_t)asks, .length = WIRE_SECRET };
-	struct err e = { 0 };
-	int pair[2];
-
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	*s = (struct scene) {
-		.o = { .resolve_s = 1 },
-		.r = { .lfd = -1, .vm = { .pidfd = -1 }, .postcopy = POSTCOPY_NONE, .commit = COMMIT_RUNS, .record = RECORD_NONE,
-		       .features = WIRE_POSTCOPY | WIRE_LOSSES, .sender = SENDER_MAY_NOT_KNOW },
-		.peer = pair[1],
-	};
-	s->r.o = &s->o;
-	assert_int_equal(channel_new(pair[0], engine, TIMEOUT_MS, &s->r.ch, &e), 0);
-	wire_put_header(frame, &h);
-	memcpy(frame + WIRE_HEADER, with, WIRE_SECRET);
-	assert_int_equal(send(s->peer, frame, sizeof(frame), 0), sizeof(frame));
-	assert_int_equal(channel_recv(s->r.ch, &s->h, false, &e), 0);
-}
-
-/* The first frame that it says, and whether that was read is confirmed, as a godwit does. */
-static void *hear(void *arg)
-{
-	const struct wire_header done = { .type = WIRE_DONE };
-	struct scene *s = arg;
-	uint8_t head[WIRE_HEADER], text[WIRE_TEXT_MAX];
-
-	if (recv(s->peer, head, sizeof(head), MSG_WAITALL) == sizeof(head)) {
-		wire_get_header(head, &s->said);
-		recv(s->peer, text, s->said.length, MSG_WAITALL);
-		wire_put_header(head, &done);
-		send(s->peer, head, sizeof(head), MSG_NOSIGNAL);
-	}
-	shutdown(s->peer, SHUT_RDWR);
-	return NULL;
-}
-
-/* What answers: recover_tell(), recover_refuse() or verdict_reply(). Return: its own, if it has one. */
-static int answer(struct scene *s, int (*how)(struct scene *s))
-{
-	pthread_t thread;
-	int ret;
-
-	assert_int_equal(pthread_create(&thread, NULL, hear, s), 0);
-	ret = how(s);
-	channel_free(s->r.ch);
-	s->r.ch = NULL;
-	pthread_join(thread, NULL);
-	close(s->peer);
-	return ret;
-}
-
 static int tell(struct scene *s)
 {
 	recover_tell(&s->r, &s->h);
 	return 0;
-}
-
-static int reply(struct scene *s)
-{
-	return verdict_reply(&s->r);
 }
 
 static int refuse(struct scene *s)
@@ -169,13 +74,6 @@ static int wait_for(struct scene *s)
 	comes = s->r.ch;
 	s->r.ch = NULL;
 	return recover(&s->r, -ECONNRESET, &e);
-}
-
-static void assert_said(const struct scene *s, unsigned int type, unsigned int arg, bool knows)
-{
-	assert_string_equal(wire_type_name(s->said.type), wire_type_name(type));
-	assert_int_equal(s->said.arg, arg);
-	assert_int_equal(s->r.sender, knows ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW);
 }
 
 /* It has seen its QEMU exit; nothing depends on its record. */
@@ -321,74 +219,6 @@ static void another_receiver(void **state)
 	}
 }
 
-/* To ASK, as resolve does; a peer that does not know the flag hears what it always did. */
-static void the_verdict(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	have_record(LOST);
-	open_scene(&s, WIRE_ASK, token);
-	answer(&s, reply);
-	assert_said(&s, WIRE_VERDICT, COMMIT_RUNS, false);
-	assert_int_equal(s.said.flags, WIRE_OWING | WIRE_LOST);
-	open_scene(&s, WIRE_ASK, token);
-	s.r.features = WIRE_POSTCOPY;
-	answer(&s, reply);
-	assert_int_equal(s.said.flags, WIRE_OWING);
-	have_record(OWING);
-	open_scene(&s, WIRE_ASK, token);
-	answer(&s, reply);
-	assert_int_equal(s.said.flags, WIRE_OWING);
-}
-
-/* receive --recover has the only connection that its QEMU serves, and its record is from before that QEMU had its device state. */
-static void the_verdict_of_one_that_took_over(void **state)
-{
-	static const struct peer_answer running[] = { { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
-	static const struct peer_answer paused[] = { { "query-status", "", "{\"status\": \"paused\"}" }, { 0 } };
-	const struct {
-		const struct peer_answer *qemu;
-		const char *vmm;
-		unsigned int verdict;
-	} each[] = {
-		{ running, "doubt-7-7", COMMIT_RUNS },
-		{ paused, "doubt-7-7", COMMIT_SENT },	/* the guest is to run */
-		{ running, "doubt-7-8", COMMIT_SENT },	/* of another QEMU, which is not there */
-	};
-	struct err e = { 0 };
-	struct scene s;
-
-	(void)state;
-	have_record(SENT_RUNS);
-	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
-		struct peer qemu;
-
-		open_scene(&s, WIRE_ASK, token);
-		s.o.recover = true;
-		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
-		s.r.qmp = peer_qemu(&qemu, each[i].qemu, &e);
-		assert_non_null(s.r.qmp);
-		answer(&s, reply);
-		peer_qemu_end(&qemu, s.r.qmp);
-		assert_said(&s, WIRE_VERDICT, each[i].verdict, false);
-		assert_int_equal(s.said.flags, each[i].verdict == COMMIT_RUNS ? WIRE_OWING : 0);
-	}
-}
-
-static int make_dir(void **state)
-{
-	(void)state;
-	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	no_record();
-	return rmdir(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,8 +229,6 @@ int main(void)
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),
 		cmocka_unit_test(another_receiver),
-		cmocka_unit_test(the_verdict),
-		cmocka_unit_test(the_verdict_of_one_that_took_over),
 	};
 
 	engine = &engine_poll;
