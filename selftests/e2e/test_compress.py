@@ -19,7 +19,7 @@ import wire
 from guestram import AT, content, dump, write
 from kinds import KINDS
 from ours import proved
-from test_peers import join, refused, strange_sender
+from strangers import join, refused, strange_sender
 from wire import extent
 
 pytestmark = pytest.mark.native

@@ -17,7 +17,7 @@ import relay
 import wire
 from guestram import AT, content, write
 from kinds import KINDS
-from test_peers import join, refused, strange_sender
+from strangers import join, refused, strange_sender
 from wire import extent
 
 pytestmark = pytest.mark.native

@@ -11,18 +11,12 @@ import time
 import godwit
 import lab
 import pytest
-from wire import (ABORT, ACK, ASK, BLOCKS, COMMIT, DEVICE, DEVICE_END, HEADER, HELD, JOIN, KEEP, ONE_WAY, PING, RAM, READY, RECONNECT,
-                  RECONNECTS, ROUND, STREAMS, SWITCHOVER, VERDICT, VERDICTS, VERIFY, VERSION, frame, hello)
+from strangers import APPEND, join, receive_exactly, refused, strange_sender
+from wire import (ABORT, ACK, COMMIT, DEVICE, DEVICE_END, HEADER, HELD, JOIN, PING, RAM, READY, RECONNECT, ROUND, STREAMS,
+                  SWITCHOVER, VERIFY, VERSION, frame, hello)
 
 SECRET = bytes(range(16))
-APPEND = 'start=16 size=16 touch=8 rate=50'
 pytestmark = pytest.mark.native
-
-
-def refused(said, status, *words):
-    assert said[0] == godwit.EXIT[status], said
-    for word in words:
-        assert word in said[1], said
 
 
 class FakeReceiver(threading.Thread):
@@ -82,55 +76,6 @@ def test_strange_receiver(src, answers, status, then_close):
     fake.done.set()
     fake.join()
     godwit.unharmed(src)
-
-
-def block(name, mib):
-    return struct.pack('<QQIHH', mib << 8, 0, 4096, len(name), 0) + name
-
-
-def receive_exactly(peer, n):
-    """MSG_WAITALL does not go with a timeout."""
-    answer = b''
-    while len(answer) < n and (more := peer.recv(n - len(answer))):
-        answer += more
-    return answer
-
-
-def strange_sender(directory, speak, strangers=(), offers=VERDICTS | ONE_WAY | RECONNECTS, receive_options=()):
-    """
-    A receiver and a sender that has agreed with it on everything; speak(control, streams) does the rest.
-
-    strangers: what each client says that connects before it, and goes.
-    """
-    lab.net()
-    dst = lab.Qemu('dst', None, directory=directory, append=APPEND, incoming=True)
-    dst.query_status()
-    receive = godwit.listen(dst, '--peer-timeout', '3', '--resolve-timeout', '1', *receive_options, at='127.0.0.1:4435', side=None)
-    for said in strangers:
-        with socket.create_connection(('127.0.0.1', 4435)) as stranger:
-            stranger.sendall(said)
-    with socket.create_connection(('127.0.0.1', 4435)) as control:
-        control.settimeout(30)
-        control.sendall(hello(offers=offers) + frame(BLOCKS, 1, block(b'ram0', 128)))
-        answer = receive_exactly(control, 80)	# HELLO and READY
-        assert answer[44:46] == struct.pack('<H', READY), receive.wait() and receive.said
-        streams = []
-        try:
-            speak(control, streams, answer[64:])
-            status = receive.wait()
-        finally:
-            for stream in streams:
-                stream.close()
-    assert lab.allocated_bytes(dst.ram[0].path) == 0
-    return status, receive.said
-
-
-def join(control, streams, secret, count=2):
-    control.sendall(frame(STREAMS, count))
-    for i in range(count):
-        streams.append(socket.create_connection(('127.0.0.1', 4435)))
-        streams[i].sendall(frame(JOIN, i, secret))
-    assert receive_exactly(control, 24)[4:6] == struct.pack('<H', STREAMS)
 
 
 @pytest.mark.parametrize('tail,status', [
@@ -272,149 +217,3 @@ def test_strange_switchover(directory, tail, end, status, words):
         streams[1].sendall(tail)
         control.sendall(end)
     refused(strange_sender(directory, speak), status, words)
-
-
-@pytest.mark.parametrize('said,offers,words', [
-    (frame(KEEP, 5), VERDICTS | ONE_WAY, 'wrong time'),
-    (frame(KEEP, 0), RECONNECTS | ONE_WAY, 'no sense'),
-    (frame(KEEP, 3601), RECONNECTS | ONE_WAY, 'no sense'),
-    (2 * frame(KEEP, 5), RECONNECTS | ONE_WAY, 'wrong time'),
-    (frame(SWITCHOVER) + frame(KEEP, 5), RECONNECTS | ONE_WAY, 'wrong time'),
-    (frame(KEEP, 5) + frame(RECONNECT, 1, bytes(16)), RECONNECTS | ONE_WAY, 'wrong time'),
-], ids=['not-offered', 'zero', 'too-long', 'twice', 'too-late', 'reconnect-while-connected'])
-def test_strange_keep(directory, said, offers, words):
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        control.sendall(said)
-    refused(strange_sender(directory, speak, offers=offers), 'bad-peer', words)
-
-
-def on_a_new_connection(said, answer, wait=30):
-    """
-    The connection, the arg of the frame that the receiver sends after its HELLO, and the body. As long as it still mourns
-    the connection before, and sees a stream in this one or refuses it, another one is tried.
-    """
-    end = time.monotonic() + wait
-    while True:
-        try:
-            peer = socket.create_connection(('127.0.0.1', 4435), timeout=30)
-            peer.sendall(hello(offers=RECONNECTS | VERDICTS | ONE_WAY) + said)
-            if head := receive_exactly(peer, 40 + HEADER.size)[40:]:
-                break
-        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
-            pass
-        assert time.monotonic() < end, 'it does not listen'
-        time.sleep(0.1)
-    _, kind, _, arg, length, _ = HEADER.unpack(head)
-    body = receive_exactly(peer, length)
-    assert kind == answer, (kind, arg, body)
-    return peer, arg, body
-
-
-def listens():
-    try:
-        socket.create_connection(('127.0.0.1', 4435)).close()
-    except ConnectionRefusedError:
-        return False
-    return True
-
-
-def ends_to_listen():
-    """Soon: it may still mourn the connection before, or have just said that the streams are there."""
-    end = time.monotonic() + 30
-    while listens():
-        assert time.monotonic() < end, 'it listens on'
-        time.sleep(0.1)
-
-
-def lost(control, streams, secret, seconds=4):
-    """A round has come to its end, another one has not, and the link is lost."""
-    join(control, streams, secret)
-    control.sendall(frame(KEEP, seconds))
-    for stream in streams:
-        stream.sendall(frame(ROUND, 1))
-    control.sendall(frame(ROUND, 1))
-    assert receive_exactly(control, 24)[4:12] == struct.pack('<HHI', ACK, 0, 1)
-    control.close()
-    for stream in streams:
-        stream.close()
-    streams.clear()
-
-
-def test_strangers_while_it_waits(directory):
-    """None of them is let in, none prolongs the wait: by as long again, or for as long as a silent one is borne with."""
-    begin = []
-
-    def speak(control, streams, secret):
-        lost(control, streams, secret, seconds=10)
-        begin.append(time.monotonic())
-        for said, words in ((frame(RECONNECT, 1, bytes(16)), b'another migration'),
-                            (frame(RECONNECT, 1, secret[:15] + bytes([secret[15] ^ 1])), b'another migration'),
-                            (frame(RECONNECT, 0, secret), b'round 0'),
-                            (frame(BLOCKS, 1, block(b'ram0', 128)), b'busy')):
-            peer, _, text = on_a_new_connection(said, ABORT)
-            assert words in text, text
-            peer.close()
-        peer, verdict, _ = on_a_new_connection(frame(ASK, 0, bytes(16)), VERDICT)
-        peer.close()
-        assert verdict == 255
-        time.sleep(max(0, begin[0] + 6 - time.monotonic()))
-        peer, _, _ = on_a_new_connection(frame(RECONNECT, 1, bytes(16)), ABORT)
-        peer.close()
-        streams.append(socket.create_connection(('127.0.0.1', 4435)))	# says nothing
-    refused(strange_sender(directory, speak, receive_options=['--peer-timeout', '20']),
-            'link-lost', 'did not connect again within 10 s', 'rejected a connection')
-    assert time.monotonic() - begin[0] < 16
-
-
-def test_keep_and_no_reconnect_without_it(directory):
-    """Without KEEP a lost link is the end, and no token opens the door again."""
-    def speak(control, streams, secret):
-        join(control, streams, secret)
-        control.close()
-        ends_to_listen()
-    refused(strange_sender(directory, speak), 'link-lost')
-
-
-def test_reconnect(directory):
-    """
-    The sender comes back: the streams join by a new secret and not by the old one, rounds count on from the one that it
-    named, and until one of them has come the receiver names the round that it had before.
-    """
-    def speak(control, streams, secret):
-        lost(control, streams, secret, seconds=20)
-        peer, stands, _ = on_a_new_connection(frame(RECONNECT, 7, secret), RECONNECT)
-        assert stands == 1
-        peer.close()	# the answer was lost
-        peer, _, text = on_a_new_connection(frame(RECONNECT, 6, secret), ABORT)
-        assert b'round 6' in text
-        peer.close()
-        peer, stands, fresh = on_a_new_connection(frame(RECONNECT, 7, secret), RECONNECT)
-        assert stands == 1 and fresh != secret
-        with socket.create_connection(('127.0.0.1', 4435), timeout=30) as stale:
-            stale.sendall(frame(JOIN, 0, secret))
-            join(peer, streams, fresh)
-            try:
-                assert stale.recv(1) == b''
-            except ConnectionResetError:
-                pass
-        ends_to_listen()
-        for stream in streams:
-            stream.sendall(frame(ROUND, 8))
-        peer.sendall(frame(ROUND, 8))
-        assert receive_exactly(peer, 24)[4:12] == struct.pack('<HHI', ACK, 0, 8)
-        peer.sendall(frame(ROUND, 7))
-        assert receive_exactly(peer, 24)[4:6] == struct.pack('<H', ABORT)
-        peer.close()
-    refused(strange_sender(directory, speak), 'bad-peer', 'ROUND 7 after round 7')
-
-
-def test_a_question_ends_the_wait(directory):
-    """A sender in doubt is told that the guest does not run here. After that it never will: RECONNECT comes too late."""
-    def speak(control, streams, secret):
-        lost(control, streams, secret, seconds=60)
-        peer, verdict, _ = on_a_new_connection(frame(ASK, 0, secret), VERDICT)
-        assert verdict == 4	# dead
-        peer.close()
-        ends_to_listen()
-    refused(strange_sender(directory, speak), 'link-lost', 'the sender has given up', 'dead')

@@ -9,7 +9,7 @@ import lab
 import pytest
 import relay
 import wire
-from test_peers import APPEND, block, join, receive_exactly, refused, strange_sender
+from strangers import APPEND, block, join, receive_exactly, refused, strange_sender
 from test_reuse import old_ram, source
 from wire import extent
 
