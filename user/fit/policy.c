@@ -140,6 +140,11 @@ static const struct policy_row rows[] = {
 	{ PART_DEVICE, "ICH9-LPC", "x-smi-negotiated-features", POLICY_ANY, NULL },
 	{ PART_DEVICE, NULL, "guest-stats*", POLICY_ANY, NULL },
 	{ PART_DEVICE, "*VGA*", "big-endian-framebuffer", POLICY_ANY, NULL },
+	/*
+	 * The guest sees those of its scsi-hd, which are compared: 7.2 does not pass these on, and
+	 * 11.1 has 0 where none was given.
+	 */
+	{ PART_DEVICE, "usb-storage", "*_block_size", POLICY_ANY, NULL },
 	{ PART_DEVICE, "PIIX4_PM", "smb_io_base", POLICY_ANY, NULL },
 	{ PART_DEVICE, "ICH9-LPC", "gpe0_blk", POLICY_ANY, NULL },
 	{ PART_DEVICE, "ICH9-LPC", "pm_io_base", POLICY_ANY, NULL },

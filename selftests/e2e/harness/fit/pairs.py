@@ -4,7 +4,7 @@ PAIRS, of which test_fit.py is about. Those that do not fit are here: what an op
 domain's ABI refuses. Where a pair differs in several things, none of them may hide another.
 """
 from fit.machines import BRIDGE, BUS, CARD, DIMM, DISK, FLASH, NUMA, OLD, PC, PORTS, Q35, RNG, SCSI, VMEM, pair, some
-from fit.same import ACCEPTED, FITS
+from fit.same import ACCEPTED, FITS, STICK
 
 UUID = '-uuid 4d1ab1a6-a1a4-4a36-b1e4-4f2b8a9be1c'
 NIC = '-netdev user,id=net -device virtio-net-pci,id=net0,netdev=net,vectors=6,mac=52:54:00:67:64:01'
@@ -169,6 +169,10 @@ NEW = [pair(f'several at once, {a} to {b}', ['cpu: aes', 'device: net0 mac 52:54
             {**DISK, **CARD, **RNG, 'cpu': '-cpu Nehalem,+aes'},
             {'cpu': '-cpu Nehalem', 'net': ('64:01', '64:02'), 'disk': [('D-0001', 'D-0002'), ('raw64', 'raw32')], 'rng': None},
             qemus=(a, b)) for a, b in (('new', 'new'), ('new', 'own'), ('own', 'new'))]
+# 7.2 keeps the size of a stick's blocks from the disk in it, and the guest would see other ones.
+NEW += [pair('blocks of a USB stick', ['device: scsi-hd logical_block_size 4096 512', 'device: scsi-hd physical_block_size 4096 512'],
+             some(STICK, 'usb', 'stick'), {}, qemus=('new', 'own'),
+             here={'stick': ('drive=n2', 'drive=n2,logical_block_size=4096,physical_block_size=4096')})]
 # A guest survives these; the table says so, and the operator is told.
 WARNINGS = [
     pair('microcode', ['warning cpu: ucode-rev'], OLD,

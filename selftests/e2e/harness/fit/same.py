@@ -115,6 +115,9 @@ PLUGGED_BUS = '-object memory-backend-file,id=mem1,mem-path={ram}.1,size=128M,sh
               '-device max-x86_64-cpu,id=cpu1,socket-id=0,core-id=1,thread-id=0'
 DISC = '-blockdev driver=raw,node-name=cd,read-only=on,file.driver=file,file.filename={raw32} ' \
        '-device ide-cd,id=cd0,bus=ide.1,unit=0,drive=cd'
+# Only QEMU 11.1 gives the block sizes of the stick to the disk in it, and only 7.2 shows those that nobody gave.
+STICK = {**PC, 'stick': '-blockdev driver=raw,node-name=n2,file.driver=file,file.filename={raw32} '
+                        '-device usb-storage,id=stick,bus=uhci.0,port=2,drive=n2'}
 BOTH = ('own', 'new'), ('new', 'own')
 
 FITS = [pair(name, [], *machines, **more) for name, machines, more in (
@@ -128,6 +131,7 @@ FITS = [pair(name, [], *machines, **more) for name, machines, more in (
      {'here': {'second': [('driver=raw', 'driver=qcow2'), ('second64', 'qcow64')]}}),
     *((f'{a} to {b}, q35', ({**Q35, 'cpu': '-cpu Nehalem'}, {}), {'qemus': (a, b)}) for a, b in BOTH),
     *((f'{a} to {b}, pc', (PC, {}), {'qemus': (a, b)}) for a, b in BOTH),
+    *((f'{a} to {b}, USB stick', (some(STICK, 'usb', 'stick'), {}), {'qemus': (a, b)}) for a, b in BOTH),
     ('it moves on, q35', (Q35, {}), {'hops': 2}),
     ('it moves on, pc', (PC, {}), {'hops': 2}),
     ('it was reset', (some(PC, 'net', 'usb'), {'start': '-S'}), {'before': [('stop', {}), ('system_reset', {}), ('cont', {})]}),
