@@ -3,6 +3,7 @@
 --reconnect: the link is lost while RAM is on its way, and comes back. Most of it two QEMUs without KVM show as well, with --pause,
 as RAM at rest goes in the same rounds then; in the lab the guest runs, and writes. --verify finds each page that is missing.
 """
+import os
 import time
 
 import godwit
@@ -108,6 +109,34 @@ def test_the_answer_is_lost(pair):
         between.lose()
         between.wait(lambda: len(seen) >= 4)
         arrived(pair, run)
+
+
+def firmware(vm):
+    """What it has below 4 GiB."""
+    path = f'{vm.run}/firmware'
+    vm.qmp('pmemsave', val=(1 << 32) - (256 << 10), size=256 << 10, filename=path)
+    with open(path, 'rb') as f:
+        return f.read()
+
+
+@native
+@pytest.mark.parametrize('at', [(wire.PRIVATE, 2), wire.REUSE, (wire.REUSE, 2)], ids=['private', 'question', 'answer'])
+def test_before_the_first_round(directory, at):
+    """Nothing has shown yet that the private RAM has come, and none of it has: all of it goes again."""
+    path = f'{directory}/bios'
+    with open('/usr/share/seabios/bios-256k.bin', 'rb') as ours, open(path, 'wb') as f:
+        f.write(os.urandom(4096) + ours.read()[4096:])	# there is no code yet
+    src = sources.plain(directory, APPEND, extra=('-bios', path))
+    dst = godwit.destination(src, extra=())
+    assert firmware(src) != firmware(dst)
+    with relay.Losing(TO, drop={at}, swallow={wire.PRIVATE}) as between:
+        def lose(lose=between.lose):
+            between.swallow.clear()
+            lose()
+        between.lose = lose
+        run = migrate((src, dst), between, 30, '--device-state', 'save')
+        arrived((src, dst), run)
+    assert run.wait()['device-state-saved'] and firmware(src) == firmware(dst)
 
 
 @native

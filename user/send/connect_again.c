@@ -8,10 +8,11 @@
  * was taken for a stream that failed. The receiver reads no old connection once it has answered, so
  * no old byte is placed after a newer one.
  *
- * What was sent beside RAM is not sent again: QEMU's private RAM goes before the rounds in save
- * mode, and the first part of QEMU's stream before the round of --pause. On each connection that
- * was before the end of a round, so the receiver has it if it has acknowledged one, or
- * has answered what was asked behind it; until then a loss ends the migration.
+ * What was sent beside RAM is not sent again once a round has begun: QEMU's private RAM goes before
+ * the rounds in save mode, and the first part of QEMU's stream before the round of --pause. On each
+ * connection that was before the end of a round, so the receiver has it if it has acknowledged one,
+ * or has answered what was asked behind it; until then a loss ends the migration. Ahead of the
+ * first round there is only the private RAM, which goes again (send_save_ahead()).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +29,8 @@
 /* Was anything sent beside RAM that may not have come? A frame of that is never empty. */
 static bool connect_may_lack_state(const struct sender *s)
 {
-	return s->report->device_bytes > s->state_there && !atomic_load(&s->stripes.acked);
+	return s->number && s->report->device_bytes > s->state_there &&
+	       !atomic_load(&s->stripes.acked);
 }
 
 /* Has the link been lost, and does the receiver wait for us? Not if it has said why it gives up. */

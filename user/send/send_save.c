@@ -54,6 +54,20 @@ static int send_save_check_unchanged(struct sender *s, struct err *e)
 		       running ? "continued" : "stopped");
 }
 
+/*
+ * A loss of the link before anything shows that it has come may have taken some of it, so all of it
+ * goes again: the receiver takes it until the first ROUND.
+ */
+int send_save_ahead(struct sender *s, struct err *e)
+{
+	const struct frame_out to = { .send = frame_out_to_channel, .arg = s->ch };
+
+	if (s->devstate != &devstate_save || s->state_there)
+		return 0;
+	s->private_copy.whole = false;
+	return private_ram_send(&s->private_copy, &to, &s->report->device_bytes, e);
+}
+
 static int send_save_stand_still(struct sender *s, struct err *e)
 {
 	const struct frame_out to = sender_first_stream(s);

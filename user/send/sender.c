@@ -180,10 +180,8 @@ static void sender_read_abort(struct sender *s, struct err *e)
 
 static int sender_migrate(struct sender *s, struct err *e)
 {
-	struct frame_out to;
-	int r;
+	int r = sender_open_brake(s, e);
 
-	r = sender_open_brake(s, e);
 	if (!r)
 		r = claim_take(&s->claim, &s->vm, e);
 	/* Again: a godwit in another container may have been at work until now. */
@@ -207,11 +205,8 @@ static int sender_migrate(struct sender *s, struct err *e)
 		r = connect_peer(s, e);
 	if (!r)
 		r = stripes_init(&s->stripes, &s->vm, e);
-	to = (struct frame_out) { .send = frame_out_to_channel, .arg = s->ch };
-	if (!r && s->devstate == &devstate_save)
-		r = private_ram_send(&s->private_copy, &to, &s->report->device_bytes, e);
 	if (!r)
-		r = sender_begin_reuse(s, e);
+		r = sender_send_ahead(s, e);
 	if (!r && !s->o->pause)
 		r = precopy(s, e);
 	if (!r)

@@ -203,10 +203,13 @@ int owing_take_over(struct sender *s, struct err *e);
 /* Whether pages that are sent again go as their changes: what for is known once HELLO is there. */
 int sender_open_delta(struct sender *s, struct err *e);
 /*
- * Asks what the receiver has in a file (wire/reuse.h), and waits a little until it is read. With
- * --reconnect it survives a loss of the link.
+ * What goes ahead of the first round: in save mode QEMU's private RAM; then the question what the
+ * receiver has in a file (wire/reuse.h), and a short wait until that is read. With --reconnect it
+ * survives a loss of the link.
  */
-int sender_begin_reuse(struct sender *s, struct err *e);
+int sender_send_ahead(struct sender *s, struct err *e);
+/* QEMU's private RAM, in save mode, unless it has come for sure. Only before the first round. */
+int send_save_ahead(struct sender *s, struct err *e);
 /*
  * With a file to reuse, waits until all rounds that were announced are in place at the receiver but
  * for what it has refused, and nothing is asked for.

@@ -98,17 +98,17 @@ static int sender_await_index(struct sender *s, struct err *e)
 	return r;
 }
 
-int sender_begin_reuse(struct sender *s, struct err *e)
+int sender_send_ahead(struct sender *s, struct err *e)
 {
 	bool again;
 	int r;
 
-	if (!(s->features & WIRE_REUSES) || !s->o->reuse_mib)
-		return 0;
 	do {
 		again = false;
+		r = send_save_ahead(s, e);
 		/* What the receiver has said stays known. */
-		r = s->reuse.table ? 0 : sender_ask_reuse(s, e);
+		if (!r && (s->features & WIRE_REUSES) && s->o->reuse_mib && !s->reuse.table)
+			r = sender_ask_reuse(s, e);
 		if (!r)
 			r = sender_await_index(s, e);
 		if (r) {

@@ -85,10 +85,11 @@
  *	      <------------------- STREAMS
  *
  * From there on it is as it was before SWITCHOVER. The next round has the number after the one that
- * the sender named, and brings again what was sent after the one that the receiver named. The
- * receiver goes on naming that one until it has got a whole round: its answer may be lost, too.
- * While it waits, ASK with the token ends the migration: the answer is that it is dead. A peer that
- * wants anything else is refused.
+ * the sender named, and brings again what was sent after the one that the receiver named. Before
+ * the first ROUND all of the private RAM may come again (save mode, below). The receiver goes on
+ * naming that round until it has got a whole one: its answer may be lost, too. While it waits, ASK
+ * with the token ends the migration: the answer is that it is dead. A peer that wants anything else
+ * is refused.
  *
  * WIRE_FILL: an extent may be of pages of one repeated byte (WIRE_SAME). WIRE_LZ4, WIRE_ZSTD,
  * WIRE_ZLIB: in place of RAM the sender may send PACKED frames, whose pages are one block of that
