@@ -28,6 +28,7 @@ static inline void mm_lock_seqcount_begin(struct mm_struct *mm)
 /* 6.8 made the number of KVM address spaces a property of the VM. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 #define kvm_arch_nr_memslot_as_ids(kvm)	KVM_ADDRESS_SPACE_NUM
+#define KVM_MAX_NR_ADDRESS_SPACES	KVM_ADDRESS_SPACE_NUM
 #define kvm_arch_has_private_mem(kvm)	false
 #endif
 

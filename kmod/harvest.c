@@ -29,7 +29,9 @@
  *			mapping is new: no watch has noted what was unmapped from it earlier, and
  *			the flush for that may not have come yet.
  *	block		The completion noted P before the reader of the block device was told.
- *	change		A slot or mapping that came or went counts as written throughout.
+ *	change		A slot or mapping that came or went counts as written throughout. So does,
+ *			where slots have changed, what no slot of that address space shows: it may
+ *			have been written through one that came and went between two looks.
  *
  * The mapping sweep reads page tables of mms that we know; a mapping that we did not know yet
  * counts as written throughout, once it is watched, and so does one that was moved. START counts
@@ -41,6 +43,9 @@
  *	  of the next, by whatever process, one that is watched already included. Nothing tells a
  *	  module of a new mapping; a watch hears that a range of addresses goes, which may have
  *	  shown any file.
+ *	- Stores of a vCPU to a page that one slot shows all the time, through a second slot of the
+ *	  same address space that comes and goes between the looks of two harvests, where
+ *	  manual_dirty_log_protect is 3 (slots.c says why). No VMM shows RAM twice for a moment.
  *	- write(2) and its kin on the file.
  *	- Stores of the kernel through a page that it has pinned, whose entry is there and clean:
  *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted
@@ -77,7 +82,7 @@
 static bool log_was_lost(struct godwit_session *s)
 {
 	return s->kvm->manual_dirty_log_protect != 3 &&
-	       godwit_slots_generation(s) != s->view.generation;
+	       godwit_slots_changed(s, s->view.generation);
 }
 
 /*

@@ -84,6 +84,8 @@ struct godwit_ram {
 	struct list_head node;
 };
 
+#define GODWIT_SPACES	2	/* KVM's address spaces on x86: the guest's, and that of SMM */
+
 /**
  * struct godwit_slot - a memslot that the guest may write
  * @as_id: KVM address space (1 is SMM's view on x86)
@@ -128,7 +130,7 @@ struct godwit_piece {
  * @slots: by address space and guest physical address
  * @pieces: in the order of their slots, and in each slot by address
  * @nr_shown: how many slots show our RAM files
- * @generation: KVM's memslot generations, summed over the address spaces
+ * @generation: of KVM's memslots, by address space; our own steps included
  */
 struct godwit_view {
 	struct godwit_slot *slots;
@@ -136,7 +138,7 @@ struct godwit_view {
 	unsigned int nr_slots;
 	unsigned int nr_pieces;
 	unsigned int nr_shown;
-	u64 generation;
+	u64 generation[GODWIT_SPACES];
 };
 
 /* What a session has done: written under session->lock, read without it. */
@@ -324,6 +326,8 @@ struct godwit_budget {
 
 int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsigned int n,
 			  struct godwit_budget *b);
+int godwit_pieces_mark_hidden(struct godwit_session *s, const struct godwit_view *v, u32 as_id,
+			      u64 *marked);
 
 /* slot_flags.c */
 #define GODWIT_SETTLE_MS	20
@@ -334,7 +338,8 @@ const void *godwit_slot_identity(const struct kvm_memory_slot *ks);
 int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
 			  struct godwit_slot *slot, u32 flags);
 void godwit_slots_settle(struct godwit_session *s, unsigned int ms);
-u64 godwit_slots_generation(struct godwit_session *s);
+void godwit_slots_generation(struct godwit_session *s, u64 *generation);
+bool godwit_slots_changed(struct godwit_session *s, const u64 *since);
 
 /* harvest.c: jobs, run under session->lock */
 int godwit_job_start(struct godwit_session *s, void *arg);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What a memslot shows: stretches of RAM files, by the mappings behind it, and of private RAM, by
- * their addresses.
+ * their addresses. And what none shows.
  */
 #include <linux/kvm_host.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/sort.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -128,4 +129,62 @@ int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsig
 				 vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT));
 	}
 	return r;
+}
+
+struct shown {
+	u32 ram;
+	u64 first;
+	u64 end;
+};
+
+static int compare_shown(const void *a, const void *b)
+{
+	const struct shown *x = a, *y = b;
+
+	if (x->ram != y->ram)
+		return x->ram < y->ram ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Sorted; NULL: no memory. *n: how many. */
+static struct shown *shown_in(const struct godwit_view *v, u32 as_id, unsigned int *n)
+{
+	struct shown *shown = kvmalloc_array(v->nr_pieces + 1, sizeof(*shown), GFP_KERNEL);
+	unsigned int i;
+
+	*n = 0;
+	for (i = 0; shown && i < v->nr_pieces; i++) {
+		const struct godwit_piece *p = &v->pieces[i];
+
+		if (v->slots[p->slot].as_id == as_id)
+			shown[(*n)++] = (struct shown){ p->ram, p->pgoff, p->pgoff + p->npages };
+	}
+	if (shown)
+		sort(shown, *n, sizeof(*shown), compare_shown, NULL);
+	return shown;
+}
+
+/* Counts as written the pages of all RAM that no slot of an address space shows. 0, -ENOMEM. */
+int godwit_pieces_mark_hidden(struct godwit_session *s, const struct godwit_view *v, u32 as_id,
+			      u64 *marked)
+{
+	unsigned int n, i = 0, ram;
+	struct shown *shown = shown_in(v, as_id, &n);
+
+	if (!shown)
+		return -ENOMEM;
+	for (ram = 0; ram < s->nr_rams; ram++) {
+		struct godwit_ram *r = s->rams[ram];
+		u64 next = 0;
+
+		for (; i < n && shown[i].ram == ram; i++) {
+			if (next < shown[i].first)
+				*marked += godwit_ram_mark_changed(r, next, shown[i].first - next);
+			next = max(next, shown[i].end);
+		}
+		*marked += godwit_ram_mark_changed(r, next, r->npages);
+		cond_resched();
+	}
+	kvfree(shown);
+	return 0;
 }

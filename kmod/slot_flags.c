@@ -97,7 +97,7 @@ int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
 		 * Our own change, as KVM counts it, is no news. Were it counted otherwise, the next
 		 * comparison would see a change that is none; it never overlooks one.
 		 */
-		s->view.generation += kvm_arch_nr_memslot_as_ids(s->kvm);
+		s->view.generation[slot->as_id] += kvm_arch_nr_memslot_as_ids(s->kvm);
 		return 0;
 	}
 	/* The slot was deleted in between and the ioctl made it anew; see above. */
@@ -106,17 +106,24 @@ int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
 	return -EAGAIN;
 }
 
-/* Sum of the generations of all address spaces: changes with every change of a slot. */
-u64 godwit_slots_generation(struct godwit_session *s)
+/* Of each address space: changes with every change of a slot of it. */
+void godwit_slots_generation(struct godwit_session *s, u64 *generation)
 {
-	u64 generation = 0;
 	int as, idx;
 
+	memset(generation, 0, GODWIT_SPACES * sizeof(*generation));
 	idx = srcu_read_lock(&s->kvm->srcu);
 	for (as = 0; as < kvm_arch_nr_memslot_as_ids(s->kvm); as++)
-		generation += __kvm_memslots(s->kvm, as)->generation;
+		generation[as] = __kvm_memslots(s->kvm, as)->generation;
 	srcu_read_unlock(&s->kvm->srcu, idx);
-	return generation;
+}
+
+bool godwit_slots_changed(struct godwit_session *s, const u64 *since)
+{
+	u64 now[GODWIT_SPACES];
+
+	godwit_slots_generation(s, now);
+	return memcmp(now, since, sizeof(now));
 }
 
 /**
@@ -127,11 +134,11 @@ u64 godwit_slots_generation(struct godwit_session *s)
  */
 void godwit_slots_settle(struct godwit_session *s, unsigned int ms)
 {
+	u64 before[GODWIT_SPACES];
 	int tries = 20;
-	u64 before;
 
 	do {
-		before = godwit_slots_generation(s);
+		godwit_slots_generation(s, before);
 		godwit_session_pause(s, max_t(unsigned int, ms, GODWIT_SETTLE_MS));
-	} while (godwit_slots_generation(s) != before && --tries && !godwit_session_hurried(s));
+	} while (godwit_slots_changed(s, before) && --tries && !godwit_session_hurried(s));
 }

@@ -11,8 +11,18 @@
  *	  off): likewise, log on again;
  *	- a slot that was made anew with its log on (by the VMM's own migration) cannot always be
  *	  told from the old one. With manual_dirty_log_protect == 3 (QEMU's setting) it starts with
- *	  all bits set, so nothing is lost; else every change of the generation makes all of them
- *	  count as written, also one between this look and the reading of the logs.
+ *	  all bits set, so nothing is lost; else every change of the generation makes all RAM count
+ *	  as written, also one between this look and the reading of the logs;
+ *	- a slot that came and went between two views is in neither, its log went with it, and no
+ *	  other row has what a vCPU wrote through an entry that was writable and clean already. So a
+ *	  change of an address space's generation makes all count as written that no slot of it
+ *	  shows: what the guest may write for a moment only (a reset: SeaBIOS writes below 1 MiB,
+ *	  where slots are read-only before and after; SMM's RAM, that only SMM sees; BARs that
+ *	  move). What a slot of the same address space shows all the time is looked for in that
+ *	  slot's log: no VMM shows RAM twice for a moment. To be safe from one that does, all RAM
+ *	  would have to count as written at every change; see harvest.c, "What is not seen".
+ *
+ * A generation that has moved by our own changes alone, which the view has counted, is no change.
  *
  * How flags are changed, and what can go wrong with it, is in slot_flags.c.
  *
@@ -92,6 +102,7 @@ static int read_slots(struct godwit_session *s, struct godwit_view *v)
 	struct kvm_memslot_iter iter;
 	int as, idx, r = 0;
 
+	BUILD_BUG_ON(GODWIT_SPACES < KVM_MAX_NR_ADDRESS_SPACES);
 	v->slots = kvcalloc(max, sizeof(*v->slots), GFP_KERNEL);
 	if (!v->slots)
 		return -ENOMEM;
@@ -99,7 +110,7 @@ static int read_slots(struct godwit_session *s, struct godwit_view *v)
 	for (as = 0; as < kvm_arch_nr_memslot_as_ids(kvm) && !r; as++) {
 		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
 
-		v->generation += slots->generation;
+		v->generation[as] = slots->generation;
 		kvm_for_each_memslot_in_gfn_range(&iter, slots, 0, ~0ULL) {
 			const struct kvm_memory_slot *ks = iter.slot;
 
@@ -237,10 +248,31 @@ static int switch_on(struct godwit_session *s, struct godwit_scratch *sc, struct
 	return r == -ENOENT ? -EAGAIN : r;
 }
 
+/*
+ * Someone else has changed slots since the old view. What both views show is logged, or stands in
+ * one of them alone; a slot that came and went in between stands in neither, and its log is gone.
+ * v: the new view.
+ */
+static int mark_unseen(struct godwit_session *s, const struct godwit_view *v, u64 *marked)
+{
+	unsigned int i;
+	int r = 0;
+
+	if (s->kvm->manual_dirty_log_protect != 3) {
+		for (i = 0; i < s->nr_rams; i++)
+			*marked += godwit_ram_mark_changed(s->rams[i], 0, s->rams[i]->npages);
+		return 0;
+	}
+	for (i = 0; i < GODWIT_SPACES && !r; i++)
+		if (v->generation[i] != s->view.generation[i])
+			r = godwit_pieces_mark_hidden(s, v, i, marked);
+	return r;
+}
+
 static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64 *marked)
 {
-	bool changed, all;
 	struct godwit_view v;
+	bool changed;
 	unsigned int i;
 	int r;
 
@@ -248,12 +280,18 @@ static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64
 	if (r)
 		return r;
 	carry_over(&v, &s->view);
-	changed = v.generation != s->view.generation && s->view.nr_shown;
+	/* START has no view before its first, and counts everything as written. */
+	changed = s->view.slots && memcmp(v.generation, s->view.generation, sizeof(v.generation));
+	if (changed)
+		r = mark_unseen(s, &v, marked);
+	if (r) {
+		godwit_view_free(&v);	/* the next harvest compares with the old one again */
+		return r;
+	}
 	if (changed) {
 		s->changes++;
 		s->changed_jiffies = jiffies;
 	}
-	all = changed && s->kvm->manual_dirty_log_protect != 3;
 	*marked += mark_missing(s, &v, &s->view) + mark_missing(s, &s->view, &v);
 	swap(s->view, v);
 	godwit_view_free(&v);
@@ -261,11 +299,7 @@ static int refresh_once(struct godwit_session *s, struct godwit_scratch *sc, u64
 	for (i = 0; i < s->view.nr_slots && !r; i++) {
 		struct godwit_slot *slot = &s->view.slots[i];
 
-		if (!slot->nr_pieces)
-			continue;
-		if (all)
-			*marked += mark_slot(s, slot);
-		if (!(slot->flags & KVM_MEM_LOG_DIRTY_PAGES))
+		if (slot->nr_pieces && !(slot->flags & KVM_MEM_LOG_DIRTY_PAGES))
 			r = switch_on(s, sc, slot, marked);
 	}
 	return r;

@@ -24,11 +24,22 @@ FIXTURE_VARIANT_ADD(change, manual3) { .manual = 3 };
 FIXTURE_VARIANT_ADD(change, manual1) { .manual = 1 };
 FIXTURE_VARIANT_ADD(change, manual0) { .manual = 0 };
 
+#define SLOT_OTHER	4
+#define IN_SMM		(1 << 16)	/* of a slot's number: KVM's address space of SMM */
+
+/* Shows the RAM's second half, which no other slot does, where nothing is written; npages 0: no more. */
+static int other_half(FIXTURE_DATA(change) *self, unsigned int slot, uint64_t npages)
+{
+	return vm_slot(&self->vm, slot, 0, RAM_GPA + 2 * PAGES * PAGE, npages * PAGE,
+		       npages ? self->ram.map + HALF * PAGE : NULL);
+}
+
 FIXTURE_SETUP(change)
 {
 	vm_create(&self->vm, 1, variant->manual);
 	ASSERT_EQ(0, ram_create(&self->ram, RAM_TMPFS, PAGES * PAGE));
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER, HALF));
 	vm_table_add(&self->vm, RAM_GPA, PAGES);
 	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
 	session_settle(&self->s);
@@ -60,7 +71,7 @@ static bool changed(struct session *s, uint64_t first, uint64_t npages)
 	return false;
 }
 
-/* Where a change of slots is seen by KVM's generation only, all slots count: see kmod/slots.c. */
+/* Where a change of slots is seen by KVM's generation only, all RAM counts: see kmod/slots.c. */
 static uint64_t others(unsigned int manual)
 {
 	return manual == 3 ? 0 : HALF;
@@ -107,7 +118,7 @@ TEST_F(change, row_off)
 TEST_F(change, slot_deleted)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
-	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF + others(variant->manual))));
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 }
 
@@ -115,7 +126,7 @@ TEST_F(change, slot_moved)
 {
 	/* By a VMM that knows of no log: it goes off with the flags, and has to come back. */
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA + PAGES * PAGE, HALF * PAGE, self->ram.map));
-	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF + others(variant->manual))));
 	PROOF(EXPECT_TRUE(logged_when_quiet(self, 1)));
 	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
 }
@@ -124,7 +135,7 @@ TEST_F(change, slot_made_anew)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
-	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF + others(variant->manual))));
 	PROOF(EXPECT_TRUE(logged_when_quiet(self, 1)));
 }
 
@@ -133,7 +144,86 @@ TEST_F(change, slot_made_anew_with_its_log_on)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, HALF * PAGE, self->ram.map));
-	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF + others(variant->manual))));
+}
+
+/* What a vCPU writes through a slot that is there for just as long. Leaves the page's bit as the next harvest sets it. */
+static bool written_for_a_moment(FIXTURE_DATA(change) *self, unsigned int flags, uint32_t value)
+{
+	uint32_t seed = 0, state, at;
+
+	do {
+		state = ++seed;
+		at = guest_pick(&state, PAGES);
+	} while (at < HALF);
+	require(!vm_slot(&self->vm, 2, flags, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE), "add");
+	vcpu_batch(&self->vm, 0, seed, value, 1);
+	require(!vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, 0, NULL), "delete");
+	require(!session_harvest(&self->s, NULL), "GODWIT_HARVEST");
+	return bit_set(&self->s.ram[0], at);
+}
+
+static void leave_alone(FIXTURE_DATA(change) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		sleep_ms(60);
+		require(!session_sync(&self->s, NULL), "GODWIT_HARVEST");
+		bits_forget(&self->s.ram[0]);
+	}
+}
+
+/*
+ * Its log is gone with it, and the VMM's entry was writable and clean already, once it has been written and swept. So no
+ * other row has the write.
+ */
+static void came_and_went(struct __test_metadata *_metadata, FIXTURE_DATA(change) *self)
+{
+	unsigned int flags;
+
+	for (flags = 0; flags <= KVM_MEM_LOG_DIRTY_PAGES; flags++) {
+		rows_on(ALL_ROWS);
+		written_for_a_moment(self, flags, 7);
+		leave_alone(self);
+		PROOF(EXPECT_TRUE(written_for_a_moment(self, flags, 8)));
+		leave_alone(self);
+		rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_CHANGE));
+		SHOWN(!written_for_a_moment(self, flags, 9));
+		leave_alone(self);
+	}
+}
+
+TEST_F(change, slot_came_and_went)
+{
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER, 0));
+	came_and_went(_metadata, self);
+}
+
+/* As a window to SMM's RAM does, which the guest may open in its own address space: that one's log has nothing of it. */
+TEST_F(change, slot_came_and_went_that_smm_has)
+{
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER, 0));
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER | IN_SMM, HALF));
+	came_and_went(_metadata, self);
+}
+
+/* Its log would have said which pages were written in SMM. */
+TEST_F(change, slot_came_and_went_in_smm)
+{
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER | IN_SMM, HALF));
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER | IN_SMM, 0));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, PAGES)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 0)));
+}
+
+/* No slot shows any page when the two harvests look. */
+TEST_F(change, only_slot_came_and_went)
+{
+	ASSERT_EQ(0, other_half(self, SLOT_OTHER, 0));
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL));
+	ASSERT_EQ(0, session_sync(&self->s, NULL));
+	came_and_went(_metadata, self);
 }
 
 #define PAUSE_PARAM	"/sys/module/godwit/parameters/pause_in_harvest_ms"
@@ -175,14 +265,14 @@ TEST_F(change, log_switched_off_by_the_vmm)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, HALF * PAGE, self->ram.map));
 	EXPECT_FALSE(vm_logged(&self->vm, 1));
-	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF)));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, HALF + others(variant->manual))));
 	PROOF(EXPECT_TRUE(logged_when_quiet(self, 1)));
 }
 
 TEST_F(change, slot_of_other_memory)
 {
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + PAGES * PAGE, 16 * PAGE, self->vm.low));
-	PROOF(EXPECT_TRUE(changed(&self->s, 0, others(variant->manual))));
+	PROOF(EXPECT_TRUE(changed(&self->s, 0, 2 * others(variant->manual))));
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 3)));
 }
 
