@@ -205,7 +205,7 @@ extern struct workqueue_struct *godwit_wq;
  */
 #ifdef GODWIT_TESTS
 bool godwit_row_on(unsigned int row);
-/* Holds open the time in which a VMM may change what the harvest has just looked at. */
+/* Holds open the time in which a VMM may change the slots that have just been looked at. */
 void godwit_pause_in_harvest(void);
 /* Holds open the time in which CPUs may have translations that outlive a dirty bit. */
 void godwit_pause_before_flush(void);

@@ -26,7 +26,7 @@ MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to 
 
 static unsigned int pause_in_harvest_ms;
 module_param(pause_in_harvest_ms, uint, 0600);
-MODULE_PARM_DESC(pause_in_harvest_ms, "for tests: between the look at the memslots and their logs");
+MODULE_PARM_DESC(pause_in_harvest_ms, "for tests: between the look at the memslots and their logs, before and behind the last look at one whose flags change");
 
 static unsigned int pause_before_flush_ms;
 module_param(pause_before_flush_ms, uint, 0600);
@@ -61,7 +61,10 @@ bool godwit_row_on(unsigned int row)
 
 void godwit_pause_in_harvest(void)
 {
-	msleep(READ_ONCE(pause_in_harvest_ms));
+	unsigned int ms = READ_ONCE(pause_in_harvest_ms);
+
+	if (ms)
+		msleep(ms);
 }
 
 void godwit_pause_before_flush(void)

@@ -7,21 +7,46 @@
  * one that does not. If the VMM deletes the slot after we looked and before KVM takes
  * slots_lock, we would create it again; and the VMM, which may make another one in its place
  * now, would see that fail. There is no lock that we could hold across the ioctl, so three
- * things keep it away, and one repairs it:
+ * things keep it away, and one repairs what it can:
  *
  *	- VMMs change slots in bursts (a guest's reset): while the last change is younger than
  *	  GODWIT_SETTLE_MS, flags are left alone, and what is not logged counts as written;
  *	- the last look is under slots_lock, and nothing but a copy of the arguments, which lie
  *	  ready, is between its unlocking and KVM's locking it: well below a microsecond;
  *	- a call that finds slots_lock taken gives up, and its caller comes back later;
- *	- after the ioctl we look again: if the slot is another object than before (the
- *	  metadata that KVM keeps through a change of flags and makes anew for a new
- *	  slot), it is deleted at once.
+ *	- after the ioctl we look again, at KVM's generation of the address space as well, which
+ *	  KVM moves on by one step for a slot that is made or has its flags changed, and by two for
+ *	  one that is deleted or moved (Linux 6.1 to 7.3):
+ *
+ *		one step	Ours and no other: the slot is the one that we knew.
+ *		three steps	If the slot is another object than before (the metadata that KVM
+ *				keeps through a change of flags and makes anew for a new slot), it
+ *				was deleted, and our ioctl made it: it is deleted again.
+ *		else		The VMM has changed slots, this one perhaps; ours was a change of
+ *				flags, most likely. The slot stays, as it may be the VMM's: without
+ *				it RAM of the guest would be gone. Who asked for it looks anew.
+ *
+ * What this cannot tell: three steps are also a slot that the VMM itself deleted and made anew
+ * with just the flags that we want, so that our ioctl did nothing; it would have to win the lock
+ * twice while we wait for it. A slot that our ioctl made stays if the VMM changes more of them in
+ * that moment, or KVM finds room for the new metadata where the old one was; and one that the VMM
+ * moved in that moment, which QEMU never does, is back in its place.
  */
 #include <linux/kvm_host.h>
 
 #include "compat.h"
 #include "internal.h"
+
+static const struct kvm_memory_slot *find_in(struct kvm_memslots *slots,
+					     const struct godwit_slot *slot)
+{
+	const struct kvm_memory_slot *ks = id_to_memslot(slots, slot->id);
+
+	if (!ks || ks->base_gfn != slot->base_gfn || ks->npages != slot->npages ||
+	    ks->userspace_addr != slot->hva || !GODWIT_SHOWS_WRITES(ks->flags))
+		return NULL;
+	return ks;
+}
 
 /*
  * Context: under kvm->srcu; the result is good until it is unlocked. NULL: that slot is no more.
@@ -30,13 +55,7 @@
 const struct kvm_memory_slot *godwit_slot_find(struct godwit_session *s,
 					       const struct godwit_slot *slot)
 {
-	const struct kvm_memory_slot *ks = id_to_memslot(__kvm_memslots(s->kvm, slot->as_id),
-							 slot->id);
-
-	if (!ks || ks->base_gfn != slot->base_gfn || ks->npages != slot->npages ||
-	    ks->userspace_addr != slot->hva || !GODWIT_SHOWS_WRITES(ks->flags))
-		return NULL;
-	return ks;
+	return find_in(__kvm_memslots(s->kvm, slot->as_id), slot);
 }
 
 /* KVM keeps this array through a change of flags and allocates another one for a new slot. */
@@ -45,26 +64,73 @@ const void *godwit_slot_identity(const struct kvm_memory_slot *ks)
 	return ks->arch.lpage_info[0];
 }
 
-static int look(struct godwit_session *s, const struct godwit_slot *slot, const void **id,
-		u32 *flags)
+/**
+ * struct sight - of a slot, and of its address space at the same moment
+ * @identity: NULL: it is no more
+ * @flags: if it is
+ */
+struct sight {
+	const void *identity;
+	u32 flags;
+	u64 generation;
+};
+
+static struct sight look(struct godwit_session *s, const struct godwit_slot *slot)
 {
 	const struct kvm_memory_slot *ks;
-	int idx, r = -ENOENT;
+	struct kvm_memslots *slots;
+	struct sight now = {};
+	int idx;
 
 	idx = srcu_read_lock(&s->kvm->srcu);
-	ks = godwit_slot_find(s, slot);
+	slots = __kvm_memslots(s->kvm, slot->as_id);
+	now.generation = slots->generation;
+	ks = find_in(slots, slot);
 	if (ks) {
-		*id = godwit_slot_identity(ks);
-		*flags = ks->flags;
-		r = 0;
+		now.identity = godwit_slot_identity(ks);
+		now.flags = ks->flags;
 	}
 	srcu_read_unlock(&s->kvm->srcu, idx);
-	return r;
+	return now;
+}
+
+/* What has our ioctl done, which KVM says has worked? See above. */
+static int conclude(struct godwit_session *s, struct godwit_scratch *sc, struct godwit_slot *slot,
+		    u32 flags, const struct sight *before)
+{
+	u64 step = kvm_arch_nr_memslot_as_ids(s->kvm);
+	struct sight now = look(s, slot);
+
+	if (now.generation == before->generation + step) {
+		slot->flags = flags;
+		slot->ours = flags & KVM_MEM_LOG_DIRTY_PAGES;
+		/*
+		 * No news for the next view, which would find a change if KVM counted otherwise. If
+		 * the VMM has changed slots since this view, it still does.
+		 */
+		s->view.generation[slot->as_id] += step;
+		return 0;
+	}
+	if (now.identity && now.identity != before->identity &&
+	    now.generation == before->generation + 3 * step) {
+		if (!godwit_kvm_stage_region(sc, slot, 0, 0))
+			godwit_kvm_set_region(s, sc);
+		return -EAGAIN;
+	}
+	/*
+	 * The log of what is there now is on because of us. To the next view it is the slot that
+	 * we knew: all of it counts as written, since it was not logged until now.
+	 */
+	if (now.identity && flags & now.flags & KVM_MEM_LOG_DIRTY_PAGES) {
+		slot->identity = now.identity;
+		slot->ours = true;
+	}
+	return -EAGAIN;
 }
 
 /**
  * godwit_slot_set_flags() - change the flags of a slot that is still the one we know
- * @slot: its flags are updated on success
+ * @slot: its flags, and whether its log is ours, are updated
  *
  * Return: 0; -EAGAIN: the VMM changes slots right now; -ENOENT: that slot is
  * no more; what KVM answers.
@@ -72,38 +138,30 @@ static int look(struct godwit_session *s, const struct godwit_slot *slot, const 
 int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
 			  struct godwit_slot *slot, u32 flags)
 {
-	const void *before, *after;
-	u32 now;
+	struct sight before;
 	int r;
 
 	r = godwit_kvm_stage_region(sc, slot, flags, slot->npages);
 	if (r)
 		return r;
+	godwit_pause_in_harvest();
 	if (!mutex_trylock(&s->kvm->slots_lock))
 		return -EAGAIN;
-	r = look(s, slot, &before, &now);
-	if (!r && before != slot->identity)
-		r = -ENOENT;
+	before = look(s, slot);
 	mutex_unlock(&s->kvm->slots_lock);
-	if (r)
-		return r;
+	godwit_pause_in_harvest();
+	if (before.identity != slot->identity)
+		return -ENOENT;
+	if (before.flags == flags) {
+		/* The VMM was first: its log, and a change that the next view is to find. */
+		slot->flags = flags;
+		return 0;
+	}
 	r = godwit_kvm_set_region(s, sc);
 	/* -EINVAL, -EEXIST: the slot, or its place, was taken by something else in between. */
 	if (r)
 		return r == -EINVAL || r == -EEXIST ? -EAGAIN : r;
-	if (look(s, slot, &after, &now) || after == before) {
-		slot->flags = flags;
-		/*
-		 * Our own change, as KVM counts it, is no news. Were it counted otherwise, the next
-		 * comparison would see a change that is none; it never overlooks one.
-		 */
-		s->view.generation[slot->as_id] += kvm_arch_nr_memslot_as_ids(s->kvm);
-		return 0;
-	}
-	/* The slot was deleted in between and the ioctl made it anew; see above. */
-	if (!godwit_kvm_stage_region(sc, slot, 0, 0))
-		godwit_kvm_set_region(s, sc);
-	return -EAGAIN;
+	return conclude(s, sc, slot, flags, &before);
 }
 
 /* Of each address space: changes with every change of a slot of it. */

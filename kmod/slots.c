@@ -243,8 +243,6 @@ static int switch_on(struct godwit_session *s, struct godwit_scratch *sc, struct
 	    time_before(jiffies, s->changed_jiffies + msecs_to_jiffies(GODWIT_SETTLE_MS)))
 		return 0;	/* a later harvest does it */
 	r = godwit_slot_set_flags(s, sc, slot, slot->flags | KVM_MEM_LOG_DIRTY_PAGES);
-	if (!r)
-		slot->ours = true;
 	return r == -ENOENT ? -EAGAIN : r;
 }
 

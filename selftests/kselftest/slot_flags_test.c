@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The VMM changes a memslot in the moment in which a harvest switches its log on. */
+#include <pthread.h>
+
+#include "kst.h"
+
+#define PAGES		512UL
+#define BYTES		(PAGES * PAGE)
+#define PAUSE_PARAM	"/sys/module/godwit/parameters/pause_in_harvest_ms"
+#define DELAY		SYSFS "retire_delay_ms"
+#define PAUSE_MS	800
+#define PAUSE_TEXT	"800"
+#define SOAK		16	/* slots of another VM, which take the memory that a slot has left */
+
+/* Slot 1 is logged; slot 2, which shows the RAM's second half, is logged by the next harvest. */
+FIXTURE(flags) {
+	struct vm vm, other;
+	struct ram ram;
+	struct session s;
+	char delay[16];	/* as found */
+	unsigned int act_ms;
+	void (*act)(FIXTURE_DATA(flags) *self);
+};
+
+static int second_slot(FIXTURE_DATA(flags) *self, unsigned int id, unsigned int flags, uint64_t npages)
+{
+	return vm_slot(&self->vm, id, flags, RAM_GPA + BYTES, npages * PAGE,
+		       npages ? self->ram.map + BYTES : NULL);
+}
+
+FIXTURE_SETUP(flags)
+{
+	snprintf(self->delay, sizeof(self->delay), "%ld", file_number(DELAY));
+	require(!file_write(DELAY, "0"), DELAY);
+	vm_create(&self->vm, 1, 3);
+	vm_create(&self->other, 1, 3);
+	ASSERT_EQ(0, ram_create(&self->ram, RAM_TMPFS, 2 * BYTES));
+	ASSERT_EQ(0, vm_slot(&self->vm, 1, 0, RAM_GPA, BYTES, self->ram.map));
+	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
+	session_settle(&self->s);
+	ASSERT_EQ(0, second_slot(self, 2, 0, PAGES));
+	ASSERT_EQ(0, session_sync(&self->s, NULL));
+	sleep_ms(60);
+	bits_forget(&self->s.ram[0]);
+	ASSERT_TRUE(vm_logged(&self->vm, 1));
+	ASSERT_FALSE(vm_logged(&self->vm, 2));
+}
+
+FIXTURE_TEARDOWN(flags)
+{
+	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
+	require(!file_write(DELAY, self->delay), DELAY);
+	session_close(&self->s);
+	ram_destroy(&self->ram);
+	vm_destroy(&self->other);
+	vm_destroy(&self->vm);
+}
+
+static void *act_later(void *arg)
+{
+	FIXTURE_DATA(flags) *self = arg;
+
+	sleep_ms(self->act_ms);
+	self->act(self);
+	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
+	return NULL;
+}
+
+/* The module pauses before its last look at the slot, and between that and the change of flags. */
+static int harvest_while(FIXTURE_DATA(flags) *self, unsigned int act_ms, void (*act)(FIXTURE_DATA(flags) *self))
+{
+	pthread_t thread;
+	int r;
+
+	self->act_ms = act_ms;
+	self->act = act;
+	require(!file_write(PAUSE_PARAM, PAUSE_TEXT), PAUSE_PARAM);
+	require(!pthread_create(&thread, NULL, act_later, self), "pthread_create");
+	r = session_harvest(&self->s, NULL);
+	pthread_join(thread, NULL);
+	return r;
+}
+
+static void retire_now(FIXTURE_DATA(flags) *self)
+{
+	session_close(&self->s);
+	sessions_wait_none();
+	session_open(&self->s);		/* for the teardown */
+}
+
+static void switch_the_log_on(FIXTURE_DATA(flags) *self)
+{
+	require(!second_slot(self, 2, KVM_MEM_LOG_DIRTY_PAGES, PAGES), "its log goes on");
+}
+
+/* A log that the VMM itself has switched on is not ours to switch off. */
+TEST_F(flags, log_of_the_vmm)
+{
+	EXPECT_EQ(0, harvest_while(self, PAUSE_MS / 2, switch_the_log_on));
+	EXPECT_EQ(PAGES, bits_count(&self->s.ram[0]));
+	retire_now(self);
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 1)));
+	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
+}
+
+static void soak_up(FIXTURE_DATA(flags) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < SOAK; i++)
+		require(!vm_slot(&self->other, i + 1, 0, RAM_GPA + i * BYTES, BYTES, self->ram.map), "a slot elsewhere");
+}
+
+static void make_it_anew(FIXTURE_DATA(flags) *self)
+{
+	require(!second_slot(self, 2, 0, 0), "the slot goes");
+	soak_up(self);
+	require(!second_slot(self, 2, 0, PAGES), "and comes");
+}
+
+/* The slot that is there is the VMM's new one: it stays, is logged, and has its flags again in the end. */
+TEST_F(flags, slot_made_anew)
+{
+	EXPECT_EQ(0, harvest_while(self, PAUSE_MS * 3 / 2, make_it_anew));
+	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
+	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
+	retire_now(self);
+	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 2)));
+	/* KVM says EINVAL of a slot that is not there. */
+	PROOF(EXPECT_EQ(0, second_slot(self, 2, 0, 0)));
+}
+
+static void delete_it(FIXTURE_DATA(flags) *self)
+{
+	require(!second_slot(self, 2, 0, 0), "the slot goes");
+	soak_up(self);
+}
+
+/* The change of flags has made it again: its place must be free, as the VMM left it. */
+TEST_F(flags, slot_deleted)
+{
+	EXPECT_EQ(0, harvest_while(self, PAUSE_MS * 3 / 2, delete_it));
+	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
+	PROOF(EXPECT_EQ(0, second_slot(self, 3, 0, PAGES)));
+}
+
+KST_MAIN
