@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What older kernels lack. The code is written for the newest one; this is the only place
- * that asks for a version.
+ * that asks for a version. What no version tells, Kbuild looks for.
  */
 #ifndef GODWIT_COMPAT_H
 #define GODWIT_COMPAT_H
@@ -18,8 +18,8 @@
 #include <linux/pagevec.h>
 #endif
 
-/* 6.12 counts how often mmap_lock is taken for writing. */
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+/* 6.14, and stable releases of 6.12, count how often mmap_lock is taken for writing. */
+#ifndef GODWIT_HAS_MM_LOCK_SEQCOUNT
 static inline void mm_lock_seqcount_begin(struct mm_struct *mm)
 {
 }
