@@ -193,8 +193,9 @@ struct godwit_start {
  *		not 0 if any page was unmapped, as before a hole is punched
  * @ns:		out: time spent in the call, nanoseconds
  *
- * Nothing changes in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and
- * again until they are cleared. The other rows forget a write as soon as it is reported.
+ * No page is cleared in KVM, and no vCPU is stopped: pages written by vCPUs are reported again and
+ * again until they are cleared. The other rows forget a write as soon as it is reported. Only the
+ * log of a memslot that is new is switched on, as START does it.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots, or a
  * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings
  * of the RAM files than can be watched, or behind the memslots than can be compared, or in private
