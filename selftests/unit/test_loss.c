@@ -193,25 +193,28 @@ static void another_reason_is_no_loss(void **state)
 int __real_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
 int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
 
-/* When each question was to be over. */
+/* When each question was to be over, and how long each answer might take. */
 static uint64_t until_ns[8];
-static unsigned int hellos;
+static unsigned int waited_ms[8], hellos;
 
 int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
 {
-	if (hellos < 8)
-		until_ns[hellos++] = peer->until_ns;
+	if (hellos < 8) {
+		until_ns[hellos] = peer->until_ns;
+		waited_ms[hellos++] = peer->timeout_ms;
+	}
 	return __real_hello(peer, out, agreed, e);
 }
 
 /* In PREPARED the link was lost where no round can go on. keeps: the receiver was told to wait. said: it has given up itself. */
-static void give_up_prepared(struct link *l, struct answering *a, pthread_t *thread, bool keeps, bool said)
+static void give_up_at_distance(struct link *l, struct answering *a, pthread_t *thread, bool keeps, bool said, uint64_t rtt_ns)
 {
 	static struct report report;
 	const struct sender_options o = { .timeout_ms = 5000, .engine = engine };
 	struct sender s = {
 		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
 		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .verdicts = true, .keeps = keeps, .ch = l->ch,
+		.rtt_ns = rtt_ns,
 	};
 
 	answering_begin(a, thread);
@@ -238,6 +241,11 @@ static void give_up_prepared(struct link *l, struct answering *a, pthread_t *thr
 	answering_end(a, thread);
 }
 
+static void give_up_prepared(struct link *l, struct answering *a, pthread_t *thread, bool keeps, bool said)
+{
+	give_up_at_distance(l, a, thread, keeps, said, 0);
+}
+
 /* Else it would wait for all of --reconnect. The guest goes on here before. */
 static void a_receiver_that_waits_is_told(void **state)
 {
@@ -252,6 +260,21 @@ static void a_receiver_that_waits_is_told(void **state)
 	assert_in_range(until_ns[0], 1, now_ns() + 3000000000ull);
 	assert_int_equal(until_ns[1], until_ns[0]);
 	assert_int_equal(a.undone, UNDO_ALL);
+}
+
+/* With TLS an answer takes four round trips, the connection included. */
+static void a_distant_receiver_is_told(void **state)
+{
+	const uint64_t rtt_ns = 1000000000, began_ns = now_ns();
+	struct answering a = { .closes = 0 };
+	pthread_t thread;
+
+	hellos = 0;
+	give_up_at_distance(*state, &a, &thread, true, false, rtt_ns);
+	assert_int_equal(a.asked, WIRE_ASK);
+	assert_int_equal(hellos, 1);
+	assert_in_range(until_ns[0], began_ns + 20 * rtt_ns, now_ns() + 23 * rtt_ns);
+	assert_int_equal(waited_ms[0], 21000);
 }
 
 static void one_that_does_not_wait_is_left_alone(void **state)
@@ -281,6 +304,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_loss_is_told_though_nobody_is_left, setup, teardown),
 		cmocka_unit_test(another_reason_is_no_loss),
 		cmocka_unit_test_setup_teardown(a_receiver_that_waits_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_distant_receiver_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_does_not_wait_is_left_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_has_given_up_is_left_alone, setup, teardown),
 	};

@@ -7,13 +7,14 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "plan/link.h"
 #include "proc/proc_io.h"
 #include "send/sender_internal.h"
 #include "txn/foreign.h"
 
 #define TAKE_OVER_MS	5000u
 #define TELL_MS		1000u	/* for each answer when we tell the receiver that we gave up */
-#define TELL_S		3u	/* for all of that: our end waits for it */
+#define TELL_S		3u	/* for all of that, and round trips: our end waits for it */
 
 void sender_note_doubt(struct sender *s)
 {
@@ -71,7 +72,8 @@ static void settle_tell(const struct sender *s)
 {
 	struct doubt d = {
 		.addr = s->peer, .tls = s->o->tls, .engine = s->o->engine,
-		.timeout_ms = TELL_MS, .seconds = TELL_S, .strict = true,
+		.timeout_ms = link_patience_ms(TELL_MS, s->rtt_ns), .seconds = TELL_S,
+		.rtt_ns = s->rtt_ns, .strict = true,
 	};
 	struct doubt_answer answer;
 	struct err ignored = { 0 };
