@@ -19,6 +19,15 @@
 #define OWED	1536u
 
 static struct lazy_rig rig;
+static unsigned int timeout_ms = 5000;
+
+/* Between two ends of a connection: forwards, and does nothing for so long after so many bytes. */
+struct stall {
+	int from, to;
+	uint64_t after;
+	unsigned int ms;
+	pthread_t thread;
+};
 
 /* @src: its RAM is as at the stop; @there: the destination's, as the writer knows it */
 static struct link {
@@ -56,6 +65,49 @@ static const struct dirty_ops ops = { .name = "at rest", .clear = (void *)no_cle
 static inline void pair(int fds[2])
 {
 	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), errno);
+}
+
+static inline void *stall_main(void *arg)
+{
+	struct stall *s = arg;
+	uint8_t buf[4096];
+	uint64_t sum = 0;
+	ssize_t n;
+
+	while ((n = read(s->from, buf, sizeof(buf))) > 0) {
+		if (sum < s->after && sum + (uint64_t)n >= s->after)
+			nap_ms(s->ms);
+		sum += (uint64_t)n;
+		if (send(s->to, buf, (size_t)n, MSG_NOSIGNAL) != n)
+			break;
+	}
+	shutdown(s->from, SHUT_RDWR);
+	shutdown(s->to, SHUT_RDWR);
+	return NULL;
+}
+
+/* What goes from fds[0] to fds[1] stalls; what comes back does not. */
+static inline void stalled_pair(int fds[2], struct stall *s, struct stall *back)
+{
+	int near[2], far[2];
+
+	pair(near);
+	pair(far);
+	fds[0] = near[0];
+	fds[1] = far[1];
+	*back = (struct stall) { .from = far[0], .to = near[1] };
+	s->from = near[1];
+	s->to = far[0];
+	assert_int_equal(pthread_create(&s->thread, NULL, stall_main, s), 0);
+	assert_int_equal(pthread_create(&back->thread, NULL, stall_main, back), 0);
+}
+
+static inline void stalled_end(struct stall *s, struct stall *back)
+{
+	pthread_join(s->thread, NULL);
+	pthread_join(back->thread, NULL);
+	close(s->from);
+	close(s->to);
 }
 
 static inline int file_of_ram(void)
@@ -112,7 +164,7 @@ static inline void know_all(void)
 
 static inline void begin_requests(int fd)
 {
-	const struct requests_options o = { .fd = fd, .engine = &engine_poll, .writer = &l.writer, .timeout_ms = 5000 };
+	const struct requests_options o = { .fd = fd, .engine = &engine_poll, .writer = &l.writer, .timeout_ms = timeout_ms };
 
 	rig_punch(&rig, NULL);
 	l.writer.lazy = &rig.ram;
@@ -122,7 +174,7 @@ static inline void begin_requests(int fd)
 static inline void begin_answers(int fd)
 {
 	const struct answers_options o = {
-		.vm = &l.src, .owed = &l.owed, .push = &l.push, .engine = &engine_poll, .fd = fd, .timeout_ms = 5000,
+		.vm = &l.src, .owed = &l.owed, .push = &l.push, .engine = &engine_poll, .fd = fd, .timeout_ms = timeout_ms,
 	};
 
 	assert_return_code(answers_start(&o, &l.answers, &l.e), 0);
@@ -145,26 +197,35 @@ static inline void close_both(void)
 	rig_close(&rig);
 }
 
-static inline void open_streams(uint64_t features, uint64_t bytes_per_s)
+/* stalls: two for each stream; NULL: none does. */
+static inline void open_streams_that_stall(uint64_t features, uint64_t bytes_per_s, struct stall *stalls)
 {
 	struct send_streams_options out = {
-		.vm = &l.src, .engine = &engine_poll, .pace = &l.pace, .compress = &l.compress, .timeout_ms = 5000,
+		.vm = &l.src, .engine = &engine_poll, .pace = &l.pace, .compress = &l.compress, .timeout_ms = timeout_ms,
 		.features = features, .delta = l.delta, .delta_always = l.delta,
 	};
 	struct codec_wish wish;
-	const struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = 5000 };
+	const struct receive_streams_options in = { .writer = &l.writer, .engine = &engine_poll, .timeout_ms = timeout_ms };
 	int there[STREAMS], here[STREAMS], fds[2];
 
 	pace_init(&l.pace, bytes_per_s);
 	assert_return_code(codec_parse(features ? "lz4" : "off", &wish, &l.e), 0);
 	l.compress = codec_wish_word(&wish);
 	for (unsigned int i = 0; i < STREAMS; i++) {
-		pair(fds);
+		if (stalls)
+			stalled_pair(fds, &stalls[2 * i], &stalls[2 * i + 1]);
+		else
+			pair(fds);
 		here[i] = fds[0];
 		there[i] = fds[1];
 	}
 	assert_return_code(send_streams_start(&out, here, STREAMS, &l.out, &l.e), 0);
 	assert_return_code(receive_streams_start(&in, there, STREAMS, &l.in, &l.e), 0);
+}
+
+static inline void open_streams(uint64_t features, uint64_t bytes_per_s)
+{
+	open_streams_that_stall(features, bytes_per_s, NULL);
 }
 
 static inline void last_round(void)

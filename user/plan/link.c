@@ -4,6 +4,7 @@
 #define SEC_NS		1000000000ull
 #define RTT_NS		5000000ull	/* a stream for each */
 #define PATIENCE	20u		/* round trips */
+#define STREAM_TIMES	4u		/* as long as that */
 #define RTT_MOST_NS	3000000000ull	/* of a stranger it may be anything */
 #define QUEUE_NS	4000000ull	/* a thread that sends may be late by so much */
 #define SHORT_BUFFER	(32u << 10)	/* some packets, also on a slow link */
@@ -46,6 +47,11 @@ unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns)
 	if (rtt_ns > RTT_MOST_NS)
 		rtt_ns = RTT_MOST_NS;
 	return timeout_ms ? timeout_ms + (unsigned int)(PATIENCE * rtt_ns / 1000000) : 0;
+}
+
+unsigned int link_stream_patience_ms(unsigned int patience_ms)
+{
+	return STREAM_TIMES * patience_ms;
 }
 
 uint64_t link_waiting(uint64_t in_flight, uint32_t rtt, uint32_t least_rtt)

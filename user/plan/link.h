@@ -48,6 +48,15 @@ uint64_t link_short_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)
 unsigned int link_patience_ms(unsigned int timeout_ms, uint64_t rtt_ns);
 
 /*
+ * The same for a connection beside the control connection, which shows that the peer lives: such a
+ * one is slower to come back when the link was away. TCP tries again twice as late each time; what
+ * waits before the link's slowest part makes that several round trips; and then it begins with
+ * single packets, of a frame that may be long. If the link is lost the kernel says so earlier
+ * (sock_tune()).
+ */
+unsigned int link_stream_patience_ms(unsigned int patience_ms);
+
+/*
  * Of the bytes in flight, those that wait before the slowest part of the link: a round trip takes
  * so much longer than the shortest one.
  */

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The thread of a stream. Between frames it waits without a limit: the control connection shows
- * that the sender is alive. A stream that has got WIRE_ROUND_LAST takes no more RAM, unless it is
- * released for what post-copy pushes, and reads on when all streams have got it, so that what
- * follows finds all RAM in place.
+ * The thread of a stream. Between frames it waits without a limit, and within one for long: the
+ * control connection shows that the sender is alive. A stream that has got WIRE_ROUND_LAST takes no
+ * more RAM, unless it is released for what post-copy pushes, and reads on when all streams have got
+ * it, so that what follows finds all RAM in place.
  */
 #include <errno.h>
 
 #include "net/channel.h"
 #include "net/sock.h"
+#include "plan/link.h"
 #include "receive/receive_streams_internal.h"
 
 #define BEHIND_BYTES	(64u << 10)	/* a packed frame or more */
@@ -159,7 +160,8 @@ void *receive_stream_main(void *arg)
 	int r;
 
 	/* Here, as a ring belongs to the thread that made it. */
-	r = channel_new_tls(s->fd, s->tls, s->all->o.engine, s->all->o.timeout_ms, &ch, &e);
+	r = channel_new_tls(s->fd, s->tls, s->all->o.engine,
+			    link_stream_patience_ms(s->all->o.timeout_ms), &ch, &e);
 	if (ram_scratch_open(&scratch, r ? &(struct err) { 0 } : &e) && !r)
 		r = -ENOMEM;
 	scratch.step = receive_stream_step;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "base/thread.h"
+#include "plan/link.h"
 #include "receive/requests.h"
 
 /**
@@ -122,7 +123,8 @@ static void *requests_main(void *arg)
 	int ret;
 
 	/* Here, as a ring belongs to the thread that made it. */
-	ret = channel_new_tls(r->o.fd, r->o.tls, r->o.engine, r->o.timeout_ms, &ch, &e);
+	ret = channel_new_tls(r->o.fd, r->o.tls, r->o.engine,
+			      link_stream_patience_ms(r->o.timeout_ms), &ch, &e);
 	if (ram_scratch_open(&scratch, ret ? &(struct err) { 0 } : &e) && !ret)
 		ret = -ENOMEM;
 	scratch.answers = &r->faults;

@@ -9,6 +9,7 @@
 
 #include "base/stop.h"
 #include "base/thread.h"
+#include "plan/link.h"
 #include "send/answers.h"
 #include "round/ram_frame.h"
 #include "wire/owed.h"
@@ -84,7 +85,8 @@ static void *answers_main(void *arg)
 	struct channel *ch = NULL;
 	struct err e = { 0 };
 	/* Here, as a ring belongs to the thread that made it. */
-	int r = channel_new_tls(a->o.fd, a->o.tls, a->o.engine, a->o.timeout_ms, &ch, &e);
+	int r = channel_new_tls(a->o.fd, a->o.tls, a->o.engine,
+				link_stream_patience_ms(a->o.timeout_ms), &ch, &e);
 
 	if (!r)
 		channel_interrupt(ch, &a->stop);

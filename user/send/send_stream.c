@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "net/sock.h"
+#include "plan/link.h"
 #include "send/send_streams_internal.h"
 
 #define NAP_NS		10000000ull	/* as LAST_NAP_NS, in other rounds */
@@ -122,6 +123,9 @@ static int send_stream_send(struct send_stream *s, struct channel *ch, struct ro
 	struct round_piece p;
 	int r;
 
+	/* In post-copy the control connection shows whether the receiver lives. */
+	if (st->round->kind == ROUND_PUSH)
+		channel_set_timeout(ch, link_stream_patience_ms(st->o.timeout_ms));
 	/* Nothing holds the last round back. */
 	if (last)
 		s->packing.paced_ns = 0;
