@@ -18,6 +18,9 @@
  *
  * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
  * reported from then on. So release counts all its spans, whose entries are dropped right after.
+ * An invalidation by another task may be under way then (a hole that is punched), which began with
+ * us and ends without us. All that was stored to the pages it takes was stored before release,
+ * which has noted them, as its end would have: none is in flight any more.
  */
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
@@ -70,6 +73,10 @@ static int unmap_start(struct mmu_notifier *mn, const struct mmu_notifier_range 
 	if (keeps_dirty_bits(range))
 		return 0;
 	spin_lock(&w->lock);
+	if (w->released) {
+		spin_unlock(&w->lock);
+		return 0;	/* no end may come */
+	}
 	w->began++;
 	if (!w->in_flight++) {
 		w->start = range->start;
@@ -93,9 +100,8 @@ static void unmap_end(struct mmu_notifier *mn, const struct mmu_notifier_range *
 	if (range->event == MMU_NOTIFY_UNMAP)
 		note_gone(w, range->start, range->end);
 	/*
-	 * An end may come without its start: the watch was registered in between. The
-	 * harvest that registered it counts the whole span, so a count that is one too low
-	 * until then loses nothing.
+	 * Each end has had its start, as registration waits for those under way
+	 * (mm_take_all_locks()); but release may have come in between, and then none is left.
 	 */
 	if (w->in_flight)
 		w->in_flight--;
@@ -108,6 +114,8 @@ static void unmap_release(struct mmu_notifier *mn, struct mm_struct *mm)
 
 	spin_lock(&w->lock);
 	note_range(w, 0, ULONG_MAX & PAGE_MASK);
+	w->released = true;
+	w->in_flight = 0;
 	spin_unlock(&w->lock);
 	if (mm == w->s->mm) {
 		WRITE_ONCE(w->s->vm_gone, true);

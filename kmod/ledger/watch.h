@@ -16,6 +16,7 @@ struct godwit_session;
  * @began: how many ever began, and one
  * @start: lowest address of those in flight, widened only, until none is left
  * @end: highest address
+ * @released: the mm exits: ends of those that are under way may not come
  */
 struct godwit_watch {
 	struct mmu_notifier mn;
@@ -28,6 +29,7 @@ struct godwit_watch {
 	u64 began;
 	unsigned long start;
 	unsigned long end;
+	bool released;
 };
 
 /* unmap.c */
