@@ -166,6 +166,7 @@ struct godwit_stats {
  * @changes: how often the view or the mappings changed since START
  * @changed_jiffies: when memslots were last seen to change
  * @sweeps: number of the mapping sweep, from 1
+ * @wait_ns: how long it may still wait for mmap_locks of processes that have newly mapped RAM
  */
 struct godwit_session {
 	struct kobject kobj;
@@ -192,6 +193,7 @@ struct godwit_session {
 	u32 changes;
 	unsigned long changed_jiffies;
 	u64 sweeps;
+	u64 wait_ns;
 	u64 generation;
 	struct godwit_stats stats;
 	struct delayed_work retire;

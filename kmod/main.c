@@ -45,8 +45,10 @@ static int hold_mmap_lock(const char *val, const struct kernel_param *kp)
 	if (r || !current->mm)
 		return r;
 	mmap_write_lock(current->mm);
+	kernel_param_unlock(THIS_MODULE);	/* others may write it, too */
 	msleep(ms);
 	mmap_write_unlock(current->mm);
+	kernel_param_lock(THIS_MODULE);
 	return 0;
 }
 

@@ -79,6 +79,7 @@ struct godwit_mapper {
 };
 
 int godwit_watch_vm(struct godwit_session *s);
+void godwit_watch_begin(struct godwit_session *s);
 bool godwit_watch_knows(struct godwit_session *s, struct mm_struct *mm,
 			const struct godwit_span *span);
 int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm,

@@ -158,19 +158,21 @@ static void sweep_ram(struct sweep *sw, const struct finder *finder)
  * A mapping that appeared since the last sweep: from now on it is watched. What was written through
  * it, and unmapped, before that is not known, so all of it counts as written; and the caller
  * flushes, as CPUs may still store through what they have kept of it.
+ *
+ * The first that cannot be watched makes the sweep fail, so no other is tried: each may take long.
+ * They are news to the next sweep again.
  */
 static int welcome(struct sweep *sw)
 {
 	unsigned int i;
-	int r = 0, err;
+	int r = 0;
 
 	for (i = 0; i < sw->nr_news; i++) {
 		struct news *news = &sw->news[i];
 
-		err = godwit_watch_add(sw->s, news->mm, &news->span);
+		if (!r)
+			r = godwit_watch_add(sw->s, news->mm, &news->span);
 		mmdrop(news->mm);
-		if (err && !r)
-			r = err;
 		if (sw->discard)
 			continue;
 		sw->s->changes++;
@@ -204,8 +206,9 @@ static int look_and_sweep(struct sweep *sw)
  * @pages: per row; MAPPING and CHANGE are added to
  *
  * Context: a job. Has flushed the TLBs of all CPUs when it returns, if any bit was taken. Return:
- * 0, -ENOMEM, -ENOSPC (more mappings than can be watched), what godwit_private_kind() says; all
- * that was taken is marked in any case.
+ * 0, -ENOMEM, -ENOSPC (more mappings than can be watched), -EAGAIN (processes that have newly
+ * mapped RAM do not let go of their mmap_locks), -EOWNERDEAD (private RAM: the VMM exits), what
+ * godwit_private_kind() says; all that was taken is marked in any case.
  */
 int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 {
@@ -219,7 +222,7 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages)
 	sw->walk.entry = take_dirty;
 	sw->s = s;
 	sw->discard = discard;
-	s->sweeps++;
+	godwit_watch_begin(s);
 	for (i = 0; i < s->nr_rams && !r; i++) {
 		sw->ram = s->rams[i];
 		r = look_and_sweep(sw);

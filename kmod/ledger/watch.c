@@ -4,6 +4,7 @@
  * that do. Sweeps find them; what the notifiers note of them is in unmap.c.
  */
 #include <linux/delay.h>
+#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -13,7 +14,7 @@
 #include "ledger/watch.h"
 
 #define SPANS_MAX	4096	/* of all watches of a session; 64 bytes each */
-#define REGISTER_WAIT_MS	200
+#define REGISTER_WAIT_NS	(200 * NSEC_PER_MSEC)
 
 static struct godwit_watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
 {
@@ -25,23 +26,33 @@ static struct godwit_watch *find_watch(struct godwit_session *s, struct mm_struc
 	return NULL;
 }
 
+/* A sweep begins. */
+void godwit_watch_begin(struct godwit_session *s)
+{
+	s->sweeps++;
+	s->wait_ns = REGISTER_WAIT_NS;
+}
+
 /*
  * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is
- * waited for. A harvest, which may be the last one, with the guest stopped, tries to get the lock
- * for REGISTER_WAIT_MS, and then fails with -EAGAIN: the guest runs on, and the next harvest tries
- * again.
+ * waited for. A harvest, which may be the last one, with the guest stopped, waits for such locks
+ * for REGISTER_WAIT_NS, of however many processes, and then fails with -EAGAIN: the guest runs on,
+ * and the next harvest tries again.
  */
 static int register_watch(struct godwit_watch *w)
 {
-	unsigned int ms;
+	struct godwit_session *s = w->s;
 	int r;
 
-	if (w->s->state != GODWIT_STATE_STARTED)
+	if (s->state != GODWIT_STATE_STARTED)
 		return mmu_notifier_register(&w->mn, w->mm);
-	for (ms = 0; !down_write_trylock(&w->mm->mmap_lock); ms++) {
-		if (ms == REGISTER_WAIT_MS)
+	while (!down_write_trylock(&w->mm->mmap_lock)) {
+		u64 began_ns = ktime_get_ns();
+
+		if (!s->wait_ns)
 			return -EAGAIN;
 		usleep_range(1000, 2000);
+		s->wait_ns -= min(s->wait_ns, ktime_get_ns() - began_ns);
 	}
 	/* As mmap_write_lock() does, of which there is no variant that tries. */
 	mm_lock_seqcount_begin(w->mm);

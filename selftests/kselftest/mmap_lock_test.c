@@ -10,32 +10,32 @@
 #define HOLD_PARAM	"/sys/module/godwit/parameters/hold_mmap_lock_ms"
 #define PAGES		256UL
 #define WRITTEN		5UL
+#define HOLDERS		64U
 
-/* The other process: what it has done so far. */
+/* Another process: what it has done so far. */
 struct steps {
 	volatile bool begun, over, written;
 };
 
 FIXTURE(mmap_lock) {
 	struct rig rig;
-	struct steps *steps;
+	struct steps *steps;	/* of the one that was forked last */
 };
 
 FIXTURE_SETUP(mmap_lock)
 {
-	self->steps = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	self->steps = mmap(NULL, HOLDERS * sizeof(*self->steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->steps);
 	ASSERT_EQ(0, rig_ram(&self->rig, RAM_TMPFS, PAGES * PAGE));
 }
 
 FIXTURE_TEARDOWN(mmap_lock)
 {
-	munmap(self->steps, PAGE);
 	rig_end(&self->rig);
 }
 
-/* A child that maps the RAM file as this process does, and holds its own mmap_lock when this returns. */
-static pid_t start_holder(FIXTURE_DATA(mmap_lock) *self, const char *ms)
+/* A child that maps the RAM file as this process does, and holds its own mmap_lock soon. */
+static pid_t fork_holder(FIXTURE_DATA(mmap_lock) *self, const char *ms)
 {
 	pid_t pid = fork_child();
 
@@ -53,9 +53,21 @@ static pid_t start_holder(FIXTURE_DATA(mmap_lock) *self, const char *ms)
 		pause();
 		_exit(0);
 	}
-	/* 'D': it sleeps, and no signal but SIGKILL could wake it. */
-	while (!self->steps->begun || process_state(pid) != 'D')
+	return pid;
+}
+
+/* 'D': it sleeps, and no signal but SIGKILL could wake it. */
+static void wait_until_it_holds(const struct steps *steps, pid_t pid)
+{
+	while (!steps->begun || process_state(pid) != 'D')
 		sleep_ms(1);
+}
+
+static pid_t start_holder(FIXTURE_DATA(mmap_lock) *self, const char *ms)
+{
+	pid_t pid = fork_holder(self, ms);
+
+	wait_until_it_holds(self->steps, pid);
 	return pid;
 }
 
@@ -78,6 +90,32 @@ TEST_F(mmap_lock, a_harvest_does_not_wait)
 	PROOF(EXPECT_EQ(0, session_harvest(&self->rig.s, NULL)));
 	PROOF(EXPECT_TRUE(bit_set(bits, WRITTEN)));
 	kill_process(pid);
+}
+
+/* The time is that of all, not of each: so long the guest may stand still. */
+TEST_F(mmap_lock, a_harvest_does_not_wait_for_each_of_many)
+{
+	struct steps *steps = self->steps;
+	pid_t pids[HOLDERS];
+	unsigned int i;
+
+	rig_begin(&self->rig, 3, PAGES * PAGE);
+	for (i = 0; i < HOLDERS; i++) {
+		self->steps = steps + i;
+		pids[i] = fork_holder(self, "8000");
+	}
+	for (i = 0; i < HOLDERS; i++)
+		wait_until_it_holds(steps + i, pids[i]);
+	PROOF(EXPECT_EQ(-EAGAIN, session_harvest(&self->rig.s, NULL)));
+	PROOF(EXPECT_FALSE(self->steps->over));
+	/* Those that were not tried are found by the next one. */
+	for (i = 0; i < HOLDERS; i++)
+		while (!steps[i].written)
+			sleep_ms(10);
+	PROOF(EXPECT_EQ(0, session_harvest(&self->rig.s, NULL)));
+	PROOF(EXPECT_TRUE(bit_set(&self->rig.s.ram[0], WRITTEN)));
+	for (i = 0; i < HOLDERS; i++)
+		kill_process(pids[i]);
 }
 
 /* Nothing is lost by an end in between either: dirty logging goes off while the lock is still held. */
