@@ -55,6 +55,17 @@ void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, 
 		atomic64_add(fresh, &ram->noted[row]);
 }
 
+/* Row "unmap", for a harvest that is about to collect: right into the helper's bitmap. */
+void godwit_ledger_note_unmapped(struct godwit_ram *ram, u64 first, u64 npages)
+{
+	npages = godwit_ram_mark(ram, first, npages);
+	if (!npages)
+		return;
+	WRITE_ONCE(ram->unmapped, true);
+	trace_godwit_ledger_hit(ram, GODWIT_ROW_UNMAP, first, npages, npages);
+	atomic64_add(npages, &ram->noted[GODWIT_ROW_UNMAP]);
+}
+
 static bool collect_stripe(struct godwit_ram *ram, unsigned long stripe)
 {
 	unsigned long words = 1UL << (stripe_shift(ram) - ilog2(BITS_PER_LONG));
@@ -76,8 +87,8 @@ static bool collect_stripe(struct godwit_ram *ram, unsigned long stripe)
  */
 bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 {
+	bool found = false, unmapped;
 	unsigned long stripe;
-	bool found = false;
 	int row;
 
 	for_each_set_bit(stripe, ram->stripes, GODWIT_STRIPES) {
@@ -95,7 +106,8 @@ bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages)
 	 * A caller that looks for holes must hear of it, also where the block row
 	 * had noted all of the pages.
 	 */
-	if (xchg(&ram->unmapped, false) && !pages[GODWIT_ROW_UNMAP])
+	unmapped = xchg(&ram->unmapped, false);
+	if (unmapped && !pages[GODWIT_ROW_UNMAP])
 		pages[GODWIT_ROW_UNMAP] = 1;
-	return found;
+	return found || unmapped;	/* godwit_ledger_note_unmapped() sets no stripe */
 }

@@ -26,6 +26,7 @@ int godwit_dirtylog_clear(struct godwit_session *s, struct godwit_scratch *sc,
 
 /* ledger.c */
 void godwit_ledger_note(struct godwit_ram *ram, enum godwit_row row, u64 first, u64 npages);
+void godwit_ledger_note_unmapped(struct godwit_ram *ram, u64 first, u64 npages);
 bool godwit_ledger_collect(struct godwit_ram *ram, u64 *pages);
 
 /* flush.c */
@@ -56,6 +57,8 @@ int godwit_mapping_sweep(struct godwit_session *s, bool discard, u64 *pages);
  * @seen: the last sweep that found it mapped
  * @gone_start: private RAM: mappings have been taken away from here on since the last look,
  * @gone_end: and up to here; 0: none has
+ * @owed_start: entries have been taken away from here on that are not noted yet,
+ * @owed_end: and up to here; 0: all are noted
  */
 struct godwit_span {
 	struct list_head node;
@@ -66,6 +69,8 @@ struct godwit_span {
 	u64 seen;
 	unsigned long gone_start;
 	unsigned long gone_end;
+	unsigned long owed_start;
+	unsigned long owed_end;
 };
 
 /**

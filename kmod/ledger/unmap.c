@@ -28,8 +28,33 @@
 #include "internal.h"
 #include "ledger/watch.h"
 
+/* What is noted at once, in pages: some 30 us, in a spinlock that who unmaps from the mm needs. */
+#define NOTE_PAGES	(1UL << (30 - PAGE_SHIFT))
+
+static unsigned long first_page(const struct godwit_span *span, unsigned long start)
+{
+	return span->pgoff + ((start - span->start) >> PAGE_SHIFT);
+}
+
+static unsigned long count_pages(unsigned long start, unsigned long end)
+{
+	return (PAGE_ALIGN(end) - (start & PAGE_MASK)) >> PAGE_SHIFT;
+}
+
+/* [*start, *end) covers [lo, hi) as well, and what is in between; *end is 0: nothing yet. */
+static void widen(unsigned long *start, unsigned long *end, unsigned long lo, unsigned long hi)
+{
+	*start = *end ? min(*start, lo) : lo;
+	*end = max(*end, hi);
+}
+
+/*
+ * Any process that has the file open can map terabytes of it and exit. What is too much to be noted
+ * here is owed: the next harvest marks it, in godwit_unmap_in_flight().
+ */
 static void note_range(struct godwit_watch *w, unsigned long start, unsigned long end)
 {
+	unsigned long room = NOTE_PAGES, npages;
 	struct godwit_span *span;
 
 	lockdep_assert_held(&w->lock);
@@ -38,10 +63,15 @@ static void note_range(struct godwit_watch *w, unsigned long start, unsigned lon
 	list_for_each_entry(span, &w->spans, node) {
 		unsigned long lo = max(start, span->start), hi = min(end, span->end);
 
-		if (lo < hi)
-			godwit_ledger_note(span->ram, GODWIT_ROW_UNMAP,
-					   span->pgoff + ((lo - span->start) >> PAGE_SHIFT),
-					   (PAGE_ALIGN(hi) - (lo & PAGE_MASK)) >> PAGE_SHIFT);
+		if (lo >= hi)
+			continue;
+		npages = count_pages(lo, hi);
+		if (npages > room) {
+			widen(&span->owed_start, &span->owed_end, lo, hi);
+			continue;
+		}
+		room -= npages;
+		godwit_ledger_note(span->ram, GODWIT_ROW_UNMAP, first_page(span, lo), npages);
 	}
 }
 
@@ -56,8 +86,7 @@ static void note_gone(struct godwit_watch *w, unsigned long start, unsigned long
 
 		if (!span->ram->addr || lo >= hi)
 			continue;
-		span->gone_start = span->gone_end ? min(span->gone_start, lo) : lo;
-		span->gone_end = max(span->gone_end, hi);
+		widen(&span->gone_start, &span->gone_end, lo, hi);
 	}
 }
 
@@ -129,7 +158,37 @@ const struct mmu_notifier_ops godwit_unmap_ops = {
 	.release = unmap_release,
 };
 
-/* Counts what is being invalidated right now; it is noted once more when it ends. */
+/* Spans come and go under session->lock only. */
+static void pay(struct godwit_watch *w)
+{
+	struct godwit_span *span;
+
+	list_for_each_entry(span, &w->spans, node) {
+		unsigned long start, end;
+
+		spin_lock(&w->lock);
+		start = span->owed_start;
+		end = span->owed_end;
+		span->owed_end = 0;
+		spin_unlock(&w->lock);
+		if (end)
+			godwit_ledger_note_unmapped(span->ram, first_page(span, start),
+						    count_pages(start, end));
+		cond_resched();
+	}
+}
+
+/**
+ * godwit_unmap_in_flight() - count what is being invalidated right now, and what is owed
+ *
+ * What is in flight is noted once more when it ends. Nothing that is owed falls between: an end
+ * notes, or owes, and is in flight no more, under one hold of the lock. So if it is not in flight
+ * when that is looked at, it owes already, and its span is looked at afterwards. If it is, its
+ * range is counted here; what it owes when it ends, whether or not that is before its span is
+ * looked at, this harvest or the next one marks: godwit_watch_prune() keeps a span that owes.
+ *
+ * Context: a harvest, after its sweep, before it collects.
+ */
 void godwit_unmap_in_flight(struct godwit_session *s)
 {
 	struct godwit_watch *w;
@@ -139,5 +198,6 @@ void godwit_unmap_in_flight(struct godwit_session *s)
 		if (w->in_flight)
 			note_range(w, w->start, w->end);
 		spin_unlock(&w->lock);
+		pay(w);
 	}
 }

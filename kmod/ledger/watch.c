@@ -13,7 +13,7 @@
 #include "internal.h"
 #include "ledger/watch.h"
 
-#define SPANS_MAX	4096	/* of all watches of a session; 64 bytes each */
+#define SPANS_MAX	4096	/* of all watches of a session; 96 bytes each */
 #define REGISTER_WAIT_NS	(200 * NSEC_PER_MSEC)
 
 static struct godwit_watch *find_watch(struct godwit_session *s, struct mm_struct *mm)
@@ -198,7 +198,7 @@ static bool drop_spans(struct godwit_session *s, struct godwit_watch *w, struct 
 
 	spin_lock(&w->lock);
 	list_for_each_entry_safe(span, next, &w->spans, node) {
-		if (w->in_flight || span->seen == s->sweeps)
+		if (w->in_flight || span->owed_end || span->seen == s->sweeps)
 			continue;
 		list_move(&span->node, dropped);
 		s->nr_spans--;
@@ -213,8 +213,8 @@ static bool drop_spans(struct godwit_session *s, struct godwit_watch *w, struct 
  *
  * Else mappings that come and go would fill the table in time. After a sweep that found a span's
  * VMA gone, its entries are gone too, and the invalidation that took them has been noted if it has
- * ended; while one is in flight, the watch keeps all of its spans. Context: under session->lock,
- * after godwit_unmap_in_flight().
+ * ended; while one is in flight, the watch keeps all of its spans, and it keeps those that owe.
+ * Context: under session->lock, after godwit_unmap_in_flight().
  */
 void godwit_watch_prune(struct godwit_session *s)
 {
