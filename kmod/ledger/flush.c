@@ -44,6 +44,9 @@
  * dirty after it, while rmap is still kept out, and are kept. (To set the accessed bit before the
  * dirty one is taken would not do: an aging of pages, MGLRU's or DAMON's, takes it away again.)
  *
+ * It is CPUs that are flushed. A device that shares the page tables, by an IOMMU with SVA, keeps
+ * translations of its own that outlive the bit; user/vmm/devices.c refuses those that it knows.
+ *
  * The time under the lock is bounded, see sweep.c. Nothing that is done there allocates or faults.
  */
 #include <linux/smp.h>

@@ -24,6 +24,7 @@ static void test_device_names(void **state)
 	static const char *const pin[] = {
 		"/dev/vfio/12", "/dev/vfio/vfio", "/dev/vfio/devices/vfio0", "anon_inode:[vfio-device]", "/dev/vhost-vdpa-0",
 		"/dev/infiniband/uverbs0", "/dev/iommu", "/var/lib/c/dev/vfio/3", "/dev/vfio/12 (deleted)", "/dev/vhost-scsi", "/dev/uio0",
+		"/dev/dsa/wq0.0", "/dev/iax/wq1.0",
 	};
 	static const char *const fine[] = {
 		"/dev/kvm", "anon_inode:kvm-vm", "anon_inode:[eventfd]", "socket:[12]", "/dev/vhost-net", "/dev/net/tun", "/dev/shm/x",
@@ -39,6 +40,8 @@ static void test_device_names(void **state)
 	assert_null(device_that_writes("/dev/vfio/12")->way_out);
 	assert_non_null(strstr(device_that_writes("/dev/uio3")->way_out, "vfio-pci"));
 	assert_non_null(device_that_writes("/dev/vhost-scsi")->way_out);
+	assert_non_null(device_that_writes("/dev/dsa/wq0.0")->way_out);
+	assert_non_null(device_that_writes("/dev/iax/wq1.0")->way_out);
 }
 
 static void test_file_systems(void **state)

@@ -235,6 +235,7 @@ static void test_no_pin_to_be_seen(void **state)
 	static const struct { const char *link, *info, *said; } files[] = {
 		{ "/dev/uio0", PLAIN, "and a UIO device (/dev/uio0) writes" },
 		{ "/dev/vhost-scsi", PLAIN, "vhost-user-scsi" },
+		{ "/dev/dsa/wq0.0", PLAIN, "without the accelerator" },
 		{ "/proc/version", DIRECT, "and direct I/O on a file system that godwit does not know (/proc/version) writes that RAM unseen by godwit: let that process open the file without O_DIRECT, or move" },
 	};
 	struct fake_proc in;

@@ -37,6 +37,9 @@ static const struct device_file device_files[] = {
 	  "give the guest its disks by virtio-scsi or vhost-user-scsi" },
 	/* The driver in user space gives its device physical addresses. */
 	{ "/dev/uio", "a UIO device", "bind the device to vfio-pci, which shows what it may write" },
+	/* Goes through the process' own page tables, by the IOMMU, and pins nothing. */
+	{ "/dev/dsa/", "a DSA work queue", "let that process work without the accelerator" },
+	{ "/dev/iax/", "an IAA work queue", "let that process work without the accelerator" },
 };
 
 const struct device_file *device_that_writes(const char *link)

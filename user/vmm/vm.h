@@ -66,9 +66,9 @@ uint64_t vm_allocated_pages(const struct vm *vm);
 /**
  * vm_check_devices() - refuse devices that write guest RAM unseen by godwit.ko
  * Reads the VMM's open files: VFIO (/dev/vfio/N, anon_inode:[vfio-device]), vDPA
- * (/dev/vhost-vdpa-N), RDMA (/dev/infiniband/...), /dev/iommu, vhost-scsi, UIO, an io_uring with
- * fixed buffers. Refuses a tracer, too, which may write by ptrace() or /proc/PID/mem (but brake:
- * the sender's own; 0: none), and a
+ * (/dev/vhost-vdpa-N), RDMA (/dev/infiniband/...), /dev/iommu, vhost-scsi, UIO, DSA, IAA, an
+ * io_uring with fixed buffers. Refuses a tracer, too, which may write by ptrace() or /proc/PID/mem
+ * (but brake: the sender's own; 0: none), and a
  * virtio-balloon with free-page-hint (qom: property free-page-hint true). Errors: GW_PINNED, naming
  * the device or the tracer, and what to do (unplug, detach). For other processes:
  * source_check_mappers().
