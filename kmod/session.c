@@ -299,7 +299,7 @@ bool godwit_session_hurried(const struct godwit_session *s)
 /* Pause between two steps of a retirement; cut short when a task waits. */
 void godwit_session_pause(struct godwit_session *s, unsigned int ms)
 {
-	wait_event_timeout(retired_wait, godwit_session_hurried(s), msecs_to_jiffies(ms));
+	wait_event_idle_timeout(retired_wait, godwit_session_hurried(s), msecs_to_jiffies(ms));
 }
 
 /* Module exit: every file is closed, so every session retires already. */
@@ -313,7 +313,8 @@ void godwit_sessions_drain(void)
 		hurry(s);
 	mutex_unlock(&godwit_sessions_lock);
 	wake_up_all(&retired_wait);
-	wait_event(retired_wait, list_empty_careful(&sessions));
+	/* Idle: a VMM that hangs may make this long. */
+	wait_event_idle(retired_wait, list_empty_careful(&sessions));
 	/* The retirement that took the last one off the list may still be under the lock. */
 	mutex_lock(&godwit_sessions_lock);
 	mutex_unlock(&godwit_sessions_lock);
