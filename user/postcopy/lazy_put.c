@@ -75,7 +75,7 @@ static void lazy_wake_map(const struct lazy_mm *mm, const struct guest_map *m, u
 		pages = end - first;
 	range.start = m->start + (first - m->first) * PAGE_BYTES;
 	range.len = pages * PAGE_BYTES;
-	/* Of a process that has ended nothing waits. */
+	/* Of a process that has exited nothing waits. */
 	ioctl(mm->uffd, UFFDIO_WAKE, &range);
 }
 

@@ -213,7 +213,7 @@ int lazy_punch(struct lazy_ram *l, const struct lazy_punch *p, struct err *e)
 	return r;
 }
 
-/* For each mapping. Of a process that has ended there is none, so no error counts. */
+/* For each mapping. Of a process that has exited there is none, so no error counts. */
 static void lazy_for_all(const struct lazy_ram *l, unsigned long request)
 {
 	for (unsigned int i = 0; i < l->mms; i++) {

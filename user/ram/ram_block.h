@@ -57,7 +57,7 @@ struct ram_block {
  * @read: exactly these pages. Callers read only what @next_data has found: to read what is not
  *	there makes page tables, or pages. Errors: GW_VM_GONE, GW_INTERNAL.
  * @write: exactly these pages. 0 or -errno: -ENOSPC, -ENOMEM and, of private memory, -EFAULT:
- *	there is no memory for them. -ESRCH: the process has ended.
+ *	there is no memory for them. -ESRCH: the process has exited.
  * @patch: @len bytes from byte @at on, of pages that are there. Return: as @write
  * @next_data: the first run of pages in [first, end) that are there: 1 and *run, 0: none, or -errno
  *	and *e. What is not there reads as zeros. Not @exact: the run may be cut short and, of a

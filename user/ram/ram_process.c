@@ -6,7 +6,7 @@
  * CPU time than /proc/PID/mem. But to pin a page that KSM has merged separates it, so where KSM is
  * at work reads go through /proc/PID/mem.
  *
- * A pid is given to another process only after the VMM has ended and all other numbers have been
+ * A pid is given to another process only after the VMM has exited and all other numbers have been
  * used: the pidfd is looked at before each write, so all of that would have to happen within
  * microseconds.
  */
@@ -27,7 +27,7 @@
 
 static int ram_process_gone(const struct ram_block *b, struct err *e)
 {
-	return err_set(e, GW_VM_GONE, ESRCH, "process %d, which has RAM \"%s\", has ended", (int)b->pid, b->name);
+	return err_set(e, GW_VM_GONE, ESRCH, "process %d, which has RAM \"%s\", has exited", (int)b->pid, b->name);
 }
 
 /*
