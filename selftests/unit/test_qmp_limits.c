@@ -204,33 +204,6 @@ static void test_end_during_command(void **state)
 	}
 }
 
-static void shutdown_peer(struct peer *p)
-{
-	peer_negotiate(p);
-	peer_nap(50);
-	peer_say(p, "{\"event\": \"SHUTDOWN\", \"data\": {\"guest\": false}}\n");
-}
-
-static void test_end_after_event(void **state)
-{
-	struct err e = { 0 };
-	struct qmp_event ev;
-	struct qmp *q;
-	struct peer p;
-
-	(void)state;
-	assert_int_equal(peer_start(&p, shutdown_peer, NULL, 4), 0);
-	assert_int_equal(qmp_open(p.path, 2000, &q, &e), 0);
-	assert_int_equal(qmp_event(q, 0, &ev, &e), 0);
-	assert_int_equal(qmp_event(q, deadline_ms(10), &ev, &e), 0);
-	assert_int_equal(qmp_event(q, deadline_ms(2000), &ev, &e), 1);
-	assert_string_equal(ev.name, "SHUTDOWN");
-	assert_int_equal(qmp_event(q, deadline_ms(2000), &ev, &e), -ECONNRESET);
-	assert_int_equal(e.exit, GW_VM_GONE);
-	qmp_close(q);
-	peer_stop(&p);
-}
-
 /* Says its text again and again, until the client has had enough. */
 static void endless_peer(struct peer *p)
 {
@@ -378,7 +351,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_silence_at_first),
 	cmocka_unit_test(test_full_queue),
 	cmocka_unit_test(test_end_during_command),
-	cmocka_unit_test(test_end_after_event),
 	cmocka_unit_test(test_talk_without_an_answer),
 	cmocka_unit_test(test_large_replies),
 	cmocka_unit_test(test_event_queue_is_bounded),

@@ -71,6 +71,27 @@ static char *qmp_command_line(unsigned int id, const char *command, json_t *args
 	return text;
 }
 
+/*
+ * A command cannot be sent. What QEMU has said before it closed its socket is there still, and may
+ * be RESUME or SHUTDOWN: qmp_event() returns it.
+ */
+static void qmp_read_last(struct qmp *q, const char *command, uint64_t deadline)
+{
+	struct err ignored = { 0 };
+	json_t *msg;
+	int r = 0;
+
+	while (!r && now_ns() < deadline && !(r = qmp_stream_next(&q->stream, 0, &msg))) {
+		if (qmp_is_event(msg))
+			r = qmp_keep_event(q, msg, command, &ignored);
+		else
+			json_decref(msg);
+	}
+	/* It is not known what comes behind that. */
+	if (r == -EPROTO || r == -ENOMEM)
+		q->broken = r;
+}
+
 static int qmp_send_command(struct qmp *q, const char *command, json_t *args, int fd,
 			    uint64_t deadline, struct err *e)
 {
@@ -96,6 +117,7 @@ static int qmp_send_command(struct qmp *q, const char *command, json_t *args, in
 	}
 	r = qmp_fail(q, r, command, e);
 	q->broken = r;		/* on a timeout, too: half a command has been sent */
+	qmp_read_last(q, command, deadline);
 	return r;
 }
 
