@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The last page of a post-copy is in place. The receiver says so if QEMU has the guest, and that the guest is lost if QEMU was
- * killed before: pages come into place without it, too.
+ * killed before: pages come into place without it, too. A guest that has powered itself off is not lost.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -35,11 +35,15 @@ void __wrap_receive_streams_finish(struct receive_streams *all)
 /**
  * struct scene
  * @qemu: its process
+ * @qemu_says: its last words
+ * @hears: and it is asked something after that
  * @said: the frames that the sender has read, but for those that tell of page faults
  * @status: of ABORT
  */
 struct scene {
 	pid_t qemu;
+	const char *qemu_says;
+	bool hears;
 	int peer;
 	unsigned int said;
 	uint32_t status;
@@ -70,12 +74,14 @@ static void *sender_hears(void *arg)
 }
 
 /* Its monitor closes some time before its process ends, as that of a process that is killed may. */
-static void qemu_is_being_killed(struct peer *p)
+static void qemu_ends(struct peer *p)
 {
 	const struct scene *s = p->arg;
 
 	peer_negotiate(p);
-	peer_line(p);
+	peer_say(p, s->qemu_says);
+	if (s->hears)
+		peer_line(p);
 	shutdown(p->fd, SHUT_RDWR);
 	peer_nap(50);
 	kill(s->qemu, SIGKILL);
@@ -95,7 +101,7 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 	pthread_t thread;
 	int pair[2], ret;
 
-	*s = (struct scene) { .qemu = fork() };
+	s->qemu = fork();
 	if (!s->qemu) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pause();
@@ -128,8 +134,8 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 static void a_guest_that_is_whole(void **state)
 {
 	struct err e = { 0 };
+	struct scene s = { 0 };
 	struct receiver r;
-	struct scene s;
 
 	(void)state;
 	assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
@@ -138,19 +144,50 @@ static void a_guest_that_is_whole(void **state)
 	assert_int_equal(r.sender, SENDER_KNOWS);
 }
 
+#define SHUTDOWN(guest, reason)	"{\"event\": \"SHUTDOWN\", \"data\": {\"guest\": " guest ", \"reason\": \"" reason "\"}}\n"
+#define EVENT(name)		"{\"event\": \"" name "\"}\n"
+
 static void a_guest_whose_qemu_was_killed(void **state)
 {
-	struct err e = { 0 };
-	struct receiver r;
-	struct scene s;
+	static const char *const says[] = {
+		"", EVENT("STOP"), EVENT("SHUTDOWN"), SHUTDOWN("false", "host-signal"), SHUTDOWN("false", "host-qmp-quit"),
+		SHUTDOWN("true", "guest-panic"), SHUTDOWN("true", "guest-shutdown") EVENT("RESET") EVENT("RESUME"),
+	};
 
 	(void)state;
-	assert_true(end_with(&s, qemu_is_being_killed, &r, &e) < 0);
-	assert_int_equal(e.exit, GW_VM_GONE);
-	assert_non_null(strstr(e.text, "the guest is lost"));
-	assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_ABORT));
-	assert_int_equal(s.status, GW_GUEST_LOST);
-	assert_true(r.lost);
+	for (size_t i = 0; i < 2 * sizeof(says) / sizeof(says[0]); i++) {
+		struct scene s = { .qemu_says = says[i / 2], .hears = i % 2 };
+		struct err e = { 0 };
+		struct receiver r;
+
+		assert_true(end_with(&s, qemu_ends, &r, &e) < 0);
+		assert_int_equal(e.exit, GW_VM_GONE);
+		assert_non_null(strstr(e.text, "the guest is lost"));
+		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_ABORT));
+		assert_int_equal(s.status, GW_GUEST_LOST);
+		assert_true(r.lost);
+	}
+}
+
+/* With all of its RAM, or without what it had no use for any more. */
+static void a_guest_that_has_powered_itself_off(void **state)
+{
+	static const char *const says[] = {
+		SHUTDOWN("true", "guest-shutdown"), EVENT("RESUME") SHUTDOWN("true", "guest-reset") EVENT("STOP"),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(says) / sizeof(says[0]); i++) {
+		struct scene s = { .qemu_says = says[i / 2], .hears = i % 2 };
+		struct err e = { 0 };
+		struct receiver r;
+
+		assert_int_equal(end_with(&s, qemu_ends, &r, &e), 0);
+		assert_int_equal(e.exit, GW_OK);
+		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
+		assert_false(r.lost);
+		assert_int_equal(r.sender, SENDER_KNOWS);
+	}
 }
 
 int main(void)
@@ -158,6 +195,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_guest_that_is_whole),
 		cmocka_unit_test(a_guest_whose_qemu_was_killed),
+		cmocka_unit_test(a_guest_that_has_powered_itself_off),
 	};
 
 	engine = &engine_poll;

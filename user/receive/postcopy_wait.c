@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
@@ -150,15 +151,41 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 		r->sender = SENDER_KNOWS;
 }
 
+/* By what QEMU has said: has its guest ended of its own accord, and not begun anew since? */
+static bool postcopy_powered_off(const struct receiver *r)
+{
+	struct err ignored = { 0 };
+	struct qmp_event ev;
+	bool off = false;
+
+	while (qmp_event(r->qmp, 0, &ev, &ignored) > 0) {
+		const char *why = json_string_value(json_object_get(ev.data, "reason"));
+
+		if (!strcmp(ev.name, "SHUTDOWN"))
+			off = why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
+		else if (!strcmp(ev.name, "RESUME"))
+			off = false;
+	}
+	return off;
+}
+
 /*
  * Nothing is owed. But pages come into place without QEMU as well: one that was killed before the
  * last of them has lost the guest. If it has closed its monitor the kernel tells of its end soon.
+ * One whose guest has powered itself off has lost nothing, whenever that was: a guest that has
+ * ended needs no RAM.
  */
 static int postcopy_whole(struct receiver *r, struct err *e)
 {
 	bool answers = postcopy_unmark(r);
 
-	return postcopy_vm_gone(r, answers ? 0 : GONE_MS, e) ? -ESRCH : 0;
+	if (!postcopy_vm_gone(r, answers ? 0 : GONE_MS, e))
+		return 0;
+	if (!postcopy_powered_off(r))
+		return -ESRCH;
+	*e = (struct err) { 0 };
+	printf("godwit: the guest has ended here of its own accord\n");
+	return 0;
 }
 
 int postcopy_finish(struct receiver *r, struct err *e)
