@@ -29,6 +29,7 @@ struct answering {
 	char path[64];
 	int fd;
 	unsigned int closes;
+	bool leaves;		/* nobody comes to another one after that */
 	struct wire_header says;	/* and a body, the number 1; no type: */
 	uint32_t status;	/* gives up; 0: says that the guest does not run there */
 	uint16_t asked;		/* the frame that it has answered so */
@@ -70,6 +71,10 @@ static inline void *answer_all(void *arg)
 	for (unsigned int i = 0; i <= a->closes; i++) {
 		int fd = accept(a->fd, NULL, NULL);
 
+		if (i == a->closes && a->leaves) {
+			close(a->fd);
+			a->fd = -1;
+		}
 		if (i == a->closes)
 			answer_one(a, fd);
 		close(fd);
@@ -95,7 +100,8 @@ static inline void answering_end(struct answering *a, pthread_t *thread)
 {
 	if (thread)
 		pthread_join(*thread, NULL);
-	close(a->fd);
+	if (a->fd >= 0)
+		close(a->fd);
 	unlink(a->path + strlen("unix:"));
 }
 

@@ -129,12 +129,28 @@ static void a_paused_guest_is_not_said_to_have_run(void **state)
 	assert_non_null(strstr(e.text, "`cont` brings it back"));
 }
 
+int __real_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
+int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
+
+/* When each question was to be over, and how long each answer might take. */
+static uint64_t until_ns[8];
+static unsigned int waited_ms[8], hellos;
+
+int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
+{
+	if (hellos < 8) {
+		until_ns[hellos] = peer->until_ns;
+		waited_ms[hellos++] = peer->timeout_ms;
+	}
+	return __real_hello(peer, out, agreed, e);
+}
+
 /* In SENT something fails, and the verdict says the loss. No answer to RECOVER does: it is not asked, or nobody is there any more. */
 static void a_verdict_says_it(struct link *l, unsigned int recover_s, enum gw_exit failed)
 {
 	static struct report report;
 	struct answering a = {
-		.says = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING | WIRE_LOST, .length = 8 },
+		.leaves = true, .says = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING | WIRE_LOST, .length = 8 },
 	};
 	const struct sender_options o = { .timeout_ms = 5000, .engine = engine, .addr = a.path, .recover_s = recover_s };
 	struct sender s = {
@@ -147,6 +163,7 @@ static void a_verdict_says_it(struct link *l, unsigned int recover_s, enum gw_ex
 	answering_begin(&a, &thread);
 	s.owing.collected = true;
 	undone = UNDO_ALL;
+	hellos = 0;
 	err_set(&l->e, failed, ECONNRESET, "it broke");
 	assert_int_not_equal(sender_settle(&s, -ECONNRESET, &l->e), 0);
 	l->ch = s.ch;
@@ -169,9 +186,11 @@ static void a_loss_is_told_where_the_link_is_not_to_blame(void **state)
 	a_verdict_says_it(*state, 20, GW_BAD_PEER);
 }
 
+/* At once: nobody is waited for. */
 static void a_loss_is_told_though_nobody_is_left(void **state)
 {
-	a_verdict_says_it(*state, 1, GW_LINK_LOST);
+	a_verdict_says_it(*state, 20, GW_LINK_LOST);
+	assert_int_equal(hellos, 2);
 }
 
 /* A receiver that gives up for another reason, even the death of a QEMU, has not said that the guest is lost. */
@@ -188,22 +207,6 @@ static void another_reason_is_no_loss(void **state)
 		assert_int_equal(e.exit, GW_INCOMPLETE);
 		assert_non_null(strstr(e.text, "do not continue it"));
 	}
-}
-
-int __real_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
-int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e);
-
-/* When each question was to be over, and how long each answer might take. */
-static uint64_t until_ns[8];
-static unsigned int waited_ms[8], hellos;
-
-int __wrap_hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed, struct err *e)
-{
-	if (hellos < 8) {
-		until_ns[hellos] = peer->until_ns;
-		waited_ms[hellos++] = peer->timeout_ms;
-	}
-	return __real_hello(peer, out, agreed, e);
 }
 
 /* In PREPARED the link was lost where no round can go on. keeps: the receiver was told to wait. said: it has given up itself. */

@@ -22,7 +22,8 @@ struct sender;
  * @why_not: if not @agreed, once the receiver is connected
  * @collected: @owed and @push are there
  * @complete: the receiver has all
- * @lost: the verdict says that the guest is lost, and no later answer says otherwise
+ * @lost: the verdict says that the guest is lost, and no later answer says otherwise: RECOVER is
+ *	tried once
  * @unit: of each block, the receiver's
  * @begun_ns: when the guest was known to run there
  * @fd, @tls: the request connection, until the thread has it

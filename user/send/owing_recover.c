@@ -158,6 +158,9 @@ static int recover_try(struct sender *s, struct err *e)
 		r = recover_once(s, ms > LEAST_MS ? ms : LEAST_MS, e);
 		if (!r)
 			return 0;
+		/* By the verdict: only a receiver that has the guest says otherwise. */
+		if (s->owing.lost)
+			break;
 	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) && connect_nap(s, deadline));
 	if (s->ch && channel_abort_status(s->ch) == GW_GUEST_LOST) {
 		recover_note_ran(s);
