@@ -122,6 +122,35 @@ static void a_guest_that_has_all(void **state)
 	assert_said(&s, WIRE_COMPLETE, 0, true);
 }
 
+/* The sender may not have read the last word: the receiver does not wait for it, but the record stays. */
+static void a_link_that_dies_in_silence(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	have_record(WHOLE);
+	for (unsigned int silent = 0; silent < 2; silent++) {
+		const enum sender_knowledge heard = silent ? SENDER_TOLD : SENDER_KNOWS;
+
+		open_scene(&s, WIRE_RECOVER, token);
+		s.silent = silent;
+		s.r.verdicts = true;
+		memcpy(s.r.token, token, sizeof(token));
+		answer(&s, tell);
+		assert_told(&s, WIRE_COMPLETE, 0);
+		assert_int_equal(s.r.sender, heard);
+		open_scene(&s, WIRE_ASK, token);
+		s.silent = silent;
+		memcpy(s.r.token, token, sizeof(token));
+		assert_int_equal(answer(&s, reply), heard);
+		assert_told(&s, WIRE_VERDICT, COMMIT_RUNS);
+		/* Of another migration. */
+		open_scene(&s, WIRE_ASK, token);
+		s.silent = silent;
+		assert_int_equal(answer(&s, reply), SENDER_MAY_NOT_KNOW);
+	}
+}
+
 /* receive --recover, whose QEMU exited before its sender came: the record says which migration had that QEMU. */
 static void the_receiver_that_took_over(void **state)
 {
@@ -225,6 +254,7 @@ int main(void)
 		cmocka_unit_test(the_receiver_that_saw_it),
 		cmocka_unit_test(a_guest_that_lacks_ram),
 		cmocka_unit_test(a_guest_that_has_all),
+		cmocka_unit_test(a_link_that_dies_in_silence),
 		cmocka_unit_test(the_receiver_that_took_over),
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),

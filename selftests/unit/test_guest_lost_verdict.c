@@ -11,11 +11,6 @@
 
 #define SENT_RUNS "{\"state\":\"sent\",\"qmp\":\"/tmp/godwit-none\",\"vmm\":\"doubt-7-7\",\"runs\":true,\"owing\":true,\"lost\":false}"
 
-static int reply(struct scene *s)
-{
-	return verdict_reply(&s->r);
-}
-
 /* To ASK, as resolve does; a peer that does not know the flag hears what it always did. */
 static void the_verdict(void **state)
 {

@@ -132,7 +132,7 @@ static void receiver_give_up(struct receiver *r, int ret, const struct err *e)
 	if (!r->ch)
 		return;
 	if (channel_abort(r->ch, e) || channel_aborted(r->ch))
-		r->sender = SENDER_CLOSED;
+		r->sender = SENDER_TOLD;
 	if (channel_aborted(r->ch) && r->state != RECEIVER_COMMITTED)
 		r->sender = SENDER_KNOWS;
 }
@@ -156,13 +156,15 @@ static void receiver_linger(struct receiver *r)
 	stop_heed();
 	fprintf(stderr, "godwit: the sender may not know how the migration ended (%s): waiting %u s for its question\n",
 		r->lost ? "the guest is lost" : commit_state_name(r->commit), ms / 1000);
-	while (r->sender != SENDER_KNOWS && !receiver_greet(r, &h, until, until, &e)) {
+	while (r->sender == SENDER_MAY_NOT_KNOW && !receiver_greet(r, &h, until, until, &e)) {
 		struct err busy = { 0 };
 
 		if (h.type == WIRE_ASK) {
-			/* That it ran. A sender sends RECOVER next, and hears the rest. */
-			if (verdict_reply(r) && !r->lost)
-				r->sender = SENDER_KNOWS;
+			enum sender_knowledge heard = verdict_reply(r);
+
+			/* Else that it ran. A sender sends RECOVER next, and hears the rest. */
+			if (!r->lost)
+				r->sender = heard;
 			continue;
 		}
 		if (h.type == WIRE_RECOVER && r->commit == COMMIT_RUNS) {

@@ -41,12 +41,12 @@ enum receiver_state {
 /**
  * enum sender_knowledge - does the sender know how the migration ended?
  * @SENDER_MAY_NOT_KNOW: so the receiver waits for its question, and keeps the record
- * @SENDER_CLOSED: the sender has confirmed our ABORT, or given up: it knows if it lives. The
- *	receiver keeps the record, and does not wait.
- * @SENDER_KNOWS: the sender said so, or gave up where it cannot be in doubt: the receiver removes
- *	the record
+ * @SENDER_TOLD: it has given up, or our last word has left for it: it knows if it lives, and the
+ *	link does. The receiver keeps the record, and does not wait.
+ * @SENDER_KNOWS: the sender said so, or closed the connection behind our last word, or gave up
+ *	where it cannot be in doubt: the receiver removes the record
  */
-enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_CLOSED, SENDER_KNOWS };
+enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
 
 /**
  * struct receiver
@@ -236,11 +236,17 @@ json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
  */
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /*
+ * The last word on r->ch has left. The sender closes the connection when it has read that. A link
+ * that is silent instead may have died under it, or be one that keeps the close to itself: so that
+ * is not waited for, and the record stays.
+ */
+enum sender_knowledge receiver_was_read(struct receiver *r);
+/*
  * Serves ASK, whose header has come, to its end; r->ch is closed then. If it is about this
  * migration, and that waits for its sender, the migration is dead from here on (reconnect.c).
- * Return: the question was
- * about this migration, and the answer is final.
+ * Return: SENDER_MAY_NOT_KNOW unless the question was about this migration, and the answer is
+ * final.
  */
-bool verdict_reply(struct receiver *r);
+enum sender_knowledge verdict_reply(struct receiver *r);
 
 #endif

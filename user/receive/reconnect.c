@@ -135,8 +135,7 @@ static int reconnect_serve(struct receiver *r, const struct wire_header *h, stru
 	struct err why = { 0 };
 
 	if (h->type == WIRE_ASK) {
-		if (verdict_reply(r))
-			r->sender = SENDER_KNOWS;
+		r->sender = verdict_reply(r);
 		if (r->commit == COMMIT_PREPARED)
 			return 0;
 		return err_set(e, GW_LINK_LOST, ENOTCONN, "the sender has given up");

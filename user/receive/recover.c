@@ -275,9 +275,7 @@ void recover_tell(struct receiver *r, const struct wire_header *h)
 	if (!ret && r->lacks_ram) {
 		r->sender = SENDER_KNOWS;
 	} else if (!ret && !channel_send(r->ch, &done, NULL, &why)) {
-		r->sender = SENDER_KNOWS;
-		/* The sender closes the connection when it has read that. */
-		channel_recv(r->ch, &done, false, &why);
+		r->sender = receiver_was_read(r);
 	} else if (!err_is_link(&why) && channel_abort(r->ch, &why) && why.exit == GW_GUEST_LOST &&
 		   r->verdicts && join_secret_ok(token, r->token)) {
 		/* Not of another receiver's guest: its sender may come to this address, too. */

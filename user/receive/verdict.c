@@ -173,9 +173,21 @@ static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *tok
 	return s;
 }
 
-bool verdict_reply(struct receiver *r)
+enum sender_knowledge receiver_was_read(struct receiver *r)
 {
-	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 }, end;
+	struct wire_header end;
+	struct err e = { 0 };
+	int ret = channel_recv(r->ch, &end, false, &e);
+
+	/* Our patience is over, or the kernel's, or the operator's. */
+	return ret == -ETIMEDOUT || ret == -EHOSTUNREACH || ret == -ENETUNREACH || ret == -EINTR ?
+		       SENDER_TOLD : SENDER_KNOWS;
+}
+
+enum sender_knowledge verdict_reply(struct receiver *r)
+{
+	struct wire_header h = { .type = WIRE_VERDICT, .length = 8 };
+	enum sender_knowledge heard = SENDER_MAY_NOT_KNOW;
 	uint8_t token[WIRE_SECRET], body[8];
 	uint64_t resumed_ns = 0;
 	uint16_t flags = 0;
@@ -193,9 +205,8 @@ bool verdict_reply(struct receiver *r)
 		wire_put_u64(body, resumed_ns);
 		ret = channel_send(r->ch, &h, body, &e);
 	}
-	/* The sender closes the connection when it has read the answer. */
 	if (!ret)
-		channel_recv(r->ch, &end, false, &e);
+		heard = receiver_was_read(r);
 	channel_free(r->ch);
 	r->ch = NULL;
 	if (!ret)
@@ -204,7 +215,7 @@ bool verdict_reply(struct receiver *r)
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "unknown");
 	fflush(stdout);
 	/* "in-doubt" is not final: a later question, perhaps to another receiver, may get more. */
-	return !ret && (h.arg == COMMIT_RUNS || h.arg == COMMIT_DEAD) &&
-	       !memcmp(token, r->token, sizeof(token));
+	if (h.arg != COMMIT_RUNS && h.arg != COMMIT_DEAD)
+		return SENDER_MAY_NOT_KNOW;
+	return memcmp(token, r->token, sizeof(token)) ? SENDER_MAY_NOT_KNOW : heard;
 }
-
