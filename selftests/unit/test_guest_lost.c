@@ -158,16 +158,19 @@ static void the_receiver_that_took_over(void **state)
 		const char *record, *vmm;
 		const uint8_t *token;
 		unsigned int status;
+		bool ran;
 	} each[] = {
-		{ OWING, "doubt-7-7", token, GW_GUEST_LOST },
-		{ OWING, "doubt-7-8", token, GW_NO_MIGRATION },	/* the record is of another QEMU */
-		{ OWING, "", token, GW_NO_MIGRATION },
-		{ SENT, "doubt-7-7", token, GW_NO_MIGRATION },	/* nobody knows whether it ran */
-		{ WHOLE, "doubt-7-7", token, GW_NO_MIGRATION },
-		{ LOST, "doubt-7-7", token, GW_GUEST_LOST },
-		{ LOST, "doubt-7-8", token, GW_GUEST_LOST },	/* so is another guest, whose sender has come here */
-		{ OWING, "doubt-7-7", other, GW_NO_MIGRATION },
-		{ OWING, "doubt-7-7", zeros, GW_NO_MIGRATION },	/* as its own token is, as long as it knows none */
+		{ OWING, "doubt-7-7", token, GW_GUEST_LOST, false },
+		{ OWING, "doubt-7-8", token, GW_NO_MIGRATION, false },	/* the record is of another QEMU */
+		{ OWING, "", token, GW_NO_MIGRATION, false },
+		{ SENT, "doubt-7-7", token, GW_NO_MIGRATION, false },	/* nobody knows whether it ran */
+		{ SENT, "doubt-7-7", token, GW_GUEST_LOST, true },
+		{ SENT, "doubt-7-8", token, GW_NO_MIGRATION, true },
+		{ WHOLE, "doubt-7-7", token, GW_NO_MIGRATION, false },
+		{ LOST, "doubt-7-7", token, GW_GUEST_LOST, false },
+		{ LOST, "doubt-7-8", token, GW_GUEST_LOST, false },	/* so is another guest, whose sender has come here */
+		{ OWING, "doubt-7-7", other, GW_NO_MIGRATION, false },
+		{ OWING, "doubt-7-7", zeros, GW_NO_MIGRATION, false },	/* as its own token is, as long as it knows none */
 	};
 	struct scene s;
 
@@ -176,6 +179,7 @@ static void the_receiver_that_took_over(void **state)
 		have_record(each[i].record);
 		open_scene(&s, WIRE_RECOVER, each[i].token);
 		s.o.recover = s.r.lost = true;
+		s.r.ran = each[i].ran;
 		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
 		answer(&s, tell);
 		assert_said(&s, WIRE_ABORT, each[i].status,

@@ -37,14 +37,19 @@ static void the_verdict_of_one_that_took_over(void **state)
 {
 	static const struct peer_answer running[] = { { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
 	static const struct peer_answer paused[] = { { "query-status", "", "{\"status\": \"paused\"}" }, { 0 } };
+	static const struct peer_answer nothing[] = { { 0 } };
 	const struct {
 		const struct peer_answer *qemu;
 		const char *vmm;
 		unsigned int verdict;
+		bool ran;
 	} each[] = {
-		{ running, "doubt-7-7", COMMIT_RUNS },
-		{ paused, "doubt-7-7", COMMIT_SENT },	/* the guest is to run */
-		{ running, "doubt-7-8", COMMIT_SENT },	/* of another QEMU, which is not there */
+		{ running, "doubt-7-7", COMMIT_RUNS, false },
+		{ paused, "doubt-7-7", COMMIT_SENT, false },	/* the guest is to run */
+		{ running, "doubt-7-8", COMMIT_SENT, false },	/* of another QEMU, which is not there */
+		{ nothing, "doubt-7-7", COMMIT_SENT, false },
+		{ nothing, "doubt-7-7", COMMIT_RUNS, true },	/* it may wait for a page now: it need not answer */
+		{ nothing, "doubt-7-8", COMMIT_SENT, true },
 	};
 	struct err e = { 0 };
 	struct scene s;
@@ -56,6 +61,7 @@ static void the_verdict_of_one_that_took_over(void **state)
 
 		open_scene(&s, WIRE_ASK, token);
 		s.o.recover = true;
+		s.r.ran = each[i].ran;
 		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
 		s.r.qmp = peer_qemu(&qemu, each[i].qemu, &e);
 		assert_non_null(s.r.qmp);

@@ -37,13 +37,15 @@ void __wrap_receive_streams_finish(struct receive_streams *all)
  * @qemu: its process
  * @qemu_says: its last words
  * @hears: and it is asked something after that
+ * @takes_over: from a receiver that was killed before it gave QEMU its capabilities back
+ * @given_back: they were, before the mark was looked for
  * @said: the frames that the sender has read, but for those that tell of page faults
  * @status: of ABORT
  */
 struct scene {
 	pid_t qemu;
 	const char *qemu_says;
-	bool hears;
+	bool hears, takes_over, given_back;
 	int peer;
 	unsigned int said;
 	uint32_t status;
@@ -89,14 +91,20 @@ static void qemu_ends(struct peer *p)
 
 static void qemu_lives(struct peer *p)
 {
+	struct scene *s = (struct scene *)p->arg;
+	bool looked = false;
+
 	peer_negotiate(p);
-	while (peer_line(p))
+	while (peer_line(p)) {
+		looked |= strstr(p->line, "qom-list") != NULL;
+		s->given_back |= !looked && strstr(p->line, "migrate-set-capabilities") && strstr(p->line, "x-ignore-shared");
 		peer_reply(p, "return", "[]");
+	}
 }
 
 static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, struct err *e)
 {
-	static const struct receiver_options o = { .timeout_ms = 20000 };
+	const struct receiver_options o = { .timeout_ms = 20000, .recover = s->takes_over };
 	struct peer monitor;
 	pthread_t thread;
 	int pair[2], ret;
@@ -119,11 +127,15 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 	assert_int_equal(channel_new(pair[0], engine, 20000, &r->ch, e), 0);
 	assert_int_equal(peer_start(&monitor, qemu, s, 4), 0);
 	assert_int_equal(qmp_open(monitor.path, 20000, &r->qmp, e), 0);
+	r->migration = (struct migration) {
+		.qmp = r->qmp, .stream = -1, .old_caps = json_loads("[{\"capability\":\"x-ignore-shared\",\"state\":false}]", 0, NULL),
+	};
 	assert_int_equal(pthread_create(&thread, NULL, sender_hears, s), 0);
 	ret = postcopy_finish(r, e);
 	channel_free(r->ch);
 	pthread_join(thread, NULL);
 	close(s->peer);
+	migration_free(&r->migration);
 	peer_qemu_end(&monitor, r->qmp);
 	kill(s->qemu, SIGKILL);
 	waitpid(s->qemu, NULL, 0);
@@ -133,15 +145,19 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 
 static void a_guest_that_is_whole(void **state)
 {
-	struct err e = { 0 };
-	struct scene s = { 0 };
-	struct receiver r;
-
 	(void)state;
-	assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
-	assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
-	assert_false(r.lost);
-	assert_int_equal(r.sender, SENDER_KNOWS);
+	for (unsigned int i = 0; i < 2; i++) {
+		struct scene s = { .takes_over = i };
+		struct err e = { 0 };
+		struct receiver r;
+
+		assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
+		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
+		assert_false(r.lost);
+		assert_int_equal(r.sender, SENDER_KNOWS);
+		/* Else this receiver has given them back before. */
+		assert_int_equal(s.given_back, s.takes_over);
+	}
 }
 
 #define SHUTDOWN(guest, reason)	"{\"event\": \"SHUTDOWN\", \"data\": {\"guest\": " guest ", \"reason\": \"" reason "\"}}\n"

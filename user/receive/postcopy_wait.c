@@ -177,8 +177,12 @@ static bool postcopy_powered_off(const struct receiver *r)
  */
 static int postcopy_whole(struct receiver *r, struct err *e)
 {
-	bool answers = postcopy_unmark(r);
+	bool answers;
 
+	/* A receiver that took over could not before: QEMU may have waited for a page. */
+	if (r->o->recover)
+		migration_restore(&r->migration);
+	answers = postcopy_unmark(r);
 	if (!postcopy_vm_gone(r, answers ? 0 : GONE_MS, e))
 		return 0;
 	if (!postcopy_powered_off(r))

@@ -77,6 +77,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
  * @resumed_ns: when QEMU resumed the guest (RESUME), CLOCK_REALTIME
  * @verdicts: the sender may ask by @token, and @record answers, also after this receiver has exited
  * @vmm: names QEMU's process in records (record_name_vm()), also when it has exited; "": not known
+ * @ran: this receiver has taken a guest over, and QEMU has said that it runs
  * @lost: QEMU has exited with the only copy of what its guest has done
  * @lacks_ram: the migration is over here, and what is owed has not come
  */
@@ -120,7 +121,7 @@ struct receiver {
 	uint8_t token[WIRE_SECRET];
 	struct record record;
 	char vmm[RECORD_NAME];
-	bool lost, lacks_ram;
+	bool ran, lost, lacks_ram;
 	struct claim claim;
 };
 

@@ -235,7 +235,22 @@ static int recover_claim(struct receiver *r, struct err *e)
 	/* Its receiver was killed before QEMU had all of the device state. */
 	if (!ret && !strcmp(status, "inmigrate"))
 		ret = err_set(e, GW_UNKNOWN, EAGAIN, "this QEMU still waits for the device state, so the guest does not run here: end this QEMU, and then \"godwit resolve\" at the source");
+	r->ran = !strcmp(status, "running");
 	return ret < 0 ? ret : 0;
+}
+
+/*
+ * The receiver before may have been killed before it gave QEMU its capabilities back, with which
+ * QEMU's own migrations leave RAM out. Now its record can be found, and postcopy_finish() does it.
+ */
+static void recover_settings(struct receiver *r)
+{
+	json_auto_t *record = verdict_ours(r, r->token);
+	json_t *capabilities = json_object_get(record, "capabilities");
+
+	r->migration.qmp = r->qmp;
+	if (json_is_array(capabilities))
+		r->migration.old_caps = json_incref(capabilities);
 }
 
 int recover_take_over(struct receiver *r, struct err *e)
@@ -256,6 +271,7 @@ int recover_take_over(struct receiver *r, struct err *e)
 	if (ret < 0)
 		return ret;
 	stop_ignore();
+	recover_settings(r);
 	r->verdicts = true;
 	verdict_open(r);
 	return postcopy_finish(r, e);

@@ -76,7 +76,9 @@ static bool verdict_names_vmm(const struct receiver *r, const json_t *record)
  * that receiver would have done.
  *
  * A receiver that has taken that QEMU over holds the only connection that QEMU serves, and asks
- * over that one.
+ * over that one. It need not where it has seen the guest run, which nothing undoes: QEMU's main
+ * loop may wait for a page meanwhile, which comes only once the sender has this verdict. It gives
+ * the capabilities back when all RAM is there.
  */
 static bool verdict_runs_now(const struct receiver *r, const json_t *record)
 {
@@ -88,6 +90,8 @@ static bool verdict_runs_now(const struct receiver *r, const json_t *record)
 	bool runs = false;
 	char now[64] = "";
 
+	if (holds && r->ran)
+		return true;
 	if (holds || (path && !qmp_open(path, QMP_MS, &q, &ignored) && verdict_same_vmm(record, q)))
 		migration_vm_status(q, now, sizeof(now), &ignored);
 	if (!strcmp(now, wanted ? "running" : "paused")) {
@@ -112,7 +116,7 @@ static bool verdict_tells_loss(const struct receiver *r, const json_t *record)
 	if (json_is_true(json_object_get(record, "lost")))
 		return true;
 	return r->lost && verdict_names_vmm(r, record) && state &&
-	       commit_state_parse(state) == COMMIT_RUNS &&
+	       (r->ran || commit_state_parse(state) == COMMIT_RUNS) &&
 	       json_is_true(json_object_get(record, "owing"));
 }
 

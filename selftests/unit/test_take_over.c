@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* receive --recover: what it learns of a QEMU whose receiver was killed, before and when the sender has come. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "qmp_peer.h"
+#include "receive/receiver_internal.h"
+
+#define SENT	"{\"state\":\"sent\",\"vmm\":\"doubt-7-7\",\"capabilities\":[{\"capability\":\"x-ignore-shared\",\"state\":false}]}"
+#define RUNS	"{\"state\":\"runs\",\"vmm\":\"doubt-7-7\",\"capabilities\":null}"
+
+static const uint8_t token[WIRE_SECRET] = "the guest's own";
+static char dir[] = "/tmp/godwit-take-over-XXXXXX";
+
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
+int __wrap_receiver_find(struct receiver *r, struct err *e);
+int __wrap_receiver_listen(struct receiver *r, struct err *e);
+int __wrap_postcopy_finish(struct receiver *r, struct err *e);
+
+static struct qmp *found;
+static char *to_be_set;
+
+int __wrap_receiver_find(struct receiver *r, struct err *e)
+{
+	(void)e;
+	r->qmp = found;
+	strcpy(r->vmm, "doubt-7-7");
+	return 0;
+}
+
+/* The sender comes at once. */
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
+{
+	(void)until, (void)serve, (void)e;
+	memcpy(r->token, token, sizeof(token));
+	return 1;
+}
+
+int __wrap_receiver_listen(struct receiver *r, struct err *e)
+{
+	(void)r, (void)e;
+	return 0;
+}
+
+int __wrap_postcopy_finish(struct receiver *r, struct err *e)
+{
+	(void)e;
+	assert_ptr_equal(r->migration.qmp, found);
+	to_be_set = r->migration.old_caps ? json_dumps(r->migration.old_caps, JSON_COMPACT) : strdup("");
+	return 0;
+}
+
+static void have_record(const char *text)
+{
+	struct record rec;
+	char name[RECORD_NAME];
+
+	record_name_verdict(name, token, sizeof(token));
+	assert_int_equal(record_open(&rec, dir, name), 0);
+	assert_int_equal(record_write(&rec, json_loads(text, 0, NULL)), 0);
+	record_close(&rec);
+}
+
+#define MARKED	{ "qom-list", "", "[{\"name\": \"godwit-migration\", \"type\": \"secret\"}]" }, { "qom-get", "", "\"00 -\"" }
+
+/* It knows at once whether the guest runs, and as soon as its sender has come what the receiver before has set. */
+static void what_one_that_takes_over_learns(void **state)
+{
+	static const struct peer_answer running[] = { MARKED, { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
+	static const struct peer_answer paused[] = { MARKED, { "query-status", "", "{\"status\": \"paused\"}" }, { 0 } };
+	const struct {
+		const struct peer_answer *qemu;
+		const char *record, *set;
+		bool ran;
+	} each[] = {
+		{ running, SENT, "[{\"capability\":\"x-ignore-shared\",\"state\":false}]", true },
+		{ paused, SENT, "[{\"capability\":\"x-ignore-shared\",\"state\":false}]", false },
+		{ running, RUNS, "", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		const struct receiver_options o = { .recover = true, .qmp_path = "/tmp/godwit-none" };
+		struct receiver r = { .o = &o, .lfd = -1, .postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .migration = { .stream = -1 } };
+		struct err e = { 0 };
+		struct peer qemu;
+
+		have_record(each[i].record);
+		found = peer_qemu(&qemu, each[i].qemu, &e);
+		assert_non_null(found);
+		assert_int_equal(recover_take_over(&r, &e), 0);
+		assert_int_equal(r.ran, each[i].ran);
+		assert_string_equal(to_be_set, each[i].set);
+		free(to_be_set);
+		record_remove(&r.record);
+		migration_free(&r.migration);
+		peer_qemu_end(&qemu, found);
+	}
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_one_that_takes_over_learns),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
