@@ -73,6 +73,7 @@ static int wait_for(struct scene *s)
 	err_set(&e, GW_LINK_LOST, ECONNRESET, "the link was lost");
 	comes = s->r.ch;
 	s->r.ch = NULL;
+	s->r.postcopy.lazy.owed.left = 1;
 	return recover(&s->r, -ECONNRESET, &e);
 }
 

@@ -18,18 +18,42 @@
 #include "qmp_peer.h"
 #include "receive/receiver_internal.h"
 
-void __wrap_requests_count(struct requests *r, struct requests_count *count);
-void __wrap_receive_streams_finish(struct receive_streams *all);
+bool __wrap_requests_failed(struct requests *r, struct err *e);
+const atomic_bool *__wrap_receive_streams_failed(const struct receive_streams *all);
+void __wrap_owed_again(struct owed *o);
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 
-void __wrap_requests_count(struct requests *r, struct requests_count *count)
+bool __wrap_requests_failed(struct requests *r, struct err *e)
 {
-	(void)r;
-	*count = (struct requests_count) { 0 };
+	(void)r, (void)e;
+	return false;
 }
 
-void __wrap_receive_streams_finish(struct receive_streams *all)
+const atomic_bool *__wrap_receive_streams_failed(const struct receive_streams *all)
 {
+	static atomic_bool failed;
+
 	(void)all;
+	return &failed;
+}
+
+/* Where the last unit is put in place once the link is lost: while the threads end, or of a sender that came and went again. */
+static enum { NEVER, ENDING, WAITING } last_comes;
+static unsigned int waits;
+
+void __wrap_owed_again(struct owed *o)
+{
+	if (last_comes == ENDING)
+		atomic_store(&o->left, 0);
+}
+
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
+{
+	(void)until, (void)serve, (void)e;
+	waits++;
+	if (last_comes == WAITING)
+		atomic_store(&r->postcopy.lazy.owed.left, 0);
+	return 0;
 }
 
 /**
@@ -39,13 +63,14 @@ void __wrap_receive_streams_finish(struct receive_streams *all)
  * @hears: and it is asked something after that
  * @takes_over: from a receiver that was killed before it gave QEMU its capabilities back
  * @given_back: they were, before the mark was looked for
+ * @owes: a unit, and the link is lost
  * @said: the frames that the sender has read, but for those that tell of page faults
  * @status: of ABORT
  */
 struct scene {
 	pid_t qemu;
 	const char *qemu_says;
-	bool hears, takes_over, given_back;
+	bool hears, takes_over, given_back, owes;
 	int peer;
 	unsigned int said;
 	uint32_t status;
@@ -59,7 +84,7 @@ static void *sender_hears(void *arg)
 	uint8_t head[WIRE_HEADER], body[4096];
 	struct wire_header h;
 
-	while (recv(s->peer, head, sizeof(head), MSG_WAITALL) == sizeof(head)) {
+	while (!s->owes && recv(s->peer, head, sizeof(head), MSG_WAITALL) == sizeof(head)) {
 		wire_get_header(head, &h);
 		if (h.length)
 			recv(s->peer, body, h.length, MSG_WAITALL);
@@ -104,7 +129,7 @@ static void qemu_lives(struct peer *p)
 
 static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, struct err *e)
 {
-	const struct receiver_options o = { .timeout_ms = 20000, .recover = s->takes_over };
+	const struct receiver_options o = { .timeout_ms = 20000, .recover = s->takes_over, .recover_s = 1 };
 	struct peer monitor;
 	pthread_t thread;
 	int pair[2], ret;
@@ -121,6 +146,7 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 		.verdicts = true, .sender = SENDER_KNOWS,
 	};
 	r->postcopy.begun = true;
+	r->postcopy.lazy.owed.left = s->owes;
 	assert_true(r->vm.pidfd >= 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	s->peer = pair[1];
@@ -206,12 +232,47 @@ static void a_guest_that_has_powered_itself_off(void **state)
 	}
 }
 
+/* Nobody is there to be told: who asks hears that the guest has all. */
+static void the_last_page_comes_when_the_link_is_lost(void **state)
+{
+	(void)state;
+	for (last_comes = ENDING; last_comes <= WAITING; last_comes++) {
+		struct scene s = { .owes = true };
+		struct err e = { 0 };
+		struct receiver r;
+
+		waits = 0;
+		assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
+		assert_int_equal(e.exit, GW_OK);
+		assert_int_equal(waits, last_comes == WAITING);
+		assert_false(postcopy_lacks_ram(&r) || r.lost);
+		assert_int_equal(r.sender, SENDER_MAY_NOT_KNOW);
+	}
+	last_comes = NEVER;
+}
+
+static void it_does_not_come(void **state)
+{
+	struct scene s = { .owes = true };
+	struct err e = { 0 };
+	struct receiver r;
+
+	(void)state;
+	waits = 0;
+	assert_true(end_with(&s, qemu_lives, &r, &e) < 0);
+	assert_int_equal(e.exit, GW_INCOMPLETE);
+	assert_int_equal(waits, 1);
+	assert_true(postcopy_lacks_ram(&r));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_guest_that_is_whole),
 		cmocka_unit_test(a_guest_whose_qemu_was_killed),
 		cmocka_unit_test(a_guest_that_has_powered_itself_off),
+		cmocka_unit_test(the_last_page_comes_when_the_link_is_lost),
+		cmocka_unit_test(it_does_not_come),
 	};
 
 	engine = &engine_poll;

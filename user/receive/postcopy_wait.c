@@ -78,7 +78,8 @@ static struct requests_count postcopy_count(const struct postcopy *p)
 {
 	struct requests_count c = p->before;
 
-	requests_count(p->requests, &c);
+	if (p->requests)
+		requests_count(p->requests, &c);
 	return c;
 }
 
@@ -207,7 +208,7 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		ret = postcopy_wait(r, e);
 	while (ret && atomic_load(&p->lazy.owed.left) && !recover(r, ret, e));
 	left = atomic_load(&p->lazy.owed.left);
-	/* The link was lost with the last page: only the sender has not heard of it. */
+	/* The link was lost with the last page, or just before: the sender has not heard of it. */
 	if (!left) {
 		*e = (struct err) { 0 };
 		ret = postcopy_whole(r, e);
@@ -218,7 +219,7 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		postcopy_print(p, &count);
 		verdict_write(r);
 		/* Whether the sender hears of it changes nothing here. */
-		ret = postcopy_tell(r, &count, &lost);
+		ret = r->ch ? postcopy_tell(r, &count, &lost) : -ENOTCONN;
 		if (!ret)
 			ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
 		while (!ret)
@@ -226,7 +227,8 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		/* Else it may have missed that. */
 		r->sender = ret == 1 ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW;
 		/* Those that put pages in place wake faults, too: they end first. */
-		receive_streams_finish(r->streams);
+		if (r->streams)
+			receive_streams_finish(r->streams);
 		postcopy_end(r);
 		claim_drop(&r->claim, &r->vm);
 		return 0;

@@ -201,10 +201,13 @@ int recover(struct receiver *r, int ret, struct err *e)
 
 	if (!err_is_link(e) || !r->o->recover_s || (r->ch && channel_aborted(r->ch)))
 		return ret;
+	recover_disconnect(r);
+	/* What was read meanwhile may have been the last of it. */
+	if (!atomic_load(&r->postcopy.lazy.owed.left))
+		return ret;
 	printf("godwit: %s: the guest runs here and lacks RAM: waiting %u s for the sender to connect again\n",
 	       lost.text, r->o->recover_s);
 	fflush(stdout);
-	recover_disconnect(r);
 	*e = (struct err) { 0 };
 	/* A signal may end the wait: the module keeps the guest's faults waiting. */
 	stop_heed();
