@@ -159,5 +159,7 @@ void channel_last_words(struct channel *ch, unsigned int ms, struct err *e);
  * goes. Return: the peer has confirmed (DONE) that it has read that.
  */
 bool channel_abort(struct channel *ch, const struct err *why);
+/* The same where nothing waits: the peer, or a link that is busy, may take so long. */
+bool channel_abort_within(struct channel *ch, unsigned int ms, const struct err *why);
 
 #endif

@@ -41,16 +41,12 @@ static bool channel_confirmed(struct channel *ch, uint64_t deadline)
 	return kept == WIRE_HEADER && !wire_get_header(buf, &h) && h.type == WIRE_DONE;
 }
 
-bool channel_abort(struct channel *ch, const struct err *why)
+bool channel_abort_within(struct channel *ch, unsigned int ms, const struct err *why)
 {
 	uint8_t buf[WIRE_HEADER + WIRE_TEXT_MAX];
 	size_t len = strnlen(why->text, WIRE_TEXT_MAX);
 	struct wire_header h = { .type = WIRE_ABORT, .arg = why->exit, .length = (uint32_t)len };
-	/*
-	 * Less than a second is all that a cancellation may take, and the source still stands; but
-	 * the text must get there, and the end of the connection come back.
-	 */
-	uint64_t deadline = deadline_ms(400) + 2 * sock_rtt_ns(ch->fd);
+	uint64_t deadline = deadline_ms(ms) + 2 * sock_rtt_ns(ch->fd);
 	struct err ignored = { 0 };
 
 	/*
@@ -70,4 +66,13 @@ bool channel_abort(struct channel *ch, const struct err *why)
 		tls_bye(ch->tls);
 	shutdown(ch->fd, SHUT_WR);
 	return channel_confirmed(ch, deadline);
+}
+
+bool channel_abort(struct channel *ch, const struct err *why)
+{
+	/*
+	 * Less than a second is all that a cancellation may take, and the source still stands; but
+	 * the text must get there, and the end of the connection come back.
+	 */
+	return channel_abort_within(ch, 400, why);
 }

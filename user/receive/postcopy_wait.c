@@ -148,7 +148,8 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 	verdict_write(r);
 	r->sender = SENDER_MAY_NOT_KNOW;
 	err_set(&lost, GW_GUEST_LOST, ESRCH, "%.500s", why->text);
-	if (r->ch && r->features & WIRE_LOSSES && channel_abort(r->ch, &lost))
+	if (r->ch && r->features & WIRE_LOSSES &&
+	    channel_abort_within(r->ch, receiver_patience_ms(r), &lost))
 		r->sender = SENDER_KNOWS;
 }
 
