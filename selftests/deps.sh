@@ -39,12 +39,16 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 
+# apt's own tries, without the pause before each: after one in which two files of a host have failed Debian 12's apt waits
+# for ever.
+at_once="-o Acquire::Retries=3 -o Acquire::Retries::Delay=false"
+
+# shellcheck disable=SC2086 # lists of words
 install()
 {
 	# "Any": a list that could not be fetched is an error, not the old list.
-	apt-get update -o APT::Update::Error-Mode=any || return
-	# shellcheck disable=SC2086 # a list of words
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+	apt-get update -o APT::Update::Error-Mode=any $at_once || return
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $at_once $missing
 }
 
 # Of a switch that came with what was installed, not of one that this host had.

@@ -37,13 +37,13 @@ done
 include=$(echo $packages | tr ' ' ,)
 
 # In a namespace of its own, so that a run that is killed leaves no mount behind. Signed is enough: a mirror may be a
-# snapshot, whose index has expired; what is old at worst fails a test.
+# snapshot, whose index has expired; what is old at worst fails a test. apt tries again without a pause, see deps.sh.
 fetch()
 {
 	rm -rf --one-file-system "$root.part"
 	printf "deb $mirror %s main\n" "${suite%-backports}" "$suite" >"$root.list"
 	unshare --mount mmdebstrap --mode=root --variant=minbase --include="$include" \
-		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Retries "3"' \
+		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Retries "3"' --aptopt='Acquire::Retries::Delay "false"' \
 		--aptopt='Acquire::Languages "none"' --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		"${suite%-backports}" "$root.part" "$root.list" >"$log" 2>&1

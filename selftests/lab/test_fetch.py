@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 What is fetched survives a network that fails, and says why it gave up: deps.sh, kernels/root.sh and kselftest/framework, with
-nothing of apt's. And each target asks for all that it needs, on a machine that has nothing, before what needs it.
+nothing of apt's, and with apt itself. And each target asks for all that it needs, on a machine that has nothing, before what needs it.
 """
+import hashlib
+import http.server
 import importlib.machinery
 import importlib.util
 import io
@@ -10,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import threading
 
 import pytest
 
@@ -100,6 +103,7 @@ def test_root(tmp_path, programs, failures):
     assert status == (failures == 3), said
     assert tries(said) == list(range(1, failures + 1)) and said.count(WHY) == failures
     assert sum(c.startswith('mmdebstrap') for c in calls) == min(failures + 1, 3)
+    assert all('Acquire::Retries::Delay "false"' in c for c in calls if c.startswith('mmdebstrap'))
     assert os.path.exists(f'{root}/etc/godwit-root') == os.path.exists(root) == (failures < 3)
     assert not os.path.exists(f'{root}/half')
     if status:
@@ -123,13 +127,16 @@ def archive(files, mode):
     return out.getvalue()
 
 
+def sources():
+    names = [f'tools/{name}' for name in TOOLS] + ['scripts/subarch.include', 'scripts/Kbuild.include']
+    return archive({f'{SOURCE}/{name}': b'as it came' for name in names}, 'w:xz')
+
+
 @pytest.mark.parametrize('failures', [0, 1, 2, 3, 6])
 def test_framework(tmp_path, programs, monkeypatch, failures):
     """The kernel's sources, of which each try asks twice: with the lists that are here, and with new ones."""
     monkeypatch.setenv('LINUX_SOURCES', f'{tmp_path}/none')
-    names = [f'tools/{name}' for name in TOOLS] + ['scripts/subarch.include', 'scripts/Kbuild.include']
-    inner = archive({f'{SOURCE}/{name}': b'as it came' for name in names}, 'w:xz')
-    (tmp_path / 'calls.tar').write_bytes(archive({f'./usr/src/{SOURCE}.tar.xz': inner}, 'w'))
+    (tmp_path / 'calls.tar').write_bytes(archive({f'./usr/src/{SOURCE}.tar.xz': sources()}, 'w'))
     programs('dpkg-deb', 'cat "$CALLS.tar"')
     programs('apt-get', f'#!/bin/sh\n[ "$2" = download ] || {{ echo "$0 $*" >>"$CALLS"; exit; }}\n' +
              FLAKY.format(when='-qq download', half=f': >{SOURCE}_half', work=f': >{SOURCE}_1_all.deb'))
@@ -137,12 +144,103 @@ def test_framework(tmp_path, programs, monkeypatch, failures):
     status, said, calls = run(tmp_path, failures, 'kselftest/framework')
     assert (status != 0) == (failures == 6), said
     assert tries(said) == list(range(1, failures // 2 + 1)) and said.count(WHY) == failures
-    assert calls.count('apt-get -qq update') == (failures + 1) // 2
+    assert sum(c.startswith('apt-get -qq update') for c in calls) == (failures + 1) // 2
     assert os.path.exists(f'{there}/tools/testing/selftests/kvm/a') == os.path.exists(there) == (failures < 6)
     assert [name for name in os.listdir(f'{tmp_path}/cache/godwit') if name.startswith('new.')] == []
     if status:
         assert run(tmp_path, 0, 'kselftest/framework')[0] == 0, 'a later run does not get it'
     assert run(tmp_path, 6, 'kselftest/framework') == (0, f'{there}/tools/testing/selftests\n', [])
+
+
+SUITES = ('test', 'test-updates')
+
+
+class Mirror(http.server.ThreadingHTTPServer):
+    """Of files: {path: content}. Each is asked for in vain once: there is no gateway, or the connection ends half way."""
+
+    daemon_threads = True
+
+    def __init__(self, files, how):
+        self.files, self.how, self.asked = files, how, []
+        super().__init__(('127.0.0.1', 0), Answer)
+        threading.Thread(target=self.serve_forever).start()
+
+    def __exit__(self, *_):
+        self.shutdown()
+        super().__exit__()
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def do_GET(self):	# noqa: N802 pylint: disable=invalid-name
+        first = self.path not in self.server.asked
+        self.server.asked.append(self.path)
+        body = self.server.files.get(self.path)
+        bad = first and self.server.how == 'gateway' and b'bad'
+        self.send_response(502 if bad else 200 if body is not None else 404)
+        body = bad or body or b''
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        if first and self.server.how == 'half':
+            body = body[:len(body) // 2]
+            self.close_connection = True
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def repository(directory):
+    """{path: content}: of two suites, with a kernel's sources."""
+    top = directory / 'deb'
+    (top / 'DEBIAN').mkdir(parents=True)
+    (top / 'usr/src').mkdir(parents=True)
+    about = f'Package: {SOURCE}\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: a test\'s\n'
+    (top / 'DEBIAN/control').write_text(about, encoding='ascii')
+    (top / f'usr/src/{SOURCE}.tar.xz').write_bytes(sources())
+    subprocess.run(['dpkg-deb', '--build', top, f'{directory}/a.deb'], check=True, stdout=subprocess.DEVNULL)
+    deb = (directory / 'a.deb').read_bytes()
+    packages = f'{about}Filename: a.deb\nSize: {len(deb)}\nSHA256: {hashlib.sha256(deb).hexdigest()}\n'.encode()
+    release = f'Suite: test\nCodename: test\nComponents: main\nArchitectures: amd64\nSHA256:\n' \
+              f' {hashlib.sha256(packages).hexdigest()} {len(packages)} main/binary-amd64/Packages\n'
+    files = {'/a.deb': deb}
+    for suite in SUITES:
+        files |= {f'/dists/{suite}/Release': release.replace('test', suite).encode(), f'/dists/{suite}/main/binary-amd64/Packages': packages}
+    return files
+
+
+@pytest.mark.parametrize('how', ['gateway', 'half'])
+@pytest.mark.parametrize('what', ['deps.sh', 'kselftest/framework'])
+def test_apt_itself(tmp_path, programs, monkeypatch, what, how):
+    """Each file fails once, two of them together. apt asks again at once; with its own pause before that Debian 12's waits for ever."""
+    monkeypatch.setenv('LINUX_SOURCES', f'{tmp_path}/none')
+    monkeypatch.setenv('APT_CONFIG', f'{tmp_path}/apt.conf')
+    for name in ('lists/partial', 'cache/archives/partial', 'parts'):
+        (tmp_path / 'apt' / name).mkdir(parents=True)
+    (tmp_path / 'apt/status').write_text('', encoding='ascii')
+    real = shutil.which('apt-get')
+    programs('dpkg-query', DPKG_QUERY)
+    programs('apt-get', f'''[ "$1" != install ] || {{ >"$CALLS.installed"; exit; }}
+timeout -k 1 60 {real} "$@"
+status=$?
+echo "apt-get ended with $status" >>"$CALLS"
+exit $status''')
+    with Mirror(repository(tmp_path), how) as mirror:
+        lines = [f'deb [trusted=yes] http://127.0.0.1:{mirror.server_port} {suite} main\n' for suite in SUITES]
+        (tmp_path / 'sources').write_text(''.join(lines), encoding='ascii')
+        (tmp_path / 'apt.conf').write_text(f'''
+Dir::State "{tmp_path}/apt"; Dir::State::status "{tmp_path}/apt/status"; Dir::Cache "{tmp_path}/apt/cache";
+Dir::Etc::sourcelist "{tmp_path}/sources"; Dir::Etc::sourceparts "{tmp_path}/apt/parts"; Dir::Etc::parts "{tmp_path}/apt/parts";
+Acquire::http::Proxy "DIRECT"; Acquire::Languages "none"; APT::Architecture "amd64"; APT::Sandbox::User "root";
+''', encoding='ascii')
+        status, said, calls = run(tmp_path, 0, what)
+        assert status == 0, said
+        assert 'apt-get ended with 124' not in calls and tries(said) == [], said
+        for suite in SUITES:
+            assert mirror.asked.count(f'/dists/{suite}/Release') == 2
+            assert mirror.asked.count(f'/dists/{suite}/main/binary-amd64/Packages') >= 1	# the second has what the first has
+        assert mirror.asked.count('/a.deb') == (2 if what == 'kselftest/framework' else 0)
 
 
 # Whatever runs in the lab: in the emulator that root.sh fetches, with the mmdebstrap of the group "lab".
