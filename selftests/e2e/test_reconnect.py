@@ -17,6 +17,9 @@ from kinds import KINDS
 APPEND = 'start=16 size=16 touch=16 rate=50'
 HOW = [] if lab.IN_LAB else ['--pause']
 TO = godwit.TO
+# Seconds: how long both ends try to get together again where that is not what is tested, and what no host is late by.
+PATIENT, LATE = 600, 60
+SLOW = 256 << 10	# bytes per second: the first ACK takes many seconds
 native = pytest.mark.native
 running = pytest.mark.usefixtures('module')
 
@@ -31,7 +34,7 @@ def pair(src):
     return src, godwit.destination(src)
 
 
-def migrate(pair, between, seconds=30, *options, receive_options=(), timeout=30 if lab.IN_LAB else 3):
+def migrate(pair, between, seconds=PATIENT, *options, receive_options=(), timeout=30):
     return godwit.Run(*pair, *HOW, '--reconnect', str(seconds), '--peer-timeout', str(timeout), *options, to=between.address,
                       receive_options=['--peer-timeout', str(timeout), '--resolve-timeout', '1', *receive_options])
 
@@ -41,9 +44,10 @@ def in_a_round(between, run):
     between.wait_acknowledged(run, 2 << 20)
 
 
-def arrived(pair, run, times=1):
+def arrived(pair, run, most=1):
     report = run.wait()
-    assert report['reconnects'] == times and report['verified'], run.send.said
+    times = report['reconnects']
+    assert 1 <= times <= most and report['verified'], run.send.said
     assert 'connected again' in run.send.said and 'connected again' in run.receive.said
     assert f'Reconnected       {times:10d}' in run.send.said
     godwit.proof(*pair, stopped='paused' if report['device-state-saved'] else 'postmigrate')
@@ -55,7 +59,7 @@ def arrived(pair, run, times=1):
 def test_reset(pair, which, mode):
     """Of one connection, or of all of them."""
     with relay.Losing(TO) as between:
-        run = migrate(pair, between, 30, '--device-state', mode, '--streams', '2')
+        run = migrate(pair, between, PATIENT, '--device-state', mode, '--streams', '2')
         in_a_round(between, run)
         between.lose(which)
         arrived(pair, run)
@@ -63,15 +67,19 @@ def test_reset(pair, which, mode):
 
 @native
 def test_the_link_goes_silent(pair):
-    """Longer than both ends wait for a sign of life. They give up the connections, and find each other on new ones."""
+    """
+    Longer than both ends wait for a sign of life. They give up the connections, and find each other on new ones; once more where
+    this host holds up an end for as long.
+    """
     with relay.Losing(TO) as between:
-        run = migrate(pair, between)
+        run = migrate(pair, between, timeout=8)
         in_a_round(between, run)
         between.fall(silently=True)
-        time.sleep(10)
+        run.send.wait_for('trying to connect again')
+        run.receive.wait_for(f'waiting {PATIENT} s')
         assert run.send.poll() is None and run.receive.poll() is None
         between.rise()
-        arrived(pair, run)
+        arrived(pair, run, most=9)
 
 
 @native
@@ -134,7 +142,7 @@ def test_before_the_first_round(directory, at):
             between.swallow.clear()
             lose()
         between.lose = lose
-        run = migrate((src, dst), between, 30, '--device-state', 'save')
+        run = migrate((src, dst), between, PATIENT, '--device-state', 'save')
         arrived((src, dst), run)
     assert run.wait()['device-state-saved'] and firmware(src) == firmware(dst)
 
@@ -142,10 +150,11 @@ def test_before_the_first_round(directory, at):
 @native
 def test_before_an_ack_and_behind_an_answer(pair):
     """That a receiver has no file to reuse it says behind the private RAM, so that has come."""
-    with relay.Losing(TO, rate=2 << 20) as between:
-        run = migrate(pair, between, 30, '--device-state', 'save')
-        between.wait_ram(256 << 10)
+    with relay.Losing(TO, rate=SLOW) as between:
+        run = migrate(pair, between, PATIENT, '--device-state', 'save')
+        between.wait_ram(64 << 10)
         assert not between.count.get(wire.ACK) and between.count[wire.REUSE] == 2
+        between.rate = 16 << 20
         between.lose()
         report = run.wait()
     assert report['reconnects'] == 1 and report['verified']
@@ -170,7 +179,7 @@ def test_another_sender_meanwhile(pair, directory):
         run = migrate(pair, between)
         in_a_round(between, run)
         between.fall()
-        run.receive.wait_for('waiting 30 s')
+        run.receive.wait_for(f'waiting {PATIENT} s')
         send = godwit.Process('src', 'send', '--qmp', other.main_qmp, *HOW, godwit.AT)
         assert send.wait() == godwit.EXIT['peer-failed'] and 'busy' in send.said, send.said
         between.rise()

@@ -11,7 +11,7 @@ import lab
 import pytest
 import relay
 import wire
-from test_reconnect import HOW, TO, in_a_round, migrate, native, pair, running, src  # noqa: F401 pylint: disable=unused-import
+from test_reconnect import HOW, LATE, PATIENT, SLOW, TO, arrived, in_a_round, migrate, native, pair, running, src  # noqa: F401 pylint: disable=unused-import
 
 
 @native
@@ -40,13 +40,18 @@ def test_a_receiver_that_claims_too_much(pair):
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_before_an_ack(pair, mode):
     """What goes ahead of the rounds is not sent twice: the sender does not connect again before it knows that it has arrived."""
-    with relay.Losing(TO, rate=1 << 20, offers=~wire.REUSES) as between:
-        run = migrate(pair, between, 3, '--device-state', mode)
-        between.wait_ram(256 << 10)
-        assert not between.count.get(wire.ACK)
+    with relay.Losing(TO, rate=SLOW, offers=~wire.REUSES) as between:
+        run = migrate(pair, between, PATIENT, '--device-state', mode)
+        between.wait_ram(64 << 10)
+        ahead = between.count.get(wire.DEVICE if mode == 'migrate' else wire.PRIVATE)
+        assert not between.count.get(wire.ACK) and (ahead or mode == 'migrate')
+        between.rate = 16 << 20
         between.lose()
+        if run.send.wait() == godwit.EXIT['ok'] and not ahead:	# QEMU had written nothing yet
+            arrived(pair, run)
+            return
         run.wait('link-lost')
-        assert 'trying' not in run.send.said and run.receive.wait(30) == godwit.EXIT['link-lost']
+        assert 'trying' not in run.send.said and run.receive.wait(LATE) == godwit.EXIT['link-lost']
     godwit.unharmed(pair[0])
 
 
@@ -62,16 +67,16 @@ def lose_at_the_state(between):
 
 def cannot_go_on(pair, mode, at):
     """
-    In the switchover, where QEMU's own stream breaks with the link, the migration ends. The receiver, which was told to wait for a
-    minute, hears that as soon as there is a link again, or knows it by what has come.
+    In the switchover, where QEMU's own stream breaks with the link, the migration ends. The receiver, which was told to wait for
+    much longer, hears that as soon as there is a link again, or knows it by what has come.
     """
     with relay.Losing(TO, drop=[] if at == 'state' else [at]) as between:
         if at == 'state':
             lose_at_the_state(between)
-        run = migrate(pair, between, 60, '--device-state', mode)
+        run = migrate(pair, between, PATIENT, '--device-state', mode)
         assert run.send.wait() == godwit.EXIT['link-lost'], run.send.said
         assert 'connect again' not in run.send.said, run.send.said
-        assert run.receive.wait(20) == godwit.EXIT['link-lost'], run.receive.said
+        assert run.receive.wait(LATE) == godwit.EXIT['link-lost'], run.receive.said
     godwit.never_ran(pair[1])
     godwit.unharmed(pair[0])
     return run.receive.said
@@ -83,8 +88,8 @@ def cannot_go_on(pair, mode, at):
 def test_it_cannot_go_on(pair, mode, at):
     said = cannot_go_on(pair, mode, at)
     # Saved, the last round may have come: then it waits for nothing but the question.
-    assert 'waiting 60 s' in said or at == 'state', said
-    assert 'waiting 60 s' not in said or 'the sender has given up' in said, said
+    assert f'waiting {PATIENT} s' in said or at == 'state', said
+    assert f'waiting {PATIENT} s' not in said or 'the sender has given up' in said, said
 
 
 @native
@@ -95,7 +100,7 @@ def test_the_link_stays_lost(pair):
         begin = time.monotonic()
         between.fall()
         run.wait('link-lost')
-        assert 3 < time.monotonic() - begin < 15
+        assert 3 < time.monotonic() - begin < 4 + LATE
         assert 'tried to connect again for up to 4 s' in run.send.said and 'did not connect again within 4 s' in run.receive.said
         assert run.receive.process.returncode == godwit.EXIT['link-lost']
     godwit.unharmed(pair[0])
@@ -115,10 +120,10 @@ def test_the_link_carries_no_round(pair):
         begin = time.monotonic()
         between.lose()
         run.wait('link-lost')
-        assert 5 < time.monotonic() - begin < 20
+        assert 5 < time.monotonic() - begin < 6 + LATE
         assert 'carried no round' in run.send.said or 'tried to connect again for up to 6 s' in run.send.said, run.send.said
-        assert len(between.pairs) > 6	# it has tried again and again
-        assert run.receive.wait(20) == godwit.EXIT['link-lost']
+        assert len(between.pairs) > 4	# it has tried again and again
+        assert run.receive.wait(LATE) == godwit.EXIT['link-lost']
     godwit.unharmed(pair[0])
 
 
@@ -139,13 +144,13 @@ def test_the_receiver_is_killed(pair):
     """The sender tries in vain; of another receiver, which knows nothing of it, it hears that at once."""
     src = pair[0]
     with relay.Losing(TO) as between:
-        run = migrate(pair, between, 60)
+        run = migrate(pair, between)
         in_a_round(between, run)
         run.receive.kill().wait()
         run.send.wait_for('trying to connect again')
         dst2 = godwit.destination(src, 'dst2')
         other = godwit.listen(dst2)
-        assert run.send.wait(30) == godwit.EXIT['peer-failed'], run.send.said
+        assert run.send.wait(LATE) == godwit.EXIT['peer-failed'], run.send.said
         assert 'waits for no sender' in run.send.said
         assert other.poll() is None
         other.kill().wait()
@@ -162,7 +167,7 @@ def test_the_sender_is_killed(pair):
         begin = time.monotonic()
         run.send.kill()
         assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
-        assert 4 < time.monotonic() - begin < 15
+        assert 4 < time.monotonic() - begin < 5 + LATE
     godwit.never_ran(dst)
     godwit.unharmed(src)
 
@@ -170,16 +175,14 @@ def test_the_sender_is_killed(pair):
 @native
 def test_a_signal_while_there_is_no_link(pair):
     with relay.Losing(TO) as between:
-        run = migrate(pair, between, 60)
+        run = migrate(pair, between)
         in_a_round(between, run)
         between.fall()
         run.send.wait_for('trying to connect again')
-        begin = time.monotonic()
         run.send.kill(signal.SIGINT)
         run.receive.kill(signal.SIGINT)
-        assert run.send.wait(30) == godwit.EXIT['cancelled'], run.send.said
-        assert run.receive.wait(30) == godwit.EXIT['cancelled'], run.receive.said
-        assert time.monotonic() - begin < 10
+        assert run.send.wait(LATE) == godwit.EXIT['cancelled'], run.send.said
+        assert run.receive.wait(LATE) == godwit.EXIT['cancelled'], run.receive.said
     godwit.unharmed(pair[0])
 
 
