@@ -153,7 +153,10 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 		r->sender = SENDER_KNOWS;
 }
 
-/* By what QEMU has said: has its guest ended of its own accord, and not begun anew since? */
+/*
+ * By what QEMU has said: has its guest ended of its own accord, and not begun anew since? Who ended
+ * QEMU then is of no interest.
+ */
 static bool postcopy_powered_off(const struct receiver *r)
 {
 	struct err ignored = { 0 };
@@ -164,7 +167,7 @@ static bool postcopy_powered_off(const struct receiver *r)
 		const char *why = json_string_value(json_object_get(ev.data, "reason"));
 
 		if (!strcmp(ev.name, "SHUTDOWN"))
-			off = why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
+			off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
 		else if (!strcmp(ev.name, "RESUME"))
 			off = false;
 	}
@@ -174,8 +177,7 @@ static bool postcopy_powered_off(const struct receiver *r)
 /*
  * Nothing is owed. But pages come into place without QEMU as well: one that was killed before the
  * last of them has lost the guest. If it has closed its monitor the kernel tells of its end soon.
- * One whose guest has powered itself off has lost nothing, whenever that was: a guest that has
- * ended needs no RAM.
+ * One whose guest had powered itself off has lost nothing: a guest that has ended needs no RAM.
  */
 static int postcopy_whole(struct receiver *r, struct err *e)
 {
