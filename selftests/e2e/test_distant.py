@@ -179,3 +179,36 @@ def test_one_stream(pair):
     lab.link('delay', 100)
     godwit.Run(*pair, '--pause', '--streams', '1').wait()
     godwit.proof(*pair)
+
+
+@pytest.mark.usefixtures('module')
+def test_postcopy(directory):
+    """
+    Over 600 ms: faults are answered, and the link may be away for longer than a near peer may be silent (--peer-timeout 2; it is 14 s
+    over this round trip) without being taken for lost. When it is away for longer than that both ends find each other again.
+    """
+    src = sources.plain(directory, 'start=16 size=80 touch=80 rate=3000 random=1')
+    dst = godwit.destination(src)
+    lab.link('rate', 20)
+    lab.link('delay', 300)
+    patience = ('--peer-timeout', '2')
+    run = godwit.Run(src, dst, '--postcopy', 'on', '--pause', '--streams', '4', *patience, verify=False, receive_options=patience)
+    run.receive.wait_for('are still to come')
+    time.sleep(2)
+    lab.link('down')
+    time.sleep(3)
+    lab.link('up')
+    # TCP tries again late, and begins with single packets.
+    time.sleep(12)
+    for p in (run.send, run.receive):
+        assert p.poll() is None and 'connect again' not in p.said, p.said
+    lab.link('down')
+    run.send.wait_for('trying to connect again')
+    run.receive.wait_for('for the sender to connect again')
+    lab.link('up')
+    run.send.wait_for('connected again')
+    report = run.wait()
+    told = report['postcopy']
+    assert report['reconnects'] == 1 and told['requests'], report
+    assert told['latency-worst'] >= 600 and told['latency-mean'], told
+    godwit.proof(src, dst)
