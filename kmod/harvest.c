@@ -20,14 +20,14 @@
  *			returns, hence before the helper reads P.
  *	unmap		The notifier noted P when the invalidation ended; if it has not ended yet,
  *			it is in flight and H counts its range. This is looked at after the sweep:
- *			what the sweep did not find any more has been noted, or is in flight, by
- *			then. The kernel may flush after the notifier's end (reclaim and page
- *			migration do, a batch at a time), so a CPU may go on storing to P through
- *			what it has kept, and no entry is there to tell. Hence H flushes once more
- *			if anything was noted, before the helper reads P; what is stored after that
- *			walks, faults, and sets the bit of an entry that is new. And it flushes if a
- *			mapping is new: no watch has noted what was unmapped from it earlier, and
- *			the flush for that may not have come yet.
+ *			what the sweep did not find any more has been noted, is owed (unmap.c) or
+ *			in flight by then. The kernel may flush after the notifier's end (reclaim
+ *			and page migration do, a batch at a time), so a CPU may go on storing to P
+ *			through what it has kept, and no entry is there to tell. Hence H flushes
+ *			once more if anything was noted, before the helper reads P; what is stored
+ *			after that walks, faults, and sets the bit of an entry that is new. And it
+ *			flushes if a mapping is new: no watch has noted what was unmapped from it
+ *			earlier, and the flush for that may not have come yet.
  *	block		The completion noted P before the reader of the block device was told.
  *	change		A slot or mapping that came or went counts as written throughout. So does,
  *			where slots have changed, what no slot of that address space shows: it may

@@ -60,7 +60,8 @@ struct poll_table_struct;
  * @words: unsigned longs in each bitmap
  * @dirty: what the helper maps: 1 bit a page
  * @pending: what the rows that are told of writes have noted since the last harvest: 1 bit a page
- * @noted: per row, how many bits of @pending were newly set since the last harvest
+ * @noted: per row, how many bits of @pending were newly set since the last harvest; of row
+ *	"unmap" also what was owed, once for each mapping, new or not
  * @unmapped: pages were unmapped since then, newly set or not
  * @stripes: 1 bit for each 1/GODWIT_STRIPES of @pending: whether there may be a bit in it
  * @node: in block.c's list

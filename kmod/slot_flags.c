@@ -18,19 +18,22 @@
  *	  KVM moves on by one step for a slot that is made or has its flags changed, and by two for
  *	  one that is deleted or moved (Linux 6.1 to 7.3):
  *
- *		one step	Ours and no other: the slot is the one that we knew.
+ *		one step	One change: the slot is the one that we knew.
  *		three steps	If the slot is another object than before (the metadata that KVM
  *				keeps through a change of flags and makes anew for a new slot), it
- *				was deleted, and our ioctl made it: it is deleted again.
+ *				was deleted, and our ioctl made it: it is deleted again, unless the
+ *				VMM changes slots at this moment, too.
  *		else		The VMM has changed slots, this one perhaps; ours was a change of
  *				flags, most likely. The slot stays, as it may be the VMM's: without
  *				it RAM of the guest would be gone. Who asked for it looks anew.
  *
  * What this cannot tell: three steps are also a slot that the VMM itself deleted and made anew
- * with just the flags that we want, so that our ioctl did nothing; it would have to win the lock
- * twice while we wait for it. A slot that our ioctl made stays if the VMM changes more of them in
- * that moment, or KVM finds room for the new metadata where the old one was; and one that the VMM
- * moved in that moment, which QEMU never does, is back in its place.
+ * with just the flags that we want, so that our ioctl did nothing. To switch a log off that is what
+ * every VMM makes; but it would have to do both between the last look and the ioctl, and QEMU makes
+ * no slot again that it has just deleted. One step is also a log that the VMM switched on in that
+ * moment, and any other number may have one: that log is taken for ours. A slot that our ioctl
+ * made stays if the VMM changes more of them then, or KVM finds room for the new metadata where the
+ * old one was; and one that the VMM moved then, which QEMU never does, is back in its place.
  */
 #include <linux/kvm_host.h>
 
@@ -99,8 +102,12 @@ static int conclude(struct godwit_session *s, struct godwit_scratch *sc, struct 
 		    u32 flags, const struct sight *before)
 {
 	u64 step = kvm_arch_nr_memslot_as_ids(s->kvm);
+	bool quiet = mutex_trylock(&s->kvm->slots_lock);
 	struct sight now = look(s, slot);
 
+	/* Else the VMM may be making the slot that we would delete. */
+	if (quiet)
+		mutex_unlock(&s->kvm->slots_lock);
 	if (now.generation == before->generation + step) {
 		slot->flags = flags;
 		slot->ours = flags & KVM_MEM_LOG_DIRTY_PAGES;
@@ -111,15 +118,16 @@ static int conclude(struct godwit_session *s, struct godwit_scratch *sc, struct 
 		s->view.generation[slot->as_id] += step;
 		return 0;
 	}
-	if (now.identity && now.identity != before->identity &&
+	if (quiet && now.identity && now.identity != before->identity &&
 	    now.generation == before->generation + 3 * step) {
 		if (!godwit_kvm_stage_region(sc, slot, 0, 0))
 			godwit_kvm_set_region(s, sc);
 		return -EAGAIN;
 	}
 	/*
-	 * The log of what is there now is on because of us. To the next view it is the slot that
-	 * we knew: all of it counts as written, since it was not logged until now.
+	 * The log of what is there now is on because of us, most likely: VMMs make slots without.
+	 * To the next view it is the slot that we knew: all of it counts as written, since it was
+	 * not logged until now.
 	 */
 	if (now.identity && flags & now.flags & KVM_MEM_LOG_DIRTY_PAGES) {
 		slot->identity = now.identity;

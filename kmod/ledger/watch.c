@@ -80,7 +80,8 @@ static struct godwit_watch *new_watch(struct godwit_session *s, struct mm_struct
 		return ERR_PTR(-ESRCH);
 	}
 	r = register_watch(w);	/* holds mm_count until unregistered */
-	mmput(mm);
+	/* The last one tears the mm down, and waits for its aio: not here, under session->lock. */
+	mmput_async(mm);
 	if (r) {
 		kfree(w);
 		return ERR_PTR(r);
