@@ -52,6 +52,7 @@ static void rewritten_postpone(struct rewritten *w, unsigned int b, uint64_t n, 
 	for (uint64_t i = n; i < end; i++)
 		written += (unsigned int)__builtin_popcountll(w->held[b][i]);
 	for (; written >= PIECE_WRITTEN && n < end; n++) {
+		w->postpones |= map[n] != 0;
 		w->postponed[b][n] |= map[n];
 		map[n] = 0;
 	}
@@ -82,6 +83,14 @@ int rewritten_find(struct rewritten *w, struct dirty_source *s, struct err *e)
 
 bool rewritten_resume(struct rewritten *w, struct dirty_source *s)
 {
+	if (!w->postpones)
+		return false;
+	w->postpones = false;
+	for (unsigned int b = 0; b < w->vm->nblocks; b++)
+		for (uint64_t n = 0; n < rewritten_words(w, b); n++) {
+			w->held[b][n] |= s->map[b][n];
+			s->map[b][n] = 0;
+		}
 	return dirty_maps_move(w->vm, w->postponed, s->map);
 }
 
@@ -90,5 +99,6 @@ void rewritten_release(struct rewritten *w, struct dirty_source *s)
 	dirty_maps_move(w->vm, w->held, s->map);
 	dirty_maps_move(w->vm, w->postponed, s->map);
 	memset(w->cleared, 0, sizeof(w->cleared));
+	w->postpones = false;
 	w->left_out = 0;
 }

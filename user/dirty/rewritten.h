@@ -29,6 +29,7 @@
  * @held: of each block, a bit a page: taken out of the source's map until rewritten_release()
  * @postponed: of each block, a bit a page: cleared and not sent; out of the source's map until
  *	rewritten_resume() or rewritten_release()
+ * @postpones: there may be such pages
  * @ahead: the map, while a harvest writes another
  * @left_out: pages that were still to be sent, and are held
  */
@@ -37,6 +38,7 @@ struct rewritten {
 	uint64_t cleared[WIRE_BLOCKS_MAX];
 	uint64_t *held[WIRE_BLOCKS_MAX];
 	uint64_t *postponed[WIRE_BLOCKS_MAX];
+	bool postpones;
 	uint64_t *ahead[WIRE_BLOCKS_MAX];
 	uint64_t left_out;
 };
@@ -49,7 +51,10 @@ void rewritten_free(struct rewritten *w);	/* a struct of zeros is fine */
  * afterwards a walk over the map begins anew. An error is the harvest's, and loses nothing.
  */
 int rewritten_find(struct rewritten *w, struct dirty_source *s, struct err *e);
-/* Nothing else is left to send: what was postponed is in the map again. true: there was some. */
+/*
+ * Nothing else is left to send: what was postponed is in the map again, without what no walk takes
+ * (holes), which would be looked for again each time: that is held. true: there was some.
+ */
 bool rewritten_resume(struct rewritten *w, struct dirty_source *s);
 /* The round is over: what was held or postponed is dirty, and nothing is cleared for another. */
 void rewritten_release(struct rewritten *w, struct dirty_source *s);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "dirty/maps.h"
 #include "send/sender_internal.h"
 
 /*
@@ -353,7 +354,7 @@ static int sender_recount(struct sender *s, struct err *e)
 
 	/* What was postponed is part of it, and what is held no longer. */
 	if (s->watches)
-		rewritten_resume(&s->rewritten, s->source);
+		dirty_maps_move(&s->vm, s->rewritten.postponed, s->source->map);
 	s->rewritten.left_out = 0;
 	r = source_pending(&s->vm, s->source, &s->report->pending_pages, e);
 	s->taken = 0;
