@@ -42,13 +42,12 @@ static void streams_come_back_late(void **state)
 		stalled_end(&stalls[2 * i], &stalls[2 * i + 1]);
 }
 
-/* A page of 2 MiB that the guest waits for. */
-static void a_page_comes_late(void **state)
+/* A page of 2 MiB that the guest waits for: before it, or in the middle of it. */
+static void page_comes_late(uint64_t after)
 {
-	struct stall stall = { .after = 1000000, .ms = STALL_MS }, back;
+	struct stall stall = { .after = after, .ms = STALL_MS }, back;
 	int fds[2];
 
-	(void)state;
 	timeout_ms = TIMEOUT_MS;
 	open_both(512, 0);
 	open_streams(0, 0);
@@ -65,9 +64,22 @@ static void a_page_comes_late(void **state)
 	stalled_end(&stall, &back);
 }
 
+static void a_page_comes_late(void **state)
+{
+	(void)state;
+	page_comes_late(1);
+}
+
+static void the_rest_of_a_page_comes_late(void **state)
+{
+	(void)state;
+	page_comes_late(1000000);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(streams_come_back_late),
 	cmocka_unit_test(a_page_comes_late),
+	cmocka_unit_test(the_rest_of_a_page_comes_late),
 };
 
 int main(void)

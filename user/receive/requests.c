@@ -86,6 +86,7 @@ static int requests_step(struct requests *r, struct channel *ch, struct ram_scra
 			 struct err *e)
 {
 	const struct lazy_ram *l = r->o.writer->lazy;
+	const unsigned int patience_ms = link_stream_patience_ms(r->o.timeout_ms);
 	struct pollfd p[LAZY_MMS + 1];
 	int ret = 0;
 
@@ -108,9 +109,9 @@ static int requests_step(struct requests *r, struct channel *ch, struct ram_scra
 	}
 	while (!ret && channel_readable(ch) && !atomic_load(&r->stop))
 		ret = requests_answer(r, ch, s, e);
-	if (!ret && r->faults.nr_asked && now_ns() - r->answer_ns > r->o.timeout_ms * 1000000ull)
+	if (!ret && r->faults.nr_asked && now_ns() - r->answer_ns > patience_ms * 1000000ull)
 		ret = err_set_silent(e, "the sender did not send a page that the guest waits for, for %u s",
-				     r->o.timeout_ms / 1000);
+				     patience_ms / 1000);
 	return ret;
 }
 

@@ -282,7 +282,6 @@ int owing_finish(struct sender *s, struct err *e)
 {
 	struct wire_header done = { .type = WIRE_DONE };
 	struct err ignored = { 0 };
-	uint64_t silent_ns = deadline_ms(connect_patience_ms(s)), heard = s->heard;
 	int r;
 
 	commit_source(&s->commit, SOURCE_LEARNS_RUNS);
@@ -290,15 +289,12 @@ int owing_finish(struct sender *s, struct err *e)
 	s->report->phase = "post-copy";
 	if (!s->owing.begun_ns)
 		s->owing.begun_ns = now_ns();
+	s->silent_ns = deadline_ms(connect_patience_ms(s));
+	s->owing.follows = true;
 	r = sender_push_end(s, e);
-	while (!r && !s->owing.complete) {
+	while (!r && !s->owing.complete)
 		r = owing_wait(s, e);
-		if (heard != s->heard)
-			silent_ns = deadline_ms(connect_patience_ms(s));
-		heard = s->heard;
-		if (!r && now_ns() > silent_ns)
-			r = err_set_silent(e, "the receiver says nothing any more");
-	}
+	s->owing.follows = false;
 	s->report->postcopy.time_ns = now_ns() - s->owing.begun_ns;
 	if (!r)
 		channel_send(s->ch, &done, NULL, &ignored);

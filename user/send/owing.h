@@ -21,6 +21,7 @@ struct sender;
  * @chosen: it will be: the last round leaves what is dirty to afterwards
  * @why_not: if not @agreed, once the receiver is connected
  * @collected: @owed and @push are there
+ * @follows: the guest runs there, and the rest follows it: the receiver may not be silent
  * @complete: the receiver has all
  * @lost: the verdict says that the guest is lost, and no later answer says otherwise: RECOVER is
  *	tried once
@@ -29,7 +30,7 @@ struct sender;
  * @fd, @tls: the request connection, until the thread has it
  */
 struct owing {
-	bool asked, agreed, chosen, collected, complete, lost;
+	bool asked, agreed, chosen, collected, follows, complete, lost;
 	struct err why_not;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	uint64_t begun_ns;

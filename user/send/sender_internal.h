@@ -138,7 +138,7 @@ struct sender {
 	struct zero_copy_count zero_copies_before;
 	bool asked, answered;		/* SWITCHOVER has left, and come back */
 	struct owing owing;		/* post-copy */
-	uint64_t heard;			/* frames of the receiver's that came unasked */
+	uint64_t silent_ns;		/* until then the receiver may say nothing unasked */
 	bool links_lost;		/* a vhost-user backend has gone */
 	bool fits;			/* seen just now: sender_check_fit() need not ask again */
 	enum devstate_mode mode;	/* what this end would do; with the receiver's answer: */

@@ -125,7 +125,7 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 	uint8_t body[8];
 	int r;
 
-	s->heard++;
+	s->silent_ns = deadline_ms(connect_patience_ms(s));
 	switch (h->type) {
 	case WIRE_COMPLETE:
 		if (!s->owing.collected || s->owing.complete || s->commit != COMMIT_RUNS)
@@ -244,6 +244,9 @@ int sender_idle(void *arg, struct err *e)
 		r = stop_checks_look(s, e);
 	if (!r && s->owing.answers && !s->owing.complete)
 		r = answers_check(s->owing.answers, e);
+	/* Streams may be silent for longer: this connection shows whether the receiver lives. */
+	if (!r && s->owing.follows && !s->owing.complete && now_ns() > s->silent_ns)
+		r = err_set_silent(e, "the receiver says nothing any more");
 	/* Each time is a question to QEMU, and the streams may have more calls of this. */
 	if (!r && s->round && s->round->kind == ROUND_PRECOPY && now_ns() >= s->next_renew_ns) {
 		s->next_renew_ns = now_ns() + STOP_SLICE_NS;
