@@ -29,7 +29,10 @@ struct stall {
 	pthread_t thread;
 };
 
-/* @src: its RAM is as at the stop; @there: the destination's, as the writer knows it */
+/*
+ * @src: its RAM is as at the stop; @there: the destination's, as the writer knows it; @tls: of the request connection, at the
+ * receiver and at the sender; NULL: it is in the clear
+ */
 static struct link {
 	struct vm src, there;
 	struct dirty_source source;
@@ -45,6 +48,7 @@ static struct link {
 	struct receive_streams *in;
 	struct answers *answers;
 	struct requests *requests;
+	struct tls *tls[2];
 	int peer;
 	struct err e;
 } l;
@@ -164,7 +168,9 @@ static inline void know_all(void)
 
 static inline void begin_requests(int fd)
 {
-	const struct requests_options o = { .fd = fd, .engine = &engine_poll, .writer = &l.writer, .timeout_ms = timeout_ms };
+	const struct requests_options o = {
+		.fd = fd, .tls = l.tls[0], .engine = &engine_poll, .writer = &l.writer, .timeout_ms = timeout_ms,
+	};
 
 	rig_punch(&rig, NULL);
 	l.writer.lazy = &rig.ram;
@@ -174,7 +180,8 @@ static inline void begin_requests(int fd)
 static inline void begin_answers(int fd)
 {
 	const struct answers_options o = {
-		.vm = &l.src, .owed = &l.owed, .push = &l.push, .engine = &engine_poll, .fd = fd, .timeout_ms = timeout_ms,
+		.vm = &l.src, .owed = &l.owed, .push = &l.push, .engine = &engine_poll, .fd = fd, .tls = l.tls[1],
+		.timeout_ms = timeout_ms,
 	};
 
 	assert_return_code(answers_start(&o, &l.answers, &l.e), 0);
