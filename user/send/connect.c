@@ -292,6 +292,16 @@ static int connect_keep(struct sender *s, uint64_t features, struct err *e)
 	return 0;
 }
 
+void connect_report_tls(const struct sender *s)
+{
+	const struct tls *tls = s->ch ? channel_tls(s->ch) : NULL;
+	struct report *rep = s->report;
+
+	rep->encrypted = tls;
+	rep->kernel_tls = tls && tls_in_kernel(tls);
+	snprintf(rep->cipher, sizeof(rep->cipher), "%s", tls ? TLS_CIPHER_NAME : "");
+}
+
 int connect_peer(struct sender *s, struct err *e)
 {
 	const struct hello_peer peer = {
@@ -303,10 +313,7 @@ int connect_peer(struct sender *s, struct err *e)
 
 	s->features = features;
 	s->verdicts = features & WIRE_VERDICTS;
-	s->report->encrypted = s->ch && channel_tls(s->ch);
-	s->report->kernel_tls = s->report->encrypted && tls_in_kernel(channel_tls(s->ch));
-	snprintf(s->report->cipher, sizeof(s->report->cipher), "%s",
-		 s->report->encrypted ? TLS_CIPHER_NAME : "");
+	connect_report_tls(s);
 	if (!r)
 		r = codec_check(&s->limits.compress, features, e);
 	if (!r)

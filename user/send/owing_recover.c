@@ -116,6 +116,8 @@ static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
 	if (r)
 		return r;
 	s->features = features;
+	/* A sender that takes over has not connected before. */
+	connect_report_tls(s);
 	r = channel_send(s->ch, &h, s->token, e);
 	if (!r)
 		r = hello_blocks(s->ch, WIRE_BLOCKS, 0, &s->vm, &none, e);

@@ -180,6 +180,8 @@ void sender_slow(struct sender *s);
 void sender_brake_end(struct sender *s);
 /* Connects, compares both ends, opens the streams, compares clocks. */
 int connect_peer(struct sender *s, struct err *e);
+/* Is the control connection encrypted, and by whom? Into the report. */
+void connect_report_tls(const struct sender *s);
 /* ready: the secret that the receiver has sent for them. */
 int connect_open_streams(struct sender *s, const uint8_t *ready, unsigned int n, struct err *e);
 /* How long the receiver may be silent, by the round trips that TCP has measured. */
