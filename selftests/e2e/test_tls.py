@@ -13,6 +13,7 @@ import ssl
 import struct
 import time
 
+import credentials
 import godwit
 import lab
 import pytest
@@ -327,3 +328,38 @@ def test_own_certificate_is_revoked(pair, keys, tmp_path):
         p = godwit.Process('src', *words, '--tls-creds', mine)
         assert p.wait() == godwit.EXIT['tls'] and 'ca-crl.pem says that it is revoked' in p.said, p.said
     godwit.unharmed(pair[0])
+
+
+def listen_briefly(dst, ca, top):
+    """A receiver that listens, its certificate, and when that expires: soon, but not before a host that is overrun has started it."""
+    for seconds in (4, 8, 16, 32):
+        expires = int(time.time()) + seconds
+        brief = ca.directory(f'{top}/{seconds}', expires=expires)
+        receive = godwit.receive(dst, '--tls-creds', brief)
+        with contextlib.suppress(RuntimeError):
+            return receive.wait_for('listening'), brief, expires
+        assert receive.wait() == godwit.EXIT['tls'] and 'it has expired' in receive.said, receive.said
+    raise TimeoutError('no receiver listens within 32 s')
+
+
+def test_expired(pair, tmp_path):
+    """
+    The receiver's expires while it listens: both ends say so, the sender changes nothing. One's own that has expired is said before
+    anybody is asked. A new one of the same CA is all that it takes.
+    """
+    src, dst = pair
+    ca = credentials.Authority(f'{tmp_path}/ca', 'ours')
+    good = ca.directory(f'{tmp_path}/good')
+    receive, brief, expires = listen_briefly(dst, ca, tmp_path)
+    time.sleep(max(0, expires + 1.5 - time.time()))
+    send = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--tls-creds', good, AT)
+    assert send.wait() == godwit.EXIT['tls'] and 'the other host\'s certificate has expired' in send.said, send.said
+    receive.wait_for('rejected a connection')
+    assert 'this host\'s certificate has expired' in receive.said and receive.poll() is None, receive.said
+    receive.kill(signal.SIGINT).wait()
+    for words in (['receive', '--qmp', dst.main_qmp, '--listen', AT], ['send', '--qmp', src.main_qmp, '--pause', AT]):
+        p = godwit.Process('src', *words, '--tls-creds', brief)
+        assert p.wait() == godwit.EXIT['tls'] and 'it has expired: make a new one' in p.said, p.said
+    godwit.unharmed(src)
+    migrate(pair, ['--tls-creds', good]).wait()
+    godwit.proof(src, dst)

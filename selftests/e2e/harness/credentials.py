@@ -2,6 +2,9 @@
 """Certificates and pre-shared keys, as QEMU and libvirt have them."""
 import os
 import subprocess
+import time
+
+MONTH = 30 * 86400
 
 
 def _openssl(*words, given=None):
@@ -17,8 +20,9 @@ class Authority:
         _openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '30',
                  '-subj', f'/CN={name}', '-keyout', self.key, '-out', self.cert)
 
-    def directory(self, path, names='IP:127.0.0.1,IP:10.77.0.1,IP:10.77.0.2,DNS:localhost', days=30):
-        """With a server's certificate for these names, and a client's."""
+    def directory(self, path, names='IP:127.0.0.1,IP:10.77.0.1,IP:10.77.0.2,DNS:localhost', expires=None):
+        """With a server's certificate for these names, and a client's. expires: in seconds since 1970; None: in a month."""
+        until = time.gmtime(expires or time.time() + MONTH)
         os.makedirs(path, exist_ok=True)
         with open(self.cert, encoding='ascii') as ca, open(f'{path}/ca-cert.pem', 'w', encoding='ascii') as f:
             f.write(ca.read())
@@ -26,18 +30,22 @@ class Authority:
             key, cert, request = (f'{path}/{side}-{what}.pem' for what in ('key', 'cert', 'request'))
             _openssl('req', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-subj', f'/CN=the {side}',
                      '-keyout', key, '-out', request)
-            _openssl('x509', '-req', '-in', request, '-CA', self.cert, '-CAkey', self.key, '-CAcreateserial', '-days', str(days),
-                     '-extfile', '/dev/stdin', '-out', cert,
+            self._ca('-batch', '-notext', '-outdir', path, '-in', request, '-extfile', '/dev/stdin', '-out', cert,
+                     '-enddate', time.strftime('%Y%m%d%H%M%SZ', until),
                      given=f'subjectAltName={names}\nextendedKeyUsage={purpose}\nkeyUsage=digitalSignature\n')
         return path
 
-    def revoke(self, cert, path):
-        """Writes a list of revoked certificates, with this one."""
+    def _ca(self, *words, given=None):
         index, settings = f'{self.cert}.index', f'{self.cert}.conf'
         with open(index, 'a', encoding='ascii'), open(settings, 'w', encoding='ascii') as f:
-            f.write(f'[ca]\ndefault_ca = it\n[it]\ndatabase = {index}\ndefault_md = sha256\ndefault_crl_days = 30\n')
+            f.write(f'[ca]\ndefault_ca = it\n[it]\ndatabase = {index}\nunique_subject = no\nrand_serial = yes\ndefault_md = sha256\n'
+                    'default_crl_days = 30\npolicy = any\n[any]\ncommonName = supplied\n')
+        _openssl('ca', '-config', settings, '-keyfile', self.key, '-cert', self.cert, *words, given=given)
+
+    def revoke(self, cert, path):
+        """Writes a list of revoked certificates, with this one."""
         for words in (['-revoke', cert], ['-gencrl', '-out', path]):
-            _openssl('ca', '-config', settings, '-keyfile', self.key, '-cert', self.cert, *words)
+            self._ca(*words)
 
 
 def shared_key(path, user='godwit'):
