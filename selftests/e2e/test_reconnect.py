@@ -197,7 +197,7 @@ def test_running_reset(pair, which):
         run.send.wait_for('connected again')
         run.send.wait_round(2)
         between.wait_ram(128 << 10)
-        between.lose(which)
+        between.lose(which, latest=3)
         run.send.wait_for('connected again', times=2)
         godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 10000})
         assert run.wait()['reconnects'] == 2, run.send.said

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Between a sender and a receiver: passes all connections on, until a certain frame comes on one of them."""
 import contextlib
+import ctypes
+import os
 import select
 import socket
 import struct
@@ -9,6 +11,21 @@ import time
 
 import lab
 from wire import ACK, COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, PONG, RAM, RESUMED, VIEWS
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def reset(s):
+    """
+    TCP: at once, whoever waits on the socket, and with nothing sent before it: shutdown() would send an end, and close() only lets
+    go when nobody waits any more. A UNIX socket has nothing but its end.
+    """
+    if s.family == socket.AF_UNIX:
+        with contextlib.suppress(OSError):
+            s.shutdown(socket.SHUT_RDWR)
+    elif s.fileno() >= 0 and LIBC.connect(s.fileno(), struct.pack('H14x', socket.AF_UNSPEC), 16):
+        raise AssertionError(f'no reset: {os.strerror(ctypes.get_errno())}')
 
 
 def connect(to):
@@ -169,7 +186,7 @@ class Losing(Relay):
 
     def __init__(self, to, rate=2 << 20, offers=~0, drop=(), swallow=()):
         self.rate, self.offers, self.drop, self.swallow = rate, offers, set(drop), set(swallow)
-        self.pairs, self.silent = [], set()
+        self.pairs, self.silent, self.broken = [], set(), set()
         self.down, self.silently = False, False
         self.hello = 0.0	# seconds that a HELLO is on its way
         self.count, self.passed = {}, 0	# frames by type; bytes of RAM
@@ -233,7 +250,11 @@ class Losing(Relay):
                     continue
                 if a not in self.silent and not self._pass(b, head + body):
                     return
-        if a not in self.silent:
+        self._end(a, b)
+
+    def _end(self, a, b):
+        """Behind all that came from a. Where both are being reset no end may go before that."""
+        if a not in self.silent and a not in self.broken:
             for s in (a, b):
                 with contextlib.suppress(OSError):
                     s.shutdown(socket.SHUT_RDWR)
@@ -255,13 +276,12 @@ class Losing(Relay):
         assert run.send.poll() is None, run.send.said
         self.wait_ram(more)
 
-    def lose(self, which=slice(None)):
-        """Resets connections."""
-        for pair in self.pairs[which]:
+    def lose(self, which=slice(None), latest=0):
+        """Resets connections: of all, or of so many that came last."""
+        for pair in self.pairs[-latest:][which]:
+            self.broken.update(pair)
             for s in pair:
-                with contextlib.suppress(OSError):
-                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
-                    s.shutdown(socket.SHUT_RDWR)
+                reset(s)
 
     def fall(self, silently=False):
         """From now on nothing passes: no end gets an answer (silently), or all connections are reset and refused."""
@@ -301,10 +321,7 @@ class Sealed(Losing):
                 self.passed += len(data)
                 if not self._pass(b, data):
                     return
-        if a not in self.silent:
-            for s in (a, b):
-                with contextlib.suppress(OSError):
-                    s.shutdown(socket.SHUT_RDWR)
+        self._end(a, b)
 
 
 class Far(Losing):
