@@ -167,6 +167,33 @@ def test_receiver_killed(pair):
     godwit.unharmed(pair[0])
 
 
+@pytest.mark.parametrize('asks', ['sender', 'resolve'])
+@MODES
+def test_receiver_killed_while_it_runs(pair, mode, asks):
+    """
+    The last round and the device state are on their way, and all has left the sender: it stays in doubt, with the guest at rest at
+    both ends, until another receiver says that the guest does not run there.
+    """
+    src, dst = pair
+    run = None
+    with one_stream(None, at_end=lambda: run.receive.kill().wait()) as between:
+        run = migrate(pair, between, '--device-state', mode, resolve='60' if asks == 'sender' else '1', **RUNNING)
+        run.receive.wait()
+        if asks == 'resolve':
+            assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+            proved(src.query_status() == godwit.STOPPED[mode], f'the source is {src.query_status()}')
+        there = godwit.listen(godwit.destination(src, 'dst2'))
+        if asks == 'sender':
+            assert run.send.wait() == godwit.EXIT['timeout'], run.send.said	# the relay passes no end on
+    assert 'in doubt' in run.send.said, run.send.said
+    godwit.never_ran(dst)
+    if asks == 'resolve':
+        p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', godwit.AT)
+        assert p.wait() == 0 and 'as it was before' in p.said, p.said
+    there.kill().wait()
+    godwit.unharmed(src)
+
+
 def test_cancelled(pair):
     """Behind the commit point it is too late for that: the sender says so, and the guest arrives."""
     run = None
