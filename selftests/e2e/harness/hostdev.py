@@ -47,10 +47,14 @@ def link(what, value=None):
     """
     rate MBIT, delay MS (one way), loss PERCENT, reorder PERCENT (overtake what is delayed), down, up, clear: what happens to both
     directions of the link. Packets that get lost or overtake are of one segment each; otherwise up to 64 KiB pass as one.
+    Outside the lab: only down and up.
     """
     net()
     if what in ('down', 'up'):
-        call('ip', '-n', 'src', 'link', 'set', 'link0', what)
+        if not IN_LAB:
+            with open('/proc/net/route', encoding='ascii') as routes:
+                assert len(routes.readlines()) == 1, "this is the host's network: use e2e/alone"
+        call('ip', *(['-n', 'src', 'link', 'set', 'link0'] if IN_LAB else ['link', 'set', 'lo']), what)
         _shape['down'] = what == 'down'
         return
     if what == 'clear':
