@@ -97,7 +97,7 @@ static void switch_the_log_on(FIXTURE_DATA(flags) *self)
 TEST_F(flags, log_of_the_vmm)
 {
 	EXPECT_EQ(0, harvest_while(self, PAUSE_MS / 2, switch_the_log_on));
-	EXPECT_EQ(PAGES, bits_count(&self->s.ram[0]));
+	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
 	retire_now(self);
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 1)));
 	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
