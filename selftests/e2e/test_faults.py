@@ -135,6 +135,7 @@ def test_source_qemu_killed(pair):
     src.kill()
     assert run.send.wait() == godwit.EXIT['vm-gone'], run.send.said
     run.receive.wait()
+    godwit.never_ran(dst)
     godwit.unload()
 
 

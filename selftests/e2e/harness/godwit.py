@@ -249,6 +249,12 @@ class Run:
         assert report['status'] == expect
         return report
 
+    def never_arrives(self, status):
+        """It ends so, and its destination, which was never let run, is done with."""
+        self.wait(status)
+        never_ran(self.dst)
+        self.dst.kill()
+
     def _wait_receiver(self, status):
         """
         It closes its port when it has taken a sender, and ends then. Where it took none, or waits for one to connect again, it
