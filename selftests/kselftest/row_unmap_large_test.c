@@ -104,17 +104,6 @@ static uint64_t noted_by(pid_t pid)
 	return sum;
 }
 
-static void go(struct rig *rig, bool exits)
-{
-	if (!exits) {
-		writer_step_wait(&rig->writer);
-		return;
-	}
-	writer_step(&rig->writer);
-	wait_process(rig->writer.pid);
-	rig->writer.pid = 0;
-}
-
 /* A spinlock is held meanwhile: no more than a bound is noted, and the harvest has all of it, once. */
 TEST_F(large, counted_by_the_harvest)
 {
@@ -129,7 +118,7 @@ TEST_F(large, counted_by_the_harvest)
 	bits_forget(&self->rig.s.ram[0]);
 	rows_on(1 << GODWIT_ROW_UNMAP);
 	tracing_on();
-	go(&self->rig, variant->exits);
+	writer_step_end(&self->rig.writer, variant->exits);
 	PROOF(EXPECT_GE(MAPPINGS * AT_ONCE / PAGE, noted_by(pid)));
 	rmdir(INSTANCE);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));

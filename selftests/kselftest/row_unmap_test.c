@@ -94,20 +94,9 @@ FIXTURE_TEARDOWN(unmap)
 	rig_end(&self->rig);
 }
 
-static void go(struct rig *rig, bool exits)
-{
-	if (!exits) {
-		writer_step_wait(&rig->writer);
-		return;
-	}
-	writer_step(&rig->writer);
-	wait_process(rig->writer.pid);
-	rig->writer.pid = 0;
-}
-
 TEST_F(unmap, written_and_gone)
 {
-	go(&self->rig, variant->exits);
+	writer_step_end(&self->rig.writer, variant->exits);
 	rig_round(&self->rig, false);
 	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
@@ -115,7 +104,7 @@ TEST_F(unmap, written_and_gone)
 TEST_F(unmap, this_row_alone)
 {
 	rows_on(1 << GODWIT_ROW_UNMAP);
-	go(&self->rig, variant->exits);
+	writer_step_end(&self->rig.writer, variant->exits);
 	rig_round(&self->rig, false);
 	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
@@ -123,7 +112,7 @@ TEST_F(unmap, this_row_alone)
 TEST_F(unmap, row_off)
 {
 	rows_on(ALL_ROWS & ~(1 << GODWIT_ROW_UNMAP));
-	go(&self->rig, variant->exits);
+	writer_step_end(&self->rig.writer, variant->exits);
 	rig_round(&self->rig, false);
 	EXPECT_EQ(variant->seen_when_off, shadow_differs(&self->rig.shadow) == 0);
 }
@@ -157,7 +146,7 @@ TEST_F(unmap, counted_where_it_was)
 {
 	struct godwit_harvest h;
 
-	go(&self->rig, variant->exits);
+	writer_step_end(&self->rig.writer, variant->exits);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	PROOF(EXPECT_EQ(BYTES / PAGE, bits_count(&self->rig.s.ram[0])));
 	PROOF(EXPECT_EQ(BYTES / PAGE, h.pages[GODWIT_ROW_UNMAP]));

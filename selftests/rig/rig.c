@@ -53,6 +53,17 @@ void writer_step_wait(struct writer *w)
 		sched_yield();
 }
 
+void writer_step_end(struct writer *w, bool exits)
+{
+	if (!exits) {
+		writer_step_wait(w);
+		return;
+	}
+	writer_step(w);
+	wait_process(w->pid);
+	w->pid = 0;
+}
+
 void rig_begin(struct rig *rig, unsigned int manual, uint64_t window)
 {
 	vm_create(&rig->vm, 1, manual);

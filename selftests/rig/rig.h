@@ -41,6 +41,8 @@ void rig_end(struct rig *rig);
 /* Lets the writer take one more step; _wait: and waits until it is done. */
 void writer_step(struct writer *w);
 void writer_step_wait(struct writer *w);
+/* The same; exits: the step does not return, as the process exits in it. */
+void writer_step_end(struct writer *w, bool exits);
 /* Ways for the mapping's page table entries to go, in the process that calls. */
 void rig_drop(struct rig *rig);
 void rig_page_out(struct rig *rig);

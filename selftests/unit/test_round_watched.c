@@ -136,20 +136,36 @@ static void not_yet_cleared_is_sent(void **state)
 	assert_int_equal(rig->harvests, 2);
 }
 
+/* Every page has to be sent: the first piece is. */
+static uint64_t begin_with_all(struct rig *rig, struct round *rd, uint8_t *taken)
+{
+	struct round_piece p;
+
+	rig_write_run(rig, 0, PAGES, 1);
+	begin(rig, rd);
+	assert_int_equal(round_take(rd, 0, UINT64_MAX, &p, &rig->e), 1);
+	return copy(rig, &p, taken);
+}
+
+/* The round is over: each page was sent, and not written since, or is dirty. */
+static void assert_sent_or_dirty(struct rig *rig, const uint8_t *taken)
+{
+	rewritten_release(&watched, &rig->source);
+	for (uint64_t at = 0; at < PAGES; at++)
+		assert_int_equal(taken[at] + is_dirty(rig, at), 1);
+}
+
 /* Of 2 MiB of which the guest has written a part the rest is sent last; where it writes a few pages, in order. */
 static void where_it_writes_comes_last(void **state)
 {
 	enum { PIECE = 512, FIRST = 2, END = 6, FEW = 8 };	/* pieces */
 	struct rig *rig = *state;
 	uint8_t taken[PAGES] = { 0 };
-	uint64_t late = 0, before = 0;
+	uint64_t late = 0, before;
 	struct round_piece p;
 	struct round rd;
 
-	rig_write_run(rig, 0, PAGES, 1);
-	begin(rig, &rd);
-	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 1);
-	before = copy(rig, &p, taken);
+	before = begin_with_all(rig, &rd, taken);
 	for (uint64_t at = FIRST * PIECE; at < END * PIECE; at += 64)
 		rig_dirty(rig, at, 2, at % 128);
 	for (uint64_t at = FEW * PIECE; at < (FEW + 1) * PIECE; at += 80)
@@ -175,9 +191,7 @@ static void where_it_writes_comes_last(void **state)
 	}
 	round_end(&rd);
 	assert_int_equal(watched.left_out, (END - FIRST) * PIECE / 64 + 7 + 2);
-	rewritten_release(&watched, &rig->source);
-	for (uint64_t at = 0; at < PAGES; at++)
-		assert_int_equal(taken[at] + is_dirty(rig, at), 1);
+	assert_sent_or_dirty(rig, taken);
 }
 
 /* The round is cut while pages are postponed: they are dirty. */
@@ -188,10 +202,7 @@ static void a_cut_loses_nothing_postponed(void **state)
 	struct round_piece p;
 	struct round rd;
 
-	rig_write_run(rig, 0, PAGES, 1);
-	begin(rig, &rd);
-	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 1);
-	copy(rig, &p, taken);
+	begin_with_all(rig, &rd, taken);
 	for (uint64_t at = 1024; at < 2048; at += 16)
 		rig_dirty(rig, at, 2, true);
 	assert_int_equal(round_look(&rd, &rig->e), 0);
@@ -199,9 +210,7 @@ static void a_cut_loses_nothing_postponed(void **state)
 	round_cut(&rd);
 	assert_int_equal(round_take(&rd, 0, UINT64_MAX, &p, &rig->e), 0);
 	round_end(&rd);
-	rewritten_release(&watched, &rig->source);
-	for (uint64_t at = 0; at < PAGES; at++)
-		assert_int_equal(taken[at] + is_dirty(rig, at), 1);
+	assert_sent_or_dirty(rig, taken);
 }
 
 static uint32_t seed;
