@@ -65,6 +65,9 @@ static int godwit_mmap(struct file *file, struct vm_area_struct *vma)
 	unsigned long pgoff = vma->vm_pgoff & (BIT(WINDOW_SHIFT - PAGE_SHIFT) - 1);
 	struct godwit_ram *ram;
 
+	/* The bits tell what the guest writes, and who may clear them may have pages left out. */
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	if (!(vma->vm_flags & VM_SHARED) || pgoff || index >= GODWIT_RAM_MAX)
 		return -EINVAL;
 	/*

@@ -49,8 +49,8 @@ int godwit_borrow_mm(struct godwit_session *s)
 void godwit_return_mm(struct godwit_session *s)
 {
 	kthread_unuse_mm(s->mm);
-	/* If it is the last one, the VMM's memory is freed here, not in an innocent's context. */
-	mmput(s->mm);
+	/* The last one frees the VMM's memory and waits for its aio: not under session->lock. */
+	mmput_async(s->mm);
 }
 
 /* On first use: a harvest that changes nothing takes no lock of the VMM's for writing. */

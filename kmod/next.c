@@ -222,7 +222,8 @@ static int private_next(struct godwit_session *s, struct godwit_ram *ram,
 	if (!mmget_not_zero(s->mm))
 		return -EOWNERDEAD;
 	r = look_through(&l, s->mm, addr, addr + (range->npages << PAGE_SHIFT));
-	mmput(s->mm);
+	/* The last one waits for the VMM's aio, which no signal ends: not the helper's thread. */
+	mmput_async(s->mm);
 	if (!r)
 		answer(range, (l.first - ram->addr) >> PAGE_SHIFT,
 		       (l.stop - ram->addr) >> PAGE_SHIFT);

@@ -165,12 +165,9 @@ static void make_work(struct work_struct *work)
 	kthread_use_mm(mm);
 	m->uffd = make_in(m);
 	kthread_unuse_mm(mm);
-	complete(&m->done);	/* m is gone */
-	/*
-	 * If the process has exited meanwhile its memory is freed here, which takes long, and not
-	 * in the caller's context. godwit_exit() drains the workqueue.
-	 */
-	mmput(mm);
+	complete(&m->done);	/* m is gone; godwit_exit() drains the workqueue */
+	/* The last one waits for the aio of a process that has exited: unloading would wait too. */
+	mmput_async(mm);
 }
 
 /**

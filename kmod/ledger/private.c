@@ -92,7 +92,7 @@ int godwit_job_look_private(struct godwit_session *s, void *arg)
 	mmap_read_lock(s->mm);
 	r = look_at_vmas(s->mm, look->addr, end);
 	mmap_read_unlock(s->mm);
-	mmput(s->mm);
+	mmput_async(s->mm);
 	if (r < 0)
 		return r;
 	look->page_shift = r;
@@ -235,7 +235,7 @@ static void private_unlock(struct sweep *sw)
 	if (!sw->mm)
 		return;
 	mmap_read_unlock(sw->mm);
-	mmput(sw->mm);
+	mmput_async(sw->mm);
 	sw->mm = NULL;
 }
 

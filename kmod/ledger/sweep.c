@@ -59,6 +59,19 @@ static bool take_dirty(struct godwit_walk *w, unsigned long *entry, struct page 
 	return true;
 }
 
+/*
+ * A mapping of a process that exits cannot be watched, and no thread stores through it any more. It
+ * stays until the last aio of that process ends, and there may be more than NEWS_MAX of them: as
+ * news they would make the look begin again, and again, until then.
+ */
+static void note_leaving(struct sweep *sw, const struct godwit_span *span)
+{
+	u64 end = span->pgoff + ((span->end - span->start) >> PAGE_SHIFT);
+
+	sw->leaving_first = sw->leaving_end ? min(sw->leaving_first, span->pgoff) : span->pgoff;
+	sw->leaving_end = max(sw->leaving_end, end);
+}
+
 /* A mapping that a finder has found: unless it is watched, it is news. */
 void godwit_sweep_news(struct sweep *sw, struct mm_struct *mm, const struct godwit_span *span)
 {
@@ -66,6 +79,10 @@ void godwit_sweep_news(struct sweep *sw, struct mm_struct *mm, const struct godw
 
 	if (godwit_watch_knows(sw->s, mm, span))
 		return;
+	if (!atomic_read(&mm->mm_users)) {
+		note_leaving(sw, span);
+		return;
+	}
 	if (sw->nr_news == NEWS_MAX) {
 		sw->overflow = true;
 		return;
@@ -180,6 +197,11 @@ static int welcome(struct sweep *sw)
 			godwit_ram_mark_changed(sw->ram, news->span.pgoff,
 						(news->span.end - news->span.start) >> PAGE_SHIFT);
 	}
+	if (sw->leaving_end && !sw->discard) {
+		sw->s->changes++;
+		sw->changed += godwit_ram_mark_changed(sw->ram, sw->leaving_first,
+						       sw->leaving_end - sw->leaving_first);
+	}
 	return r;
 }
 
@@ -191,6 +213,7 @@ static int look_and_sweep(struct sweep *sw)
 	do {
 		sw->nr_news = 0;
 		sw->overflow = false;
+		sw->leaving_end = 0;
 		r = finder->look(sw);
 		err = welcome(sw);
 		r = r ?: err;

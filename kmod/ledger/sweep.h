@@ -49,6 +49,8 @@ struct news {
  * @events: godwit_watch_events() when the finder took its lock
  * @changed: pages of mappings that came or went, which were counted as written
  * @overflow: more unknown mappings than NEWS_MAX: look again
+ * @leaving_first: pages of the RAM that unknown mappings of processes show that exit, from here on
+ * @leaving_end: and up to here; 0: none
  */
 struct sweep {
 	struct godwit_walk walk;
@@ -65,6 +67,8 @@ struct sweep {
 	struct news news[NEWS_MAX];
 	unsigned int nr_news;
 	bool overflow;
+	u64 leaving_first;
+	u64 leaving_end;
 };
 
 /**

@@ -91,6 +91,12 @@ static bool walk_pmds(struct godwit_walk *w, pud_t *pud, unsigned long addr, uns
 	return true;
 }
 
+/* pud_present() does not know PROT_NONE, which keeps the page, and its dirty bit. */
+static bool pud_has_page(pud_t pud)
+{
+	return pud_flags(pud) & (_PAGE_PRESENT | _PAGE_PROTNONE);
+}
+
 /* A 1 GiB hugetlbfs page. */
 static bool walk_pud_leaf(struct godwit_walk *w, pud_t *pud, unsigned long addr)
 {
@@ -99,7 +105,7 @@ static bool walk_pud_leaf(struct godwit_walk *w, pud_t *pud, unsigned long addr)
 
 	spin_lock(ptl);
 	if ((pud_val(*pud) & w->mask) && (!pud_present(*pud) || pud_leaf(*pud)))
-		more = w->entry(w, (unsigned long *)pud, pud_present(*pud) ? pud_page(*pud) : NULL,
+		more = w->entry(w, (unsigned long *)pud, pud_has_page(*pud) ? pud_page(*pud) : NULL,
 				round_down(addr, PUD_SIZE), PUD_SIZE);
 	spin_unlock(ptl);
 	return more;

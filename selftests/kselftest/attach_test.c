@@ -2,6 +2,7 @@
 /* What ATTACH refuses, and that a refusal leaves the session usable. */
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "kst.h"
@@ -112,6 +113,8 @@ TEST_F(attach, without_cap_sys_admin)
 	EXPECT_EQ(-EPERM, session_start(&self->s));
 	EXPECT_EQ(-EPERM, session_harvest(&self->s, NULL));
 	EXPECT_EQ(-EPERM, session_clear(&self->s, 0, 0, 0));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, self->s.fd, 0));
+	EXPECT_EQ(EPERM, errno);
 }
 
 /* The ring is sized before the first vCPU. */

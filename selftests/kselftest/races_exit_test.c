@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A process that maps the RAM exits while another one takes pages out of its mapping. */
+/* A process that maps the RAM exits: while another one takes pages out of its mapping, while its aio does not end. */
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/mman.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "blockdev.h"
 #include "kst.h"
 #include "rig.h"
 
 #define BYTES	(64UL << 20)
 #define TRIES	10	/* without the repair each of them fails */
+#define NEWS	300	/* more mappings than a sweep takes in at a time (kmod/ledger/sweep.h) */
+#define THE_PAGE	7UL	/* the page that they show */
 
 /* Between the test and the process. */
 static struct told {
@@ -103,6 +109,71 @@ TEST_F_TIMEOUT(exits, while_a_hole_is_punched, 120)
 	}
 	TH_LOG("a punch took %lu us", took / 1000);
 	PROOF(EXPECT_EQ(0, again));
+}
+
+static void suspend(bool on)
+{
+	require(!system(on ? "dmsetup --noudevsync suspend --nolockfs kst-linear" : "dmsetup --noudevsync resume kst-linear"),
+		"dmsetup");
+}
+
+/* Maps one page of the RAM so often, asks a suspended disk for a block, and exits: its mappings stay until the answer. */
+static void map_often_and_exit(struct rig *rig, int disk)
+{
+	static uint8_t block[PAGE] __attribute__((aligned(PAGE)));
+	struct iocb read = {
+		.aio_fildes = (uint32_t)disk,
+		.aio_lio_opcode = IOCB_CMD_PREAD,
+		.aio_buf = (uintptr_t)block,
+		.aio_nbytes = PAGE,
+	}, *reads = &read;
+	aio_context_t ctx = 0;
+	unsigned int i;
+
+	session_unmap(&rig->s);
+	close(rig->s.fd);
+	require(!munmap(rig->ram.map, BYTES), "munmap");
+	for (i = 0; i < NEWS; i++) {
+		volatile uint8_t *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, rig->ram.fd, THE_PAGE * PAGE);
+
+		require(page != MAP_FAILED, "mmap");
+		*page = 1;
+	}
+	require(!syscall(SYS_io_setup, 1, &ctx), "io_setup");
+	require(syscall(SYS_io_submit, ctx, 1, &reads) == 1, "io_submit");
+	told->ready = true;
+	_exit(0);
+}
+
+/* A harvest does not wait for its end: that may never come, and the guest may stand still. */
+TEST_F_TIMEOUT(exits, while_its_aio_hangs, 120)
+{
+	char node[BLOCKDEV_NODE];
+	int disk;
+	pid_t pid;
+
+	if (!self->rig.ram.map)
+		return;
+	ASSERT_EQ(0, blockdev_make(&blockdevs[DEV_BRD], node));
+	disk = blockdev_open(&blockdevs[DEV_DM_LINEAR]);
+	ASSERT_LE(0, disk);
+	ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));
+	bits_forget(&self->rig.s.ram[0]);
+	suspend(true);
+	told->ready = false;
+	pid = fork_child();
+	if (!pid)
+		map_often_and_exit(&self->rig, disk);
+	while (!told->ready || process_state(pid) != 'D')
+		sleep_ms(1);
+	PROOF(EXPECT_EQ(0, session_harvest(&self->rig.s, NULL)));
+	PROOF(EXPECT_EQ('D', process_state(pid)));
+	PROOF(EXPECT_TRUE(bit_set(&self->rig.s.ram[0], THE_PAGE)));
+	PROOF(EXPECT_EQ(1, bits_count(&self->rig.s.ram[0])));
+	suspend(false);
+	wait_process(pid);
+	close(disk);
+	EXPECT_TRUE(blockdevs_drop_but(0));
 }
 
 KST_MAIN

@@ -8,6 +8,8 @@
  * that say "dirty": it goes on writing and never sets the bit again, the next harvest finds nothing, and the copy
  * differs.
  */
+#include <sys/mman.h>
+
 #include "kst.h"
 #include "ram_kinds.h"
 
@@ -151,6 +153,12 @@ TEST_F(mapping, second_mapping_and_one_page_each)
 	bits_forget(&self->rig.s.ram[0]);
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	PROOF(EXPECT_EQ(0, bits_count(&self->rig.s.ram[0])));
+	/* Nothing can be stored there now: what has been is reported all the same. */
+	*(volatile uint64_t *)(self->rig.ram.map + 3 * PAGE) = 2;
+	require(!mprotect(self->rig.ram.map, self->rig.ram.bytes, PROT_NONE), "PROT_NONE");
+	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
+	PROOF(EXPECT_TRUE(bit_set(&self->rig.s.ram[0], 3)));
+	require(!mprotect(self->rig.ram.map, self->rig.ram.bytes, PROT_READ | PROT_WRITE), "PROT_WRITE");
 }
 
 KST_MAIN
