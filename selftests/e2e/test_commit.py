@@ -31,7 +31,7 @@ class Gate(relay.Relay):
     def _frames(self, a, b):
         held = []
         with contextlib.suppress(OSError, ValueError):
-            while head := self._receive(a, wire.HEADER.size):
+            while head := self._head(a):
                 _, kind, flags, _, length, _ = wire.HEADER.unpack(head)
                 frame = head + self._receive(a, length)
                 if not (held or kind == self.last or kind == self.cut and (kind != wire.DEVICE or flags & wire.HELD)):

@@ -237,7 +237,7 @@ def test_signs_of_life_for_ever(pair):
 
         def _frames(self, a, b):
             try:
-                while head := self._receive(a, wire.HEADER.size):
+                while head := self._head(a):
                     _, kind, _, _, length, _ = wire.HEADER.unpack(head)
                     body = self._receive(a, length)
                     while kind == wire.RESUMED and not self.stopped.is_set():

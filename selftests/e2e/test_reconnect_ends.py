@@ -22,14 +22,10 @@ def test_a_receiver_that_claims_too_much(pair):
         in_a_round(between, run)
         seen = []
 
-        def lie(a, n, receive=between._receive):
-            head = receive(a, n)
-            if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:2] == (wire.MAGIC, wire.RECONNECT):
-                seen.append(a)
-                if len(seen) == 2:
-                    head = wire.HEADER.pack(wire.MAGIC, wire.RECONNECT, 0, wire.HEADER.unpack(head)[3] + 1, 16, 0)
-            return head
-        between._receive = lie
+        def lie(a, head):
+            seen.append(a)
+            return wire.HEADER.pack(*head._replace(arg=head.arg + 1)) if len(seen) == 2 else None
+        between.at_head[wire.RECONNECT] = lie
         between.lose()
         assert run.send.wait() == godwit.EXIT['bad-peer'], run.send.said
         run.receive.kill().wait()
@@ -57,12 +53,10 @@ def test_before_an_ack(pair, mode):
 
 def lose_at_the_state(between):
     """As the first frame of device state that the guest's stop waits for comes by."""
-    def passes(a, n, receive=between._receive):
-        head = receive(a, n)
-        if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:3] == (wire.MAGIC, wire.DEVICE, wire.HELD):
+    def lose(_, head):
+        if head.flags == wire.HELD:
             between.lose()
-        return head
-    between._receive = passes
+    between.at_head[wire.DEVICE] = lose
 
 
 def cannot_go_on(pair, mode, at):

@@ -177,14 +177,12 @@ def at_the_first(between, kind, do):
     """Before it goes on to the other end; if do() says so it never does."""
     hit = []
 
-    def receive(a, n, receive=between._receive):
-        head = receive(a, n)
-        if len(head) == wire.HEADER.size and wire.HEADER.unpack(head)[:2] == (wire.MAGIC, kind) and not hit:
-            hit.append(a)
-            if do():
-                return b''
-        return head
-    between._receive = receive
+    def first(a, _):
+        if hit:
+            return None
+        hit.append(a)
+        return b'' if do() else None
+    between.at_head[kind] = first
     return hit
 
 

@@ -39,7 +39,7 @@ class OneStream(relay.Relay):
     def _frames(self, a, b):
         stream = None
         with contextlib.suppress(OSError, ValueError):
-            while head := self._receive(a, wire.HEADER.size):
+            while head := self._head(a):
                 _, kind, flags, arg, length, _ = wire.HEADER.unpack(head)
                 body = self._receive(a, length)
                 if kind == wire.JOIN:

@@ -10,7 +10,7 @@ import threading
 import time
 
 import lab
-from wire import ACK, COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, MAGIC, PACKED, PONG, RAM, RESUMED, VIEWS
+from wire import ACK, COMMIT, DELTA, DEVICE, HEADER, HELD, HELLO, PACKED, PONG, RAM, RESUMED, VIEWS, Head
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -56,13 +56,15 @@ class Relay:
     cut: the type of the frame that goes nowhere (of DEVICE: one that is kept, not QEMU's private RAM): with it all connections
     end, whatever is under way on the others. at_cut: is called first. lasting: those that come afterwards are passed on. blind: neither end hears that the other can tell what machine
     it has, as before there was that: what does not fit is QEMU's to refuse.
+    at_head[TYPE](a, head): is called when the head of such a frame has come from the socket a, before it is passed on. What it returns,
+    if not None, passes in its place: another head; of b'' neither that frame nor any that follows from there.
     """
 
     at = lab.ADDRESS['src'], 4434
 
     def __init__(self, to, cut, lasting=False, at_cut=lambda: None, blind=False):
         self.to, self.cut, self.lasting, self.at_cut, self.blind = to, cut, lasting, at_cut, blind
-        self.sockets = []
+        self.sockets, self.at_head = [], {}
         self.listens, self.stopped = threading.Event(), threading.Event()
         self.address = f'unix:{self.at}' if isinstance(self.at, str) else f'{self.at[0]}:{self.at[1]}'
         self.thread = threading.Thread(target=self._run)
@@ -114,9 +116,17 @@ class Relay:
             data += more
         return data if len(data) == n else b''
 
+    def _head(self, a):
+        """The next frame's, as at_head has it."""
+        data = self._receive(a, HEADER.size)
+        head = Head(*HEADER.unpack(data)) if data else None
+        called = head and self.at_head.get(head.kind)
+        instead = called(a, head) if called else None
+        return data if instead is None else instead
+
     def _frames(self, a, b):
         with contextlib.suppress(OSError, ValueError):
-            while head := self._receive(a, HEADER.size):
+            while head := self._head(a):
                 _, kind, flags, _, length, _ = HEADER.unpack(head)
                 if kind == self.cut and (kind != DEVICE or flags & HELD):
                     self.at_cut()
@@ -152,11 +162,15 @@ class Silent(Relay):
     def __init__(self, to):
         self.silent = set()
         super().__init__(to, None, lasting=True)
+        self.at_head[COMMIT] = self._fall
+
+    def _fall(self, *_):
+        self.silent = set(self.sockets)
+        self.stopped.wait()
+        return b''
 
     def _receive(self, a, n):
         data = b'' if a in self.silent else super()._receive(a, n)
-        if len(data) == HEADER.size and HEADER.unpack(data)[:2] == (MAGIC, COMMIT):
-            self.silent = set(self.sockets)
         if a in self.silent:
             self.stopped.wait()
             return b''
@@ -170,11 +184,11 @@ class Watching(Relay):
         self.seen = seen
         super().__init__(to, None, blind=blind)
 
-    def _receive(self, a, n):
-        data = super()._receive(a, n)
-        if len(data) == HEADER.size and HEADER.unpack(data)[0] == MAGIC:
-            self.seen(HEADER.unpack(data)[1])
-        return data
+    def _head(self, a):
+        head = super()._head(a)
+        if head:
+            self.seen(HEADER.unpack(head)[1])
+        return head
 
 
 class Losing(Relay):
@@ -230,7 +244,7 @@ class Losing(Relay):
 
     def _frames(self, a, b):
         with contextlib.suppress(OSError, ValueError):
-            while head := self._receive(a, HEADER.size):
+            while head := self._head(a):
                 _, kind, _, _, length, _ = HEADER.unpack(head)
                 body = self._receive(a, length)
                 if due := self.drop & {kind, (kind, self.count.get(kind, 0) + 1)}:
@@ -333,13 +347,12 @@ class Far(Losing):
     def __init__(self, to, trip, resumed=lambda near: True):
         self.trip, self.resumed, self.pongs = trip, resumed, 0
         super().__init__(to, rate=1 << 30)
+        self.at_head.update({PONG: self._at_pong, RESUMED: self._at_resumed})
 
-    def _receive(self, a, n):
-        data = super()._receive(a, n)
-        kind = HEADER.unpack(data)[1] if len(data) == HEADER.size and HEADER.unpack(data)[0] == MAGIC else None
-        if kind == PONG and self.pongs < 2:
+    def _at_pong(self, *_):
+        if self.pongs < 2:
             self.pongs += 1
             time.sleep(self.trip)
-        if kind == RESUMED and not self.resumed(next(near for near, far in self.pairs if far is a)):
-            return b''
-        return data
+
+    def _at_resumed(self, a, _):
+        return None if self.resumed(next(near for near, far in self.pairs if far is a)) else b''

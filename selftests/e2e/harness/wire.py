@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Frames as user/wire/ has them, for tests that play a peer or stand between two."""
+import collections
 import struct
 
 MAGIC, VERSION = 0x54575447, 6
@@ -13,7 +14,8 @@ FILL, LZ4, ZSTD, ZLIB, LOADS, DELTAS, POSTCOPY = 32, 64, 128, 256, 512, 1024, 20
 REUSES = 8192
 CODECS = {'lz4': LZ4, 'zstd': ZSTD, 'zlib': ZLIB}
 HELD = 64	# flag of DEVICE
-HEADER = struct.Struct('<IHHIIQ')	# magic, type, flags, arg, length, reserved
+HEADER = struct.Struct('<IHHIIQ')
+Head = collections.namedtuple('Head', 'magic kind flags arg length reserved')
 
 
 def frame(kind, arg=0, body=b'', magic=MAGIC, flags=0):
