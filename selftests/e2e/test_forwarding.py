@@ -55,9 +55,7 @@ def test_it_moves(hosts, src):
     with forwarding.Traffic() as traffic:
         traffic.wait_flowing()
         with godwit.row_off('mapping'):
-            dst = twin(src, hosts)
-            godwit.Run(src, dst).wait('verify')
-            dst.kill()
+            godwit.Run(src, twin(src, hosts)).never_arrives('verify')
         traffic.wait_flowing()
         proved(not hosts['src'].logs_writes(), 'the switch still logs writes:', hosts['src'].logs_writes())
         assert hosts['src'].have_logged_writes(), 'the switch was never told to log writes'

@@ -204,6 +204,7 @@ def test_stopped_while_private_ram_is_sent(directory, flash, how):
     if how == 'cancelled':
         assert status == godwit.EXIT['cancelled'], here.said
         proved(src.query_status() in ('paused', 'postmigrate') and stands_still(src), 'it runs here')
+        godwit.never_ran(dst)
     else:
         assert status == 0, here.said
         proved(dst.query_status() == 'paused' and not dst.counters, 'it runs there')

@@ -350,7 +350,7 @@ def test_without_module(directory):
     asked = godwit.Process('src', 'check', '--qmp', src.main_qmp, '--pause')
     assert asked.wait() == 0, asked.said
     run = godwit.Run(src, godwit.destination(src))
-    run.wait('no-module')
+    run.never_arrives('no-module')
     assert 'modprobe godwit' in run.send.said
     src.wait_ticks(1).check()
     dst = godwit.destination(src, 'dst2')

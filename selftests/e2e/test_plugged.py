@@ -145,9 +145,7 @@ def test_vhost_user(directory):
         src = linux.start(directory, 'size=8 rate=50 disk=100', devices=backend('src', 'src'))
         lab.link('rate', 100)
         with godwit.row_off('mapping'):
-            dst = godwit.destination(src, devices=backend('dst', 'dst'))
-            godwit.Run(src, dst).wait('verify')
-            dst.kill()
+            godwit.Run(src, godwit.destination(src, devices=backend('dst', 'dst'))).never_arrives('verify')
         before = src.wait_ticks(1).no_errors().counters
         dst = godwit.destination(src, 'dst2', devices=backend('dst', 'dst2'))
         assert godwit.Run(src, dst).wait()['verified']

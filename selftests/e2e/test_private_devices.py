@@ -189,9 +189,7 @@ def test_locked_nodes(directory, qemu):
                 src.wait_ticks()
             there = {'ram': [kind('dst') for kind in reversed(kinds)], 'extra': [*ROOM, *PLUGGED]}
             with godwit.row_off('mapping'):
-                dst = godwit.destination(src, **there, **more('dst'))
-                godwit.Run(src, dst).wait('verify')
-                dst.kill()
+                godwit.Run(src, godwit.destination(src, **there, **more('dst'))).never_arrives('verify')
             src.wait_ticks(1).check()
             src.command('disk=100')
             dst = godwit.destination(src, 'dst2', **there, **more('dst'))

@@ -131,9 +131,7 @@ def test_direct_disk(directory, qemu):
         lab.modules('tun')
         lab.link('rate', 100)
         with godwit.row_off('block'):
-            dst = godwit.destination(src, qemu=qemu, devices=devices)
-            godwit.Run(src, dst).wait('verify')
-            dst.kill()
+            godwit.Run(src, godwit.destination(src, qemu=qemu, devices=devices)).never_arrives('verify')
         src.wait_ticks(1).check()
         dst = godwit.destination(src, 'dst2', qemu=qemu, devices=devices)
         run = godwit.Run(src, dst, '--downtime-limit', '1', '--max-rounds', '10000')

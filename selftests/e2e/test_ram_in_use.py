@@ -125,6 +125,7 @@ def test_a_neighbour(directory):
         there = godwit.receive(dst)
         assert there.wait() == godwit.EXIT['ram-in-use'] and f'process {third.pid}' in there.said, there.said
         third.wait_ticks(2).check()
+        godwit.never_ran(dst)
 
 
 def test_a_helper_of_qemu_s_own(directory):

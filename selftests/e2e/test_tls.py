@@ -275,6 +275,7 @@ def test_the_secret_alone_joins_nothing(directory, keys):
                 assert not stream.recv(1), 'it has joined'
             assert receive.wait() == godwit.EXIT['timeout'], receive.said
     assert 'only some of the sender' in receive.said, receive.said
+    godwit.never_ran(dst)
 
 
 def test_check_tells(pair, keys):

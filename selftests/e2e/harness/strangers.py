@@ -54,6 +54,7 @@ def strange_sender(directory, speak, strangers=(), offers=VERDICTS | ONE_WAY | R
             for stream in streams:
                 stream.close()
     assert lab.allocated_bytes(dst.ram[0].path) == 0
+    godwit.never_ran(dst)
     return status, receive.said
 
 
