@@ -8,6 +8,28 @@
 #include <cmocka.h>
 
 #include "late_scene.h"
+#include "ram/thp.h"
+
+/* In place of the library's own, which asks the kernel: is the RAM on a tmpfs with huge pages? */
+static bool has_huge_pages;
+
+void *thp_map(const struct ram_block *b, int prot)
+{
+	void *base = has_huge_pages ? mmap(NULL, b->pages * PAGE_BYTES, prot, MAP_SHARED, b->fd, 0) : NULL;
+
+	assert_ptr_not_equal(base, MAP_FAILED);
+	return base;
+}
+
+static int setup_with_huge_pages(void **state)
+{
+	int r;
+
+	has_huge_pages = true;
+	r = setup(state);
+	has_huge_pages = false;
+	return r;
+}
 
 /* The first one needs no harvest. Hot pages are for the last round. */
 static void what_is_hot_waits_for_the_stop(void **state)
@@ -38,13 +60,10 @@ static void what_is_hot_waits_for_the_stop(void **state)
 	assert_int_equal(sent(4), HOT + 1);
 }
 
-/* Huge pages that another process writes: a hot one has mostly what the receiver has already. */
-static void what_goes_as_changes_does_not_wait(void **state)
+static void goes_as_changes(void)
 {
 	static const uint64_t pages[] = { PAGES };
 
-	(void)state;
-	scene->s.vm.blocks[0].page_size = 2 << 20;
 	scene->s.source->beside = true;
 	scene->s.delta = delta_new(pages, 1, 1 << 20);
 	assert_non_null(scene->s.delta);
@@ -54,6 +73,20 @@ static void what_goes_as_changes_does_not_wait(void **state)
 	stand_still();
 	assert_int_equal(sent(3), 0);
 	delta_free(scene->s.delta);
+}
+
+/* Huge pages that another process writes: a hot one has mostly what the receiver has already. */
+static void what_goes_as_changes_does_not_wait(void **state)
+{
+	(void)state;
+	scene->s.vm.blocks[0].page_size = 2 << 20;
+	goes_as_changes();
+}
+
+static void nor_does_that_of_a_tmpfs(void **state)
+{
+	(void)state;
+	goes_as_changes();
 }
 
 /* Where one would delay the stop, or the receiver would refuse it. */
@@ -223,6 +256,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_SCENE(what_is_hot_waits_for_the_stop),
 		IN_SCENE(what_goes_as_changes_does_not_wait),
+		cmocka_unit_test_setup_teardown(nor_does_that_of_a_tmpfs, setup_with_huge_pages, teardown),
 		IN_SCENE(there_are_none),
 		IN_SCENE(three_may_be_under_way),
 		IN_SCENE(one_harvest_too_many),

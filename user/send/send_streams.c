@@ -144,6 +144,14 @@ static bool send_streams_link_was_slow(const struct round_count *c)
 	       2 * (c->delta_pages + c->unchanged_pages + c->reused_pages) > all;
 }
 
+bool send_streams_read_huge(const struct send_streams *st)
+{
+	for (unsigned int i = 0; i < st->o.vm->nblocks; i++)
+		if (st->base[i])
+			return true;
+	return false;
+}
+
 void send_streams_hash_all(struct send_streams *st)
 {
 	st->o.delta_always = true;

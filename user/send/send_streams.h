@@ -62,6 +62,8 @@ int send_streams_start(const struct send_streams_options *o, const int *fds, uns
  * receiver gets the reason from the control connection first.
  */
 
+/* Is a RAM file on a tmpfs that may give it huge pages? */
+bool send_streams_read_huge(const struct send_streams *st);
 /* From the next round on, all pages get hashes, as with delta_always. */
 void send_streams_hash_all(struct send_streams *st);
 /* Begins to send all of rd, and then ROUND on each stream. rd stays until send_streams_wait(). */

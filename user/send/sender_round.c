@@ -169,13 +169,15 @@ static void sender_report_round(struct sender *s, bool blackout)
 /*
  * Of a huge page that a process beside the VMM writes (vhost-user) the kernel says only that it is
  * dirty: a frame's buffer of 2 KiB makes 2 MiB of the last round. With hashes it is what changed.
+ * On a tmpfs with huge pages that is so where the process has mapped a whole one.
  */
 static bool sender_huge_pages_are_shared(const struct sender *s)
 {
+	bool huge = s->streams && send_streams_read_huge(s->streams);
+
 	for (unsigned int i = 0; i < s->vm.nblocks; i++)
-		if (s->vm.blocks[i].page_size > PAGE_BYTES)
-			return s->source->beside;
-	return false;
+		huge |= s->vm.blocks[i].page_size > PAGE_BYTES;
+	return huge && s->source->beside;
 }
 
 struct hot_pages *sender_hot_pages(struct sender *s, enum round_kind kind)
