@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Processes that map a VM's RAM files. They are real: children of the test, one of which is the VMM. */
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <pthread.h>
@@ -22,6 +23,18 @@
 #include <cmocka.h>
 
 #include "claim/owners.h"
+#include "proc/map_query.h"
+
+/* As with a kernel before 6.11. */
+static bool by_text;
+
+int __real_map_query(int fd, bool shared, map_query_fn fn, void *arg);
+int __wrap_map_query(int fd, bool shared, map_query_fn fn, void *arg);
+
+int __wrap_map_query(int fd, bool shared, map_query_fn fn, void *arg)
+{
+	return by_text ? -ENOTTY : __real_map_query(fd, shared, fn, arg);
+}
 
 enum devstate_mode { NOT_AT_ALL, SHARED, PRIVATE, BY_ANOTHER_THREAD };
 
@@ -365,7 +378,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_a_process_with_the_same_memory),
 	};
 
+	int failed;
+
 	if (argc == 3 && !strcmp(argv[1], "map"))
 		return be_a_vmm(argv[2]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests_name("by query", tests, NULL, NULL);
+	by_text = true;
+	return failed + cmocka_run_group_tests_name("by text", tests, NULL, NULL);
 }

@@ -13,12 +13,14 @@
 
 #include "claim/owners.h"
 #include "claim/unix_peers.h"
+#include "proc/map_query.h"
 #include "proc/proc_io.h"
 
 /**
  * struct owners_search
  * @may_ptrace: we have CAP_SYS_PTRACE
  * @peers: of the VMM; looked up when the first process needs it
+ * @by_text: the kernel has no map_query()
  */
 struct owners_search {
 	const char *proc;
@@ -27,6 +29,7 @@ struct owners_search {
 	struct unix_peers peers;
 	bool has_peers;
 	bool may_ptrace;
+	bool by_text;
 };
 
 /* The block of the VM whose file this mapping shows, if the mapping concerns us; or NULL. */
@@ -47,21 +50,51 @@ static const struct ram_block *owners_block_of(const struct owners_search *s,
 	return NULL;
 }
 
+static bool owners_may_be_block(const struct proc_map *m, void *arg)
+{
+	return owners_block_of(arg, m);
+}
+
+/*
+ * Most processes map no block, and all that it takes to know that is asked first. 0: this one does
+ * not. -ENODATA: it maps nothing at all. Else it may map one, or the kernel does not tell: the text
+ * decides, which has the names as well.
+ */
+static int owners_query_maps(struct owners_search *s, FILE *maps)
+{
+	bool shared = true;
+	int r;
+
+	if (s->by_text)
+		return -ENOTTY;
+	/* As in owners_block_of(). */
+	for (unsigned int i = 0; i < s->vm->nblocks; i++)
+		shared &= s->end == OWNERS_SOURCE || s->vm->blocks[i].hva;
+	r = map_query(fileno(maps), shared, owners_may_be_block, s);
+	s->by_text = r == -ENOTTY;
+	return r == -ESRCH ? -ENODATA : r;
+}
+
 /*
  * 1: the process maps *b. 0: it maps no block. -ENODATA: it maps nothing at all. Other -errno: it
  * is not known.
  */
-static int owners_search_maps(const struct owners_search *s, const char *path,
-			      const struct ram_block **b)
+static int owners_search_maps(struct owners_search *s, const char *path, const struct ram_block **b)
 {
 	FILE *f = fopen(path, "re");
 	char *line = NULL;
 	size_t cap = 0;
-	int r = -ENODATA;
+	int r;
 
 	if (!f)
 		return errno == ENOENT || errno == ESRCH ? -ENODATA : -errno;
 	*b = NULL;
+	r = owners_query_maps(s, f);
+	if (!r || r == -ENODATA) {
+		fclose(f);
+		return r;
+	}
+	r = -ENODATA;
 	while (!*b && getline(&line, &cap, f) > 0) {
 		struct proc_map m;
 
@@ -79,7 +112,7 @@ static int owners_search_maps(const struct owners_search *s, const char *path,
 }
 
 struct owners_threads {
-	const struct owners_search *s;
+	struct owners_search *s;
 	const struct ram_block **b;
 	int found;
 };
@@ -99,7 +132,7 @@ static int owners_search_thread(const char *tasks, const char *tid, void *arg, s
  * The first thread of a process may have ended before the others: then it has no memory, and the
  * others have.
  */
-static int owners_search_threads(const struct owners_search *s, const char *dir,
+static int owners_search_threads(struct owners_search *s, const char *dir,
 				 const struct ram_block **b)
 {
 	struct owners_threads t = { s, b, -ENODATA };
