@@ -124,6 +124,7 @@ static void test_twice(void **state)
 
 	(void)state;
 	begin(&t, doubling_peer);
+	t.b[2].must = true;
 	assert_int_equal(qmp_call_all(t.q, t.b, 32, &t.e), 0);
 	assert_int_equal(json_integer_value(json_array_get(t.b[2].ret, 0)), 7);
 	assert_null(t.b[3].ret);
@@ -132,6 +133,70 @@ static void test_twice(void **state)
 		t.b[i].args = NULL;
 	}
 	end(&t);
+}
+
+/* Not so if it was to be answered. */
+static void test_twice_and_must(void **state)
+{
+	struct talk t;
+
+	(void)state;
+	begin(&t, doubling_peer);
+	t.b[3].must = true;
+	assert_true(qmp_call_all(t.q, t.b, N, &t.e) < 0);
+	assert_int_equal(t.e.exit, GW_NOT_QEMU);
+	assert_null(t.b[3].ret);
+	end(&t);
+}
+
+/* Refuses the second and the third. */
+static void refusing_peer(struct peer *p)
+{
+	static const char *const answers[] = {
+		"1", "{\"class\": \"GenericError\", \"desc\": \"not now\"}", "{\"class\": \"GenericError\", \"desc\": \"nor this\"}", "4",
+	};
+
+	peer_negotiate(p);
+	for (unsigned int i = 0; i < 4; i++) {
+		peer_hear(p, "qom-get");
+		peer_reply(p, i == 1 || i == 2 ? "error" : "return", answers[i]);
+	}
+	peer_hear(p, "query-status");
+	peer_reply(p, "return", "{}");
+}
+
+static void test_one_that_must_not_be_refused(void **state)
+{
+	static const bool must[][4] = { { false }, { true, false, false, true }, { true, true, true, true }, { false, false, true } };
+	static const char *const says[] = { NULL, NULL, "not now", "nor this" };
+	struct talk t;
+
+	(void)state;
+	for (unsigned int c = 0; c < 4; c++) {
+		int r;
+
+		begin(&t, refusing_peer);
+		for (unsigned int i = 0; i < N; i++) {
+			if (i < 4) {
+				t.b[i].must = must[c][i];
+				continue;
+			}
+			json_decref(t.b[i].args);
+			t.b[i].args = NULL;
+		}
+		r = qmp_call_all(t.q, t.b, 4, &t.e);
+		assert_int_equal(r, says[c] ? -EREMOTEIO : 0);
+		assert_int_equal(t.e.exit, says[c] ? GW_QMP : GW_OK);
+		if (says[c])
+			assert_non_null(strstr(t.e.text, says[c]));
+		else
+			assert_int_equal(json_integer_value(t.b[3].ret), 4);
+		/* All have been answered. */
+		assert_true(qmp_answered(t.q));
+		t.e = (struct err) { 0 };
+		assert_int_equal(qmp_call(t.q, "query-status", NULL, NULL, &t.e), 0);
+		end(&t);
+	}
 }
 
 static void silent_peer(struct peer *p)
@@ -178,6 +243,8 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_twice),
+		cmocka_unit_test(test_twice_and_must),
+		cmocka_unit_test(test_one_that_must_not_be_refused),
 		cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_none),
 	};

@@ -22,17 +22,21 @@ static bool migration_wants_cap(const struct migration *m, const char *cap, bool
 	       (!incoming && !strcmp(cap, "pause-before-switchover"));
 }
 
+static void migration_read_vm_status(const json_t *info, char *buf, size_t len)
+{
+	const char *s = json_string_value(json_object_get(info, "status"));
+
+	snprintf(buf, len, "%s", s ? s : "?");
+}
+
 int migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e)
 {
 	json_auto_t *ret = NULL;
-	const char *s;
 	int r = qmp_call(q, "query-status", NULL, &ret, e);
 
-	if (r)
-		return r;
-	s = json_string_value(json_object_get(ret, "status"));
-	snprintf(buf, len, "%s", s ? s : "?");
-	return 0;
+	if (!r)
+		migration_read_vm_status(ret, buf, len);
+	return r;
 }
 
 static long long migration_number(const json_t *j, const char *name)
@@ -79,15 +83,31 @@ int migration_running(struct qmp *q, bool *running, struct err *e)
 	return r;
 }
 
+/* What the VM does, and what its migration: one answer after the other, in one round trip. */
+static int migration_ask_state(struct qmp *q, char *vm, size_t len, struct migration_status *ms,
+			       struct err *e)
+{
+	struct qmp_batch b[] = {
+		{ .command = "query-status", .must = true },
+		{ .command = "query-migrate", .must = true },
+	};
+	int r = qmp_call_all(q, b, 2, e);
+
+	if (!r) {
+		migration_read_vm_status(b[0].ret, vm, len);
+		migration_read_status(b[1].ret, ms);
+	}
+	json_decref(b[0].ret);
+	json_decref(b[1].ret);
+	return r;
+}
+
 static int migration_check_state(struct migration *m, bool incoming, struct err *e)
 {
 	struct migration_status ms;
 	char s[64];
-	int r;
+	int r = migration_ask_state(m->qmp, s, sizeof(s), &ms, e);
 
-	r = migration_vm_status(m->qmp, s, sizeof(s), e);
-	if (!r)
-		r = migration_query(m->qmp, &ms, e);
 	if (r)
 		return r;
 	m->was_running = !strcmp(s, "running");
@@ -112,12 +132,12 @@ static int migration_check_state(struct migration *m, bool incoming, struct err 
 	return 0;
 }
 
-static int migration_plan_caps(struct migration *m, bool incoming, struct err *e)
+static int migration_plan_caps(struct migration *m, bool incoming, const json_t *caps,
+			       struct err *e)
 {
-	json_t *caps = NULL, *c;
+	const json_t *c;
 	bool knows_ignore_shared = false;
 	size_t i;
-	int r = qmp_call(m->qmp, "query-migrate-capabilities", NULL, &caps, e);
 
 	json_decref(m->caps);
 	json_decref(m->old_caps);
@@ -137,22 +157,18 @@ static int migration_plan_caps(struct migration *m, bool incoming, struct err *e
 		json_array_append_new(m->old_caps, json_pack("{s:s, s:b}", "capability", name,
 							     "state", on));
 	}
-	json_decref(caps);
-	if (!r && !knows_ignore_shared)
+	if (!knows_ignore_shared)
 		return err_set(e, GW_QMP, EOPNOTSUPP,
 			       "this QEMU lacks the capability x-ignore-shared: version 4.0 or newer is needed");
-	return r;
+	return 0;
 }
 
 /* QEMU's own limits are for RAM that it sends; here they would only slow down the device state. */
-static int migration_plan_params(struct migration *m, unsigned int downtime_limit_ms, struct err *e)
+static void migration_plan_params(struct migration *m, unsigned int downtime_limit_ms,
+				  const json_t *now)
 {
-	json_auto_t *now = NULL;
 	const char *tls;
-	int r = qmp_call(m->qmp, "query-migrate-parameters", NULL, &now, e);
 
-	if (r)
-		return r;
 	json_decref(m->params);
 	json_decref(m->old_params);
 	m->params = json_pack("{s:I, s:i}", "max-bandwidth", (json_int_t)1 << 40,
@@ -165,7 +181,6 @@ static int migration_plan_params(struct migration *m, unsigned int downtime_limi
 		json_object_set_new(m->old_params, "tls-creds", json_string(tls));
 		json_object_set_new(m->params, "tls-creds", json_string(""));
 	}
-	return 0;
 }
 
 int migration_check(struct migration *m, struct qmp *q, bool incoming,
@@ -218,11 +233,20 @@ int migration_check_waits(struct qmp *q, struct err *e)
 int migration_plan(struct migration *m, bool incoming, bool save_mode,
 		   unsigned int downtime_limit_ms, struct err *e)
 {
-	int r;
+	struct qmp_batch b[] = {
+		{ .command = "query-migrate-capabilities", .must = true },
+		{ .command = "query-migrate-parameters", .must = true },
+	};
+	int r = qmp_call_all(m->qmp, b, incoming ? 1 : 2, e);
 
 	m->save_mode = save_mode;
-	r = migration_plan_caps(m, incoming, e);
-	return r || incoming ? r : migration_plan_params(m, downtime_limit_ms, e);
+	if (!r)
+		r = migration_plan_caps(m, incoming, b[0].ret, e);
+	if (!r && !incoming)
+		migration_plan_params(m, downtime_limit_ms, b[1].ret);
+	json_decref(b[0].ret);
+	json_decref(b[1].ret);
+	return r;
 }
 
 static int migration_check_blocked(const json_t *info, struct err *e)

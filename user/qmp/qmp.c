@@ -207,11 +207,20 @@ int qmp_call_fd(struct qmp *q, const char *command, json_t *args, int fd, json_t
 	return 0;
 }
 
+static int qmp_take_one(struct qmp_batch *b, const json_t *reply, struct err *e)
+{
+	const json_t *error = json_object_get(reply, "error");
+
+	if (!b->ret)
+		b->ret = json_incref(json_object_get(reply, "return"));
+	return error && b->must ? qmp_refused(b->command, error, e) : 0;
+}
+
 /* Sends n commands, then reads their n replies; QEMU replies in order, if it replies at all. */
 static int qmp_call_some(struct qmp *q, struct qmp_batch *b, size_t n, struct err *e)
 {
 	unsigned int first = q->id + 1;
-	int r = 0;
+	int r = 0, refused = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		json_t *args = b[i].args;
@@ -230,10 +239,14 @@ static int qmp_call_some(struct qmp *q, struct qmp_batch *b, size_t n, struct er
 
 		if (which < 0)
 			r = which;
-		else if (!b[which - 1].ret)
-			b[which - 1].ret = json_incref(json_object_get(reply, "return"));
+		else if (!refused)
+			refused = qmp_take_one(&b[which - 1], reply, e);
 	}
-	return r;
+	/* Of two replies to one command the second took another's turn. */
+	for (size_t i = 0; !r && !refused && i < n; i++)
+		if (b[i].must && !b[i].ret)
+			r = qmp_malformed(q, "no reply to a command", b[i].command, e);
+	return refused ? refused : r;
 }
 
 #define QMP_BATCH	32u	/* commands at a time: their text fits a socket buffer */

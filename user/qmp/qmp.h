@@ -48,18 +48,21 @@ int qmp_call(struct qmp *q, const char *command, json_t *args, json_t **ret, str
 /**
  * struct qmp_batch - one of many commands
  * @args: its arguments, stolen by qmp_call_all(), also after an error; NULL for none
+ * @must: if QEMU refuses the command, qmp_call_all() fails
  * @ret: its "return" value, a new reference; NULL: QEMU refused the command
  */
 struct qmp_batch {
 	const char *command;
 	json_t *args;
+	bool must;
 	json_t *ret;
 };
 
 /**
  * qmp_call_all() - many commands that change nothing, several under way at a time
- * QEMU runs the commands one by one and serves its guest in between. Errors: those of qmp_call()
- * but GW_QMP. The caller drops the @ret of every command, also after an error.
+ * QEMU runs the commands one by one and serves its guest in between. Errors: those of qmp_call(),
+ * GW_QMP only for one with @must, when the others have been answered as well. The caller drops the
+ * @ret of every command, also after an error.
  */
 int qmp_call_all(struct qmp *q, struct qmp_batch *b, size_t n, struct err *e);
 

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "page/page.h"
+#include "vmm/plugged.h"
 #include "vmm/ram.h"
 #include "vmm/ramblocks.h"
 
@@ -221,12 +222,12 @@ static int backends_mark_shown(struct qmp *q, const char *container, const char 
 	return r;
 }
 
-static int backends_find_ivshmem(struct qmp *q, const char *container, struct vm *vm, struct err *e)
+static int backends_find_ivshmem(struct qmp *q, const char *container, const json_t *devices,
+				 struct vm *vm, struct err *e)
 {
-	json_auto_t *devices = NULL;
 	const json_t *device;
 	size_t i;
-	int r = qmp_call(q, "qom-list", json_pack("{s:s}", "path", container), &devices, e);
+	int r = 0;
 
 	json_array_foreach(devices, i, device) {
 		const char *name = json_string_value(json_object_get(device, "name"));
@@ -240,9 +241,13 @@ static int backends_find_ivshmem(struct qmp *q, const char *container, struct vm
 
 int ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e)
 {
-	int r = backends_find_ivshmem(q, "/machine/peripheral", vm, e);
+	struct plugged p;
+	int r = plugged_ask(q, &p, e);
 
-	return r ? r : backends_find_ivshmem(q, "/machine/peripheral-anon", vm, e);
+	for (unsigned int i = 0; !r && i < PLUGGED_FOLDERS; i++)
+		r = backends_find_ivshmem(q, plugged_folders[i], p.list[i], vm, e);
+	plugged_free(&p);
+	return r;
 }
 
 static bool backends_has_block(const struct vm *vm, const char *id, json_int_t bytes)

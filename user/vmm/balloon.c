@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "vmm/devices.h"
+#include "vmm/plugged.h"
 #include "vmm/vm.h"
 
 static int balloon_check_one(struct qmp *q, const char *folder, const char *name, struct err *e)
@@ -32,13 +33,13 @@ static int balloon_check_one(struct qmp *q, const char *folder, const char *name
 		       one_line(shown, sizeof(shown), path));
 }
 
-static int balloon_check_folder(struct qmp *q, const char *folder, struct err *e)
+static int balloon_check_folder(struct qmp *q, const char *folder, const json_t *list,
+				struct err *e)
 {
 	static const char balloon[] = "child<virtio-balloon";
-	json_auto_t *list = NULL;
-	json_t *item;
+	const json_t *item;
 	size_t i;
-	int r = qmp_call(q, "qom-list", json_pack("{s:s}", "path", folder), &list, e);
+	int r = 0;
 
 	json_array_foreach(list, i, item) {
 		const char *name = json_string_value(json_object_get(item, "name"));
@@ -52,7 +53,11 @@ static int balloon_check_folder(struct qmp *q, const char *folder, struct err *e
 
 int vm_check_balloon(struct qmp *q, struct err *e)
 {
-	int r = balloon_check_folder(q, "/machine/peripheral", e);
+	struct plugged p;
+	int r = plugged_ask(q, &p, e);
 
-	return r ? r : balloon_check_folder(q, "/machine/peripheral-anon", e);
+	for (unsigned int i = 0; !r && i < PLUGGED_FOLDERS; i++)
+		r = balloon_check_folder(q, plugged_folders[i], p.list[i], e);
+	plugged_free(&p);
+	return r;
 }
