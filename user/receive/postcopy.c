@@ -27,10 +27,13 @@ void postcopy_close(int *fd)
 	*fd = -1;
 }
 
-/* A vhost-user backend maps the RAM when the guest begins to run: after our last look. */
+/*
+ * A vhost-user backend maps the RAM when the guest begins to run: after our last look. The text of
+ * networks is the shorter one, and names most of them.
+ */
 static int postcopy_check_backends(struct qmp *q, struct err *e)
 {
-	static const char *const lines[] = { "info qtree", "info network" };
+	static const char *const lines[] = { "info network", "info qtree" };
 	int r = 0;
 
 	for (unsigned int i = 0; i < sizeof(lines) / sizeof(lines[0]) && !r; i++) {
