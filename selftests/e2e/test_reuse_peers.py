@@ -31,7 +31,23 @@ def test_a_peer_that_never_answers(directory):
             dst.kill()
 
 
+@pytest.mark.parametrize('has', [False, True], ids=['no-file', 'a-file'])
+@pytest.mark.parametrize('soon', [False, True], ids=['older', 'soon'])
+def test_when_it_is_asked(directory, soon, has):
+    """With BLOCKS, which costs no round trip; a receiver that does not offer that is asked once its streams have joined."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    file = ['--reuse', old_ram(src)] if has else []
+    with relay.Losing(godwit.TO, rate=1 << 30, offers=~0 if soon else ~wire.REUSES_SOON) as between:
+        report = godwit.Run(src, dst, '--pause', to=between.address, receive_options=file).wait()
+    # Question and answer.
+    assert between.count[wire.REUSE] == 2 and between.before[wire.STREAMS].get(wire.REUSE, 0) == (2 if soon else 0), between.before
+    assert bool(report['ram']['reused']) == has, report['ram']
+    godwit.proof(src, dst)
+
+
 ALL = wire.VERDICTS | wire.ONE_WAY | wire.REUSES
+SOON = ALL | wire.REUSES_SOON
 
 
 def references(*entries, pages=1, first=0):
@@ -87,6 +103,18 @@ def test_hostile_questions(directory, frame, words):
         join(control, streams, secret)
         control.sendall(frame)
     refused(strange_sender(directory, speak, offers=ALL), 'bad-peer', words)
+
+
+@pytest.mark.parametrize('offers,frames,words', [
+    (ALL, wire.frame(wire.REUSE, 1), 'REUSE where STREAMS was due'),
+    (SOON, wire.frame(wire.REUSE, 1) * 2, 'REUSE where STREAMS was due'),
+    (SOON, wire.frame(wire.REUSE, 2), 'malformed'),
+    (SOON, wire.frame(wire.WANT_HASHES, 1, bytes(8)), 'WANT_HASHES where STREAMS was due'),
+], ids=['not-offered', 'twice', 'arg', 'hashes'])
+def test_hostile_before_the_streams(directory, offers, frames, words):
+    def speak(control, streams, secret):
+        control.sendall(frames + wire.frame(wire.STREAMS, 2))
+    refused(strange_sender(directory, speak, offers=offers), 'bad-peer', words)
 
 
 def test_references_in_the_last_round(directory):

@@ -8,16 +8,20 @@
 
 #define ASKED_MAX	4u	/* WANT_HASHES at a time: 128 MiB of RAM */
 
-/* Asks, and waits for the answer. @body: of the frame; @secret: in it, or NULL */
+static int referring_send_reuse(struct channel *ch, bool wants_secret, struct err *e)
+{
+	const struct wire_header ask = { .type = WIRE_REUSE, .arg = wants_secret };
+
+	return channel_send(ch, &ask, NULL, e);
+}
+
+/* Waits for the answer. @body: of the frame; @secret: in it, or NULL */
 static int referring_reuse(struct channel *ch, bool wants_secret, struct wire_header *h,
 			   uint64_t *most, uint8_t body[WIRE_REUSE_HEAD + WIRE_REUSE_SECRET],
 			   const uint8_t **secret, struct err *e)
 {
-	const struct wire_header ask = { .type = WIRE_REUSE, .arg = wants_secret };
-	int r = channel_send(ch, &ask, NULL, e);
+	int r = channel_expect(ch, WIRE_REUSE, h, e);
 
-	if (!r)
-		r = channel_expect(ch, WIRE_REUSE, h, e);
 	if (!r)
 		r = channel_body(ch, body, h->length, e);
 	if (!r && (wire_get_reuse(h, body, most, secret) ||
@@ -31,10 +35,17 @@ int referring_look(struct channel *ch, struct referring_there *there, struct err
 	uint8_t body[WIRE_REUSE_HEAD + WIRE_REUSE_SECRET];
 	const uint8_t *secret;
 	struct wire_header h;
-	int r = referring_reuse(ch, false, &h, &there->entries, body, &secret, e);
+	int r = referring_send_reuse(ch, false, e);
 
+	if (!r)
+		r = referring_reuse(ch, false, &h, &there->entries, body, &secret, e);
 	there->kind = r ? WIRE_REUSE_NONE : (enum wire_reuse_kind)h.arg;
 	return r;
+}
+
+int referring_want(struct channel *ch, struct err *e)
+{
+	return referring_send_reuse(ch, true, e);
 }
 
 int referring_begin(struct referring *r, struct channel *ch, const uint64_t *pages,

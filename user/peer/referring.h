@@ -49,8 +49,10 @@ struct referring_there {
 	uint64_t entries;
 };
 
+/* Asks the receiver for its file. */
+int referring_want(struct channel *ch, struct err *e);
 /**
- * referring_begin() - asks the receiver for its file
+ * referring_begin() - waits for the answer
  * @memory: bytes for the table, at most
  * No file is no error, and no memory for the table neither. Errors: GW_BAD_PEER, the channel's.
  */

@@ -75,13 +75,18 @@ static void join_streams_secret(const struct receiver *r, struct join *join)
 	memcpy(join->secret, export, sizeof(join->secret));
 }
 
-/* STREAMS comes, or POSTCOPY before it. */
+/* STREAMS comes; before it POSTCOPY may, and then REUSE. */
 static int join_streams_wanted(struct receiver *r, struct wire_header *h, struct err *e)
 {
 	int ret = channel_recv_asked(r->ch, h, e);
 
 	if (!ret && h->type == WIRE_POSTCOPY_ASK) {
 		ret = postcopy_reply(r, h, false, e);
+		if (!ret)
+			ret = channel_recv_asked(r->ch, h, e);
+	}
+	if (!ret && h->type == WIRE_REUSE && r->features & WIRE_REUSES_SOON) {
+		ret = receiver_on_reuse(r, h, e);
 		if (!ret)
 			ret = channel_recv_asked(r->ch, h, e);
 	}

@@ -179,6 +179,8 @@ static int connect_ready(struct sender *s, unsigned int n, struct dial *begun, s
 	r = connect_agree_mode(s, h.flags & WIRE_SAVE_MODE, e);
 	if (!r)
 		r = owing_hear(s, e);
+	if (!r && s->reuse_soon)
+		r = sender_hear_reuse(s, e);
 	if (s->owing.agreed && n == WIRE_STREAMS_MAX)
 		n--;
 	s->report->streams = n;
@@ -186,9 +188,21 @@ static int connect_ready(struct sender *s, unsigned int n, struct dial *begun, s
 }
 
 /*
+ * With --reconnect it is asked behind KEEP, as before that no loss is survived, and behind save
+ * mode's private RAM, which has come if there is an answer (state_there).
+ */
+static int connect_ask_reuse(struct sender *s, struct err *e)
+{
+	s->reuse_soon = s->features & WIRE_REUSES && s->features & WIRE_REUSES_SOON &&
+			s->o->reuse_mib && !s->o->reconnect_s;
+	return s->reuse_soon ? referring_want(s->ch, e) : 0;
+}
+
+/*
  * Says which RAM there is, and all that READY has no part in, so that on a long link it travels
- * with that: whether pages may be owed, and the connections of the streams, which wait at the
- * receiver's listener until READY has told their secret. The destination is known to fit by now.
+ * with that: whether pages may be owed, what the receiver has in a file, and the connections of
+ * the streams, which wait at the receiver's listener until READY has told their secret. The
+ * destination is known to fit by now.
  */
 static int connect_agree(struct sender *s, uint64_t features, struct err *e)
 {
@@ -200,6 +214,8 @@ static int connect_agree(struct sender *s, uint64_t features, struct err *e)
 	dial_init(&d);
 	if (!r)
 		r = owing_ask(s, e);
+	if (!r)
+		r = connect_ask_reuse(s, e);
 	d.n = n + s->owing.asked;
 	if (d.n > WIRE_STREAMS_MAX)
 		d.n = WIRE_STREAMS_MAX;

@@ -119,6 +119,7 @@ struct sender {
 	struct stripes stripes;
 	struct delta *delta;		/* what was sent of each page, or NULL */
 	struct referring reuse;		/* what the receiver has in a file */
+	bool reuse_soon;		/* it was asked for that with BLOCKS */
 	struct round *round;		/* under way, or NULL; it is: */
 	struct round the_round;
 	/* By their numbers on the wire, where each part of a round is one: */
@@ -204,10 +205,13 @@ int owing_recover(struct sender *s, int r, struct err *e);
 int owing_take_over(struct sender *s, struct err *e);
 /* Whether pages that are sent again go as their changes: what for is known once HELLO is there. */
 int sender_open_delta(struct sender *s, struct err *e);
+/* Asks what the receiver has in a file, if that is not known, and hears it. */
+int sender_ask_reuse(struct sender *s, struct err *e);
+int sender_hear_reuse(struct sender *s, struct err *e);
 /*
- * What goes ahead of the first round: in save mode QEMU's private RAM; then the question what the
- * receiver has in a file (wire/reuse.h), and a short wait until that is read. With --reconnect it
- * survives a loss of the link.
+ * What goes ahead of the first round: in save mode QEMU's private RAM; then, if BLOCKS did not
+ * bring it, the question what the receiver has in a file (wire/reuse.h), and a short wait until
+ * that is read. With --reconnect it survives a loss of the link.
  */
 int sender_send_ahead(struct sender *s, struct err *e);
 /* QEMU's private RAM, in save mode, unless it has come for sure. Only before the first round. */

@@ -200,6 +200,32 @@ int sender_await_switchover(struct sender *s, struct err *e)
 	return r;
 }
 
+int sender_hear_reuse(struct sender *s, struct err *e)
+{
+	uint64_t pages[WIRE_BLOCKS_MAX];
+	int r;
+
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		pages[i] = s->vm.blocks[i].pages;
+	r = referring_begin(&s->reuse, s->ch, pages, s->vm.nblocks,
+			    (uint64_t)s->o->reuse_mib << 20, e);
+	/* The answer comes behind all that was sent on this connection. */
+	if (!r)
+		s->state_there = s->report->device_bytes;
+	return r;
+}
+
+int sender_ask_reuse(struct sender *s, struct err *e)
+{
+	int r;
+
+	/* What the receiver has said stays known. */
+	if (!(s->features & WIRE_REUSES) || !s->o->reuse_mib || s->reuse.table || s->reuse_soon)
+		return 0;
+	r = referring_want(s->ch, e);
+	return r ? r : sender_hear_reuse(s, e);
+}
+
 /* Each PONG brings a LOAD. */
 static uint64_t sender_ping_ns(const struct sender *s)
 {

@@ -61,21 +61,6 @@ static void sender_report_reuse(struct sender *s)
 	rep->reuse.refused_pages = s->reuse.refused_pages;
 }
 
-static int sender_ask_reuse(struct sender *s, struct err *e)
-{
-	uint64_t pages[WIRE_BLOCKS_MAX];
-	int r;
-
-	for (unsigned int i = 0; i < s->vm.nblocks; i++)
-		pages[i] = s->vm.blocks[i].pages;
-	r = referring_begin(&s->reuse, s->ch, pages, s->vm.nblocks,
-			    (uint64_t)s->o->reuse_mib << 20, e);
-	/* The answer comes behind all that was sent on this connection. */
-	if (!r)
-		s->state_there = s->report->device_bytes;
-	return r;
-}
-
 /*
  * The receiver reads its file much faster than a link carries the guest, so it is worth a moment.
  * What has not been read by then becomes known while rounds go on (sender_idle()).
@@ -107,8 +92,7 @@ int sender_send_ahead(struct sender *s, struct err *e)
 	do {
 		again = false;
 		r = send_save_ahead(s, e);
-		/* What the receiver has said stays known. */
-		if (!r && (s->features & WIRE_REUSES) && s->o->reuse_mib && !s->reuse.table)
+		if (!r)
 			r = sender_ask_reuse(s, e);
 		if (!r)
 			r = sender_await_index(s, e);

@@ -4,7 +4,9 @@
  * and the sender refers to pages of that in place of sending them.
  *
  *	sender                     receiver
- *	REUSE -------------------> on the control connection, once the streams have joined
+ *	REUSE -------------------> on the control connection, once the streams have joined; with
+ *				   WIRE_REUSES_SOON also right behind BLOCKS and POSTCOPY, and the
+ *				   answer comes behind theirs: that costs no round trip
  *	      <------------------- REUSE    how the file is hashed, with which secret; or that there
  *				   is none
  *	WANT_HASHES -------------> up to so many, from that entry on

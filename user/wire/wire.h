@@ -105,8 +105,8 @@
  * must not take it for one that has not. The same ABORT may answer RECOVER; and VERDICT may say
  * WIRE_LOST.
  *
- * WIRE_REUSES: in place of a page the sender may refer to what the receiver has in a file:
- * wire/reuse.h.
+ * WIRE_REUSES: in place of a page the sender may refer to what the receiver has in a file.
+ * WIRE_REUSES_SOON: it may ask for that before it has READY. Both: wire/reuse.h.
  *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
@@ -309,6 +309,7 @@ enum wire_type {
 #define WIRE_REUSES	(1ull << 13)
 #define WIRE_LATE	(1ull << 14)
 #define WIRE_LOSSES	(1ull << 15)
+#define WIRE_REUSES_SOON (1ull << 16)
 #define WIRE_NO_VERDICT	255u
 
 /**
