@@ -40,10 +40,60 @@ def test_nothing_is_acknowledged(pair, mode):
     nothing_is_acknowledged(pair, mode, '--pause', '--reconnect', '30')
 
 
+class Deaf(relay.Losing):
+    """
+    The receiver answers SWITCHOVER, and that the guest still fits there, while the guest runs. Of what it says after that nothing
+    passes before DEVICE_END has.
+    """
+
+    def __init__(self):
+        self.deaf, self.ended = threading.Event(), threading.Event()
+        super().__init__(godwit.TO, rate=1 << 30)
+
+    def _pass(self, b, data):
+        _, kind, flags, _, _, _ = wire.HEADER.unpack_from(data)
+        if self.deaf.is_set() and b in [near for near, _ in self.pairs]:
+            self.ended.wait(60)
+        passed = super()._pass(b, data)
+        if kind == wire.VIEW and not flags & wire.MORE and self.count.get(wire.SWITCHOVER) == 2:
+            self.deaf.set()
+        if kind == wire.DEVICE_END:
+            self.ended.set()
+        return passed
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_nothing_is_heard_before_the_end(pair, mode):
+    """From the stop to the commit point the sender waits for no word of the receiver's, also with --verify, whose hashes travel."""
+    with Deaf() as between:
+        run = godwit.Run(*pair, '--streams', '2', '--device-state', mode, '--postcopy', 'off', '--downtime-limit', '60000',
+                         to=between.address, tool=TOOL)
+        report = run.wait()
+    assert between.deaf.is_set() and report['verified'] and 'in doubt' not in run.send.said, run.send.said
+    godwit.proof(*pair, stopped='paused' if mode == 'save' else 'postmigrate')
+
+
 @pytest.mark.usefixtures('module')
 @pytest.mark.parametrize('mode', ['migrate', 'save'])
 def test_nothing_of_a_running_guest_is_acknowledged(pair, mode):
     nothing_is_acknowledged(pair, mode)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+@pytest.mark.parametrize('who', ['send', 'receive'])
+def test_killed_with_rounds_under_way(pair, who, mode):
+    """Three rounds have left, and none is acknowledged: the guest runs on at the source."""
+    streams, rounds = 2, 3
+    with relay.Losing(godwit.TO, rate=16 << 20, swallow=[wire.ACK]) as between:
+        run = godwit.Run(*pair, '--streams', str(streams), '--device-state', mode, '--postcopy', 'off', '--downtime-limit', '1',
+                         '--max-rounds', '1000', to=between.address, tool=TOOL)
+        between.wait(lambda: between.count.get(wire.ROUND, 0) >= rounds * (streams + 1))
+        killed, left = (run.send, run.receive) if who == 'send' else (run.receive, run.send)
+        killed.kill().wait()
+        assert left.wait() == godwit.EXIT['link-lost'], left.said
+    godwit.unharmed(pair[0])
 
 
 @pytest.mark.usefixtures('module')

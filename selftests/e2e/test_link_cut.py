@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A link that is away for 10 s, which TCP survives, or that resets a stream, at a certain frame of the migration of a guest that runs:
+A link that is away for 10 s, which TCP survives, or that resets or delays a stream, at a certain frame of the migration of a guest that runs:
 without --reconnect, and with the patience that both ends have by default.
 """
 import contextlib
@@ -16,7 +16,7 @@ import sources
 import wire
 
 APPEND = 'start=16 size=16 touch=16 rate=50'
-AWAY = 10	# seconds
+AWAY, LATE = 10, 5	# seconds
 LAST = 1	# flag of ROUND
 STREAMS = 2
 MODES = pytest.mark.parametrize('mode', list(godwit.STOPPED))
@@ -96,10 +96,39 @@ def test_away(pair, phase, mode):
     godwit.proof(*pair, stopped=godwit.STOPPED[mode])
 
 
-@pytest.mark.parametrize('phase', ['first', 'later', 'last'])
+class Delayed(Struck):
+    """That frame, and what follows it on its connection, comes 5 s late. All others pass."""
+
+    def __init__(self, phase):
+        super().__init__(phase, lambda _: None)
+
+    def _pass(self, b, data):
+        _, kind, flags, _, _, _ = wire.HEADER.unpack_from(data)
+        with self.once:
+            late = not self.struck.is_set() and self.phase(kind, flags, self.count)
+            if late:
+                self.struck.set()
+        if late:
+            time.sleep(LATE)
+        return relay.Losing._pass(b, data)
+
+
+@pytest.mark.parametrize('phase', ['first', 'later', 'private', 'state'])
+@MODES
+def test_one_connection_is_late(pair, phase, mode):
+    with Delayed(phase) as between:
+        run = migrate(pair, between, phase, mode)
+        if phase == 'later':
+            godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 60000})
+        report = run.wait()
+    assert report['verified'] and report['total-time'] >= LATE * 1000 and 'in doubt' not in run.send.said, run.send.said
+    godwit.proof(*pair, stopped=godwit.STOPPED[mode])
+
+
+@pytest.mark.parametrize('phase', ['first', 'later', 'private', 'last', 'state'])
 @MODES
 def test_reset(pair, phase, mode):
-    """Of one stream, in a round: refused, and the guest runs on at the source."""
+    """Of one stream: refused, and the guest runs on at the source."""
     with Struck(phase, lambda between: between.lose(slice(STREAMS, None))) as between:
         # It waits so long for a question, which a sender that is in no doubt does not have.
         run = migrate(pair, between, phase, mode, receive_options=['--resolve-timeout', '20'])
