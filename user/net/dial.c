@@ -44,6 +44,14 @@ int dial_begin(struct dial *d, int fd, struct err *e)
 	return 0;
 }
 
+bool dial_is_connected(const struct dial *d)
+{
+	for (unsigned int i = 0; i < d->n; i++)
+		if (sock_wait(d->fds[i], POLLOUT, 0))
+			return false;
+	return true;
+}
+
 static int dial_secure(struct dial *d, uint64_t deadline, struct err *e)
 {
 	int r = 0;

@@ -37,6 +37,8 @@ void dial_init(struct dial *d);
  * is more than @n.
  */
 int dial_begin(struct dial *d, int fd, struct err *e);
+/* Has each of them come about, or failed? */
+bool dial_is_connected(const struct dial *d);
 /*
  * Waits for the connections, and says JOIN on each. Errors of both: GW_UNREACHABLE, GW_LINK_LOST,
  * and those of tls_handshake().

@@ -27,31 +27,52 @@ static void connect_be_patient(const struct sender *s)
 	sock_tune(channel_fd(s->ch), connect_patience_ms(s));
 }
 
-/*
- * While the connections come about. On a long link all PINGs leave at once. Their PONGs are waited
- * for here: once the streams have joined, LOAD and FAULTS may come between them.
- */
-static int connect_ask_clock(struct sender *s, struct err *e)
+/* On a long link all PINGs leave at once. */
+static int connect_ask_clock(struct sender *s, struct hello_asked *asked, struct hello_pong *pong,
+			     struct err *e)
 {
-	struct hello_pong pong = { .rtt_ns = UINT64_MAX };
-	struct hello_asked asked = { 0 };
-	int r;
-
 	if (hello_is_long(sock_least_rtt_ns(channel_fd(s->ch))))
-		r = hello_ask_clocks(s->ch, &asked, e);
-	else
-		r = hello_clocks(s->ch, &pong, e);
-	while (!r && asked.n) {
+		return hello_ask_clocks(s->ch, asked, e);
+	return hello_clocks(s->ch, pong, e);
+}
+
+static int connect_joined(const struct wire_header *h, unsigned int due, struct err *e)
+{
+	if (h->type != WIRE_STREAMS || !due)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where %s was due",
+			       wire_type_name(h->type), due ? "STREAMS" : "PONG");
+	return h->arg == due ? 0 :
+	       err_set(e, GW_BAD_PEER, EPROTO,
+		       "the receiver confirmed %u streams where %u were due", h->arg, due);
+}
+
+/*
+ * What is still due of PONGs, and of STREAMS, for so many streams (0: not yet), in whatever order.
+ * Once they have joined the receiver may say LOAD before each PONG: the next one is soon enough.
+ */
+static int connect_hear(struct sender *s, struct hello_asked *asked, struct hello_pong *pong,
+			unsigned int due, struct err *e)
+{
+	unsigned int loads = 0;
+	bool joined = false;
+	int r = 0;
+
+	while (!r && (asked->n || due)) {
 		struct wire_header h;
 
-		r = channel_expect(s->ch, WIRE_PONG, &h, e);
-		if (!r)
-			r = hello_take_pong(s->ch, &h, &asked, &pong, e);
+		r = channel_recv(s->ch, &h, false, e);
+		if (!r && h.type == WIRE_PONG && asked->n) {
+			r = hello_take_pong(s->ch, &h, asked, pong, e);
+		} else if (!r && (h.type != WIRE_LOAD || !joined || loads++ == HELLO_AT_ONCE)) {
+			r = connect_joined(&h, due, e);
+			joined = !r;
+			due = 0;
+		}
 	}
 	if (r)
 		return r;
-	s->rtt_ns = pong.rtt_ns;
-	s->clock_offset_ns = pong.offset_ns;
+	s->rtt_ns = pong->rtt_ns;
+	s->clock_offset_ns = pong->offset_ns;
 	return 0;
 }
 
@@ -70,22 +91,26 @@ static void connect_secret(const struct sender *s, const uint8_t *ready, uint8_t
 	memcpy(secret, export, WIRE_SECRET);
 }
 
+/*
+ * Where nothing of JOIN is waited for it leaves behind the PINGs, which saves a round trip. To wait
+ * for a connection, or for a handshake, would count as part of the one that PONGs measure; and what
+ * has not begun is a link that came back: in post-copy FAULTS may come between them.
+ */
 static int connect_dial(struct sender *s, struct dial *d, struct err *e)
 {
-	struct wire_header h;
+	const bool begun = d->fds[0] >= 0;
+	struct hello_pong pong = { .rtt_ns = UINT64_MAX };
+	struct hello_asked asked = { 0 };
 	int r = dial_begin(d, channel_fd(s->ch), e);
 
 	if (!r)
-		r = connect_ask_clock(s, e);
+		r = connect_ask_clock(s, &asked, &pong, e);
+	if (!r && (!begun || d->creds || !dial_is_connected(d)))
+		r = connect_hear(s, &asked, &pong, 0, e);
 	d->patience_ms = connect_patience_ms(s);
 	if (!r)
 		r = dial_join(d, e);
-	if (!r)
-		r = channel_expect(s->ch, WIRE_STREAMS, &h, e);
-	if (!r && h.arg != d->n)
-		r = err_set(e, GW_BAD_PEER, EPROTO,
-			    "the receiver confirmed %u streams where %u were due", h.arg, d->n);
-	return r;
+	return r ? r : connect_hear(s, &asked, &pong, d->n, e);
 }
 
 /* d: connections that have begun, if there are any; none is left there. */
