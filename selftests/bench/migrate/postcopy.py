@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-postcopy.py [--mib N] [--link MBIT] [--times X] [--runs N] [--only WORD] [--kind KIND] [--no-compare]: a guest that writes X times what the link carries, in the lab.
+postcopy.py [--mib N] [--link MBIT] [--times X] [--runs N] [--only WORD] [--kind KIND] [--idle] [--no-compare]: a guest that writes X times what the link carries, in the lab.
 
 It moves by post-copy, of godwit and of QEMU (plain, and with postcopy-preempt), which all begin it after the first round; and
 slowed until rounds help, by godwit (--throttle auto) and by QEMU (auto-converge). In turns, in an order that is drawn, each time
@@ -13,6 +13,10 @@ each from where QEMU reads the fault until the page is in place (7.2 adds whole 
 report: the sum of all waits, each from where the fault is read until its answer is. So for this guest the two mean the same, but
 godwit's lacks the last step (to copy a unit to its place), and counts waits of QEMU's own threads too, and those that a stream had
 ended before the answer came. The guest takes no interrupts while it writes, so KVM leaves none of its faults to another thread.
+
+--idle: no QEMU by itself; godwit moves that guest by post-copy, and one that writes next to nothing by its defaults, in turns. How
+many times the downtime of the idle one the other's is, of the medians, is the last that is printed.
+
 Samples, and what the guest had written every tenth of a second, go to build/bench-lab/postcopy.json as they come, medians and
 ratios to the best of the same QEMU into build/bench.json, and the guest's speed in the last run of each into
 build/bench-lab/postcopy.svg.
@@ -46,17 +50,19 @@ TICK_HZ = 10
 ALIKE = ('--compress', 'off', '--delta', 'off')	# its pages pack well, and QEMU packs none
 MEASURES = {'whole': 'ms', 'downtime': 'ms', 'work': 'of that before', 'gap': 'ms', 'blocked': 'ms', 'latency': 'ms',
             'latency-p99': 'ms'}
+IDLE_TIMES = 1.5	# the downtime of an idle guest
 GOALS = {'post-copy': {'whole': 1 / 0.7, 'downtime': 1 / 0.5, 'work': 1.2, 'latency': 1 / 0.8}, 'slowed': {'whole': 1, 'work': 1}}
 
 
 @dataclasses.dataclass
 class Contestant:
-    """kind: what it is compared with. options: of godwit; capabilities: of QEMU."""
+    """kind: what it is compared with. options: of godwit; capabilities: of QEMU. idle: its guest writes next to nothing."""
     kind: str
     emulator: str
     qemu: str
     options: tuple = ()
     capabilities: tuple = ()
+    idle: bool = False
 
     def move(self, src, dst, args):
         if self.options:
@@ -78,6 +84,14 @@ def contestants():
             f'{version} auto-converge': Contestant('slowed', version, qemu, (), ('auto-converge',)),
         }
     return found
+
+
+def beside_idle(found):
+    """Of these, godwit's post-copies, and a migration of an idle guest for each."""
+    for name, c in found.items():
+        if c.kind == 'post-copy' and c.options:
+            yield name, c
+            yield f'{name}, idle', dataclasses.replace(c, kind='idle', options=('--postcopy', 'auto'), idle=True)
 
 
 class Writes(threading.Thread):
@@ -118,6 +132,8 @@ def waits_of(contestant, moved, dst):
     """
     if moved.report:
         told = moved.report['postcopy']
+        if not told['requests']:
+            return {}
         mean = told['latency-mean']
         return {'blocked': told['requests'] * mean, 'latency': mean, 'latency-p99': told['latency-p99']}
     found = {}
@@ -138,7 +154,7 @@ def waits_of(contestant, moved, dst):
 
 def sample(contestant, args):
     """None: it took longer than the patience."""
-    rate = int(args.times * args.link * 1e6 / 8 * WIRE / 4096)
+    rate = TICK_HZ if contestant.idle else int(args.times * args.link * 1e6 / 8 * WIRE / 4096)
     append = (f'start=16 size={args.mib} touch={args.mib} ws={args.ws} rate={rate} random=1 fill=16 ticks={TICK_HZ}')
     lab.link('clear')
     src = lab.Qemu('src', ram=args.mib + 32, directory=DIRECTORY, append=append, qemu=contestant.qemu).wait_ticks(2 * TICK_HZ)
@@ -180,7 +196,19 @@ def entries(samples, chosen):
             if ours and here:
                 ratio = ours / max(here.values()) if measure == 'work' else min(here.values()) / ours
             yield {'name': f'lab: {kind}: {measure}, {emulator}', 'unit': unit, 'godwit': ours, 'peers': here, 'ratio': ratio,
-                   'goal': GOALS[kind].get(measure) if ratio else None}
+                   'goal': GOALS.get(kind, {}).get(measure) if ratio else None}
+
+
+def idle_entries(samples, chosen):
+    """How many times shorter than an idle guest's its downtime is, so 1 / IDLE_TIMES is good enough."""
+    for name, c in chosen.items():
+        idle, busy = values(samples, f'{name}, idle', 'downtime'), values(samples, name, 'downtime')
+        if c.idle or not idle or not busy:
+            continue
+        idle, busy = statistics.median(idle), statistics.median(busy)
+        print(f'{name}: downtime {busy:.0f} ms, of an idle guest {idle:.0f} ms: {busy / idle:.2f} times (at most {IDLE_TIMES})')
+        yield {'name': f'lab: post-copy: downtime beside that of an idle guest, {c.emulator}', 'unit': 'ms', 'godwit': busy,
+               'peers': {'idle': idle}, 'ratio': idle / busy, 'goal': 1 / IDLE_TIMES}
 
 
 def show(samples, chosen):
@@ -213,6 +241,7 @@ def main():
     parser.add_argument('--runs', type=int, default=5)
     parser.add_argument('--only', metavar='WORD', default='', help='contestants with this in their name')
     parser.add_argument('--kind', choices=list(GOALS), help='contestants of this kind')
+    parser.add_argument('--idle', action='store_true', help="godwit's downtime only, beside that of an idle guest")
     parser.add_argument('--no-compare', dest='compare', action='store_false', help='godwit does not compare both QEMUs first: QEMU does not')
     parser.add_argument('--patience', type=int, default=120, metavar='S', help='(%(default)s)')
     args = parser.parse_args()
@@ -221,6 +250,8 @@ def main():
     lab.net()
     godwit.load()
     chosen = {name: c for name, c in contestants().items() if args.only in name and args.kind in (None, c.kind)}
+    if args.idle:
+        chosen = dict(beside_idle(chosen))
     samples, turns = [], random.Random(args.runs)
     for _ in range(args.runs):
         for name in turns.sample(list(chosen), len(chosen)):
@@ -235,7 +266,7 @@ def main():
     godwit.unload()
     show(samples, chosen)
     draw(samples, args)
-    bench_json.add(list(entries(samples, chosen)))
+    bench_json.add(list((idle_entries if args.idle else entries)(samples, chosen)))
 
 
 if __name__ == '__main__':
