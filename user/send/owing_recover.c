@@ -125,7 +125,8 @@ static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
 		r = recover_listen(s, &h, secret, e);
 	if (r || s->owing.complete)
 		return r;
-	if (!s->report->streams)
+	/* As before, unless the receiver is another one now, which allows fewer. */
+	if (!s->report->streams || s->report->streams > h.arg)
 		s->report->streams = recover_streams(s, h.arg);
 	return connect_open_streams(s, secret, s->report->streams, e);
 }
