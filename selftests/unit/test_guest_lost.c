@@ -241,7 +241,7 @@ static void another_receiver(void **state)
 		int status;
 	} each[] = {
 		{ LOST, token, GW_GUEST_LOST }, { LOST, other, GW_NO_MIGRATION }, { OWING, token, GW_NO_MIGRATION },
-		{ WHOLE, token, GW_NO_MIGRATION },
+		{ SENT, token, GW_NO_MIGRATION }, { WHOLE, other, GW_NO_MIGRATION }, { WHOLE, token, GW_OK },
 	};
 	struct scene s;
 
@@ -250,6 +250,8 @@ static void another_receiver(void **state)
 		have_record(each[i].record);
 		open_scene(&s, WIRE_RECOVER, each[i].token);
 		assert_int_equal(answer(&s, refuse), each[i].status);
+		if (!each[i].status)
+			assert_told(&s, WIRE_COMPLETE, 0);
 	}
 }
 

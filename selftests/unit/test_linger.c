@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The guest is lost, and the receiver waits for its sender, perhaps for minutes. Meanwhile the guest may be started anew: nothing
- * of its RAM is held by then, neither files nor mappings nor locks.
+ * of its RAM is held by then, neither files nor mappings nor locks. One that has all of its RAM is waited for as long.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "qmp_peer.h"
 #include "receive/receiver_internal.h"
 
@@ -20,10 +22,12 @@
 
 int __wrap_recover_take_over(struct receiver *r, struct err *e);
 bool __wrap_receiver_listen_again(struct receiver *r);
+int __wrap_receiver_greet(struct receiver *r, struct wire_header *h, uint64_t come_ns, uint64_t until_ns, struct err *e);
 
-/* @lost: else the guest only lacks RAM. @lingers: it has waited; @fds, @locked, @mapped: then */
+/* @lost: else the guest only lacks RAM. @whole: it has all, and it listens again: @waits_ns, but nobody comes. @lingers: it has waited; @fds, @locked, @mapped: then */
 static struct {
-	bool lost, lingers, locked, mapped;
+	bool lost, whole, lingers, locked, mapped;
+	uint64_t waits_ns;
 	char path[64];
 	int fds;
 } now;
@@ -67,7 +71,8 @@ int __wrap_recover_take_over(struct receiver *r, struct err *e)
 	r->state = RECEIVER_COMMITTED;
 	r->verdicts = true;
 	r->lost = now.lost;
-	return err_set(e, GW_VM_GONE, ESRCH, "it is over");
+	r->whole = now.whole;
+	return now.whole ? 0 : err_set(e, GW_VM_GONE, ESRCH, "it is over");
 }
 
 bool __wrap_receiver_listen_again(struct receiver *r)
@@ -77,7 +82,15 @@ bool __wrap_receiver_listen_again(struct receiver *r)
 	now.fds = open_fds();
 	now.locked = is_locked();
 	now.mapped = is_mapped();
-	return false;
+	return now.whole;
+}
+
+int __wrap_receiver_greet(struct receiver *r, struct wire_header *h, uint64_t come_ns, uint64_t until_ns, struct err *e)
+{
+	(void)r, (void)h, (void)e;
+	assert_int_equal(come_ns, until_ns);
+	now.waits_ns = until_ns - now_ns();
+	return -ETIMEDOUT;
 }
 
 static void run(bool lost)
@@ -115,11 +128,37 @@ static void a_guest_that_runs_keeps_its_claim(void **state)
 	run(false);
 }
 
+/* Its sender may look for it as long as that, and believes that the guest lacks RAM. */
+static void a_guest_that_is_whole_is_told_of(void **state)
+{
+	struct receiver_options o = {
+		.recover = true, .listen_fd = -1, .unpack_threads = 1, .qmp_path = "/tmp/godwit-none", .resolve_s = 60,
+	};
+	static const unsigned int recover_s[] = { 300, 0 }, waits_s[] = { 300, 60 };
+	int fd = memfd_create(RAM, MFD_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, PAGES * PAGE_BYTES), 0);
+	for (size_t i = 0; i < 2; i++) {
+		struct receiver_result res = { 0 };
+		struct err e = { 0 };
+
+		memset(&now, 0, sizeof(now));
+		now.whole = true;
+		snprintf(now.path, sizeof(now.path), "/proc/self/fd/%d", fd);
+		o.recover_s = recover_s[i];
+		assert_int_equal(receiver_run(&o, &res, &e), 0);
+		assert_int_equal((now.waits_ns + 500000000) / 1000000000, waits_s[i]);
+	}
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_guest_that_is_lost_holds_nothing),
 		cmocka_unit_test(a_guest_that_runs_keeps_its_claim),
+		cmocka_unit_test(a_guest_that_is_whole_is_told_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -303,7 +303,7 @@ static int accept_request(struct receiver *r, struct wire_header *h, struct err 
 			ret = channel_recv(r->ch, h, false, e);
 	}
 	if (h->type == WIRE_RECOVER)
-		return ret ? ret : recover_refuse(r, e);
+		return ret ? ret : recover_refuse(r, e);	/* 0: r->ch is closed */
 	if (h->type == WIRE_RECONNECT)
 		return err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for no sender that has lost its link: the receiver that did has ended, begin the migration anew");
 	if (!ret && h->type != WIRE_BLOCKS && h->type != WIRE_CHECK && h->type != WIRE_ASK)
@@ -328,7 +328,7 @@ static int accept_migration(struct receiver *r, struct wire_header *h, struct er
 			check_reply(r, h);
 		} else if (h->type == WIRE_ASK) {
 			verdict_reply(r);
-		} else {
+		} else if (h->type != WIRE_RECOVER) {
 			channel_set_timeout(r->ch, receiver_patience_ms(r));
 			r->verdicts = r->features & WIRE_VERDICTS;
 			break;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "kernel/device.h"
 #include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 #include "wire/owed.h"
@@ -196,12 +197,42 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	return 0;
 }
 
+/* All is there. Whether the sender hears of it changes nothing here. */
+static void postcopy_complete(struct receiver *r)
+{
+	/* The guest touches new pages still: both ends tell of one moment. */
+	const struct requests_count count = postcopy_count(&r->postcopy);
+	struct err lost = { 0 }, ignored = { 0 };
+	int ret;
+
+	r->whole = true;
+	postcopy_print(&r->postcopy, &count);
+	verdict_write(r);
+	/*
+	 * Not only when the sender has confirmed: without the mark no receiver takes over from one
+	 * that is killed meanwhile, and what the module kept then would stay, in the way of the
+	 * guest's next migration.
+	 */
+	device_keep_end(r->postcopy.dev, &ignored);
+	ret = r->ch ? postcopy_tell(r, &count, &lost) : -ENOTCONN;
+	if (!ret)
+		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
+	while (!ret)
+		ret = postcopy_frame(r, &lost);
+	/* Else it may have missed that. */
+	r->sender = ret == 1 ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW;
+	/* Those that put pages in place wake faults, too: they end first. */
+	if (r->streams)
+		receive_streams_finish(r->streams);
+	postcopy_end(r);
+	claim_drop(&r->claim, &r->vm);
+}
+
 int postcopy_finish(struct receiver *r, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
-	struct err lost = { 0 }, cause;
-	struct requests_count count;
 	uint64_t left = atomic_load(&p->lazy.owed.left);
+	struct err cause;
 	int ret;
 
 	printf("godwit: the guest runs here, and %llu units of its RAM are still to come\n",
@@ -217,23 +248,7 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		ret = postcopy_whole(r, e);
 	}
 	if (!ret) {
-		/* The guest touches new pages still: both ends tell of one moment. */
-		count = postcopy_count(p);
-		postcopy_print(p, &count);
-		verdict_write(r);
-		/* Whether the sender hears of it changes nothing here. */
-		ret = r->ch ? postcopy_tell(r, &count, &lost) : -ENOTCONN;
-		if (!ret)
-			ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);
-		while (!ret)
-			ret = postcopy_frame(r, &lost);
-		/* Else it may have missed that. */
-		r->sender = ret == 1 ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW;
-		/* Those that put pages in place wake faults, too: they end first. */
-		if (r->streams)
-			receive_streams_finish(r->streams);
-		postcopy_end(r);
-		claim_drop(&r->claim, &r->vm);
+		postcopy_complete(r);
 		return 0;
 	}
 	postcopy_look_for_loss(r, e);

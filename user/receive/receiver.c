@@ -146,8 +146,8 @@ static void receiver_linger(struct receiver *r)
 	struct err e = { 0 };
 	uint64_t until;
 
-	/* It tries as long for the RAM of its guest. */
-	if (r->lost && ms < r->o->recover_s * 1000u)
+	/* It tries as long for the RAM of its guest, which it believes to lack some. */
+	if ((r->lost || r->whole) && ms < r->o->recover_s * 1000u)
 		ms = r->o->recover_s * 1000u;
 	until = deadline_ms(ms);
 	if (!receiver_listen_again(r))

@@ -79,6 +79,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
  * @vmm: names QEMU's process in records (record_name_vm()), also when it has exited; "": not known
  * @ran: this receiver has taken a guest over, and QEMU has said that it runs
  * @lost: QEMU has exited with the only copy of what its guest has done
+ * @whole: what was owed has come
  * @lacks_ram: the migration is over here, and what is owed has not come
  */
 struct receiver {
@@ -121,7 +122,7 @@ struct receiver {
 	uint8_t token[WIRE_SECRET];
 	struct record record;
 	char vmm[RECORD_NAME];
-	bool ran, lost, lacks_ram;
+	bool ran, lost, whole, lacks_ram;
 	struct claim claim;
 };
 
@@ -204,7 +205,11 @@ int recover_take_over(struct receiver *r, struct err *e);
  * RAM, or is lost. r->ch is closed then.
  */
 void recover_tell(struct receiver *r, const struct wire_header *h);
-/* RECOVER has come to a receiver that waits for no sender to recover. Always an error. */
+/*
+ * RECOVER has come to a receiver that waits for no sender to recover. 0: the record of a receiver
+ * that has ended says that the guest has all of its RAM, and the sender has been told; r->ch is
+ * closed then. Else an error, to be told.
+ */
 int recover_refuse(struct receiver *r, struct err *e);
 
 /*
@@ -236,6 +241,8 @@ json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
  * of one that has? A receiver that was killed before its QEMU exited has seen nothing: false.
  */
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
+/* Does the record say that the guest runs, and lacks nothing? */
+bool verdict_whole(const uint8_t token[WIRE_SECRET]);
 /*
  * The last word on r->ch has left. The sender closes the connection when it has read that. A link
  * that is silent instead may have died under it, or be one that keeps the close to itself: so that

@@ -306,9 +306,21 @@ void recover_tell(struct receiver *r, const struct wire_header *h)
 
 int recover_refuse(struct receiver *r, struct err *e)
 {
+	const struct wire_header done = { .type = WIRE_COMPLETE };
 	uint8_t token[WIRE_SECRET];
 	int ret = channel_body(r->ch, token, sizeof(token), e);
 
+	if (!ret && verdict_whole(token)) {
+		ret = channel_send(r->ch, &done, NULL, e);
+		if (ret)
+			return ret;
+		receiver_was_read(r);
+		channel_free(r->ch);
+		r->ch = NULL;
+		printf("godwit: told the sender of another guest that its guest has all of its RAM\n");
+		fflush(stdout);
+		return 0;
+	}
 	if (ret)
 		return ret;
 	return verdict_lost(r, token) ? recover_lost(e) :

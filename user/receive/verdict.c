@@ -148,6 +148,21 @@ bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 	return verdict_tells_loss(r, record);
 }
 
+bool verdict_whole(const uint8_t token[WIRE_SECRET])
+{
+	char name[RECORD_NAME];
+	json_auto_t *record = NULL;
+	bool writer_lives;
+	const char *state;
+
+	record_name_verdict(name, token, WIRE_SECRET);
+	record = record_find(name, &writer_lives);
+	state = json_string_value(json_object_get(record, "state"));
+	return state && commit_state_parse(state) == COMMIT_RUNS &&
+	       json_is_false(json_object_get(record, "owing")) &&
+	       !json_is_true(json_object_get(record, "lost"));
+}
+
 /* flags: WIRE_OWING if it runs and may lack RAM, WIRE_LOST if it has run, and is lost. */
 static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *token,
 				    uint64_t *resumed_ns, uint16_t *flags)
