@@ -9,6 +9,7 @@ import time
 
 import godwit
 import lab
+import monitor
 import pytest
 import relay
 import wire
@@ -36,9 +37,10 @@ def pair(directory, request):
         yield src, godwit.destination(src)
 
 
-def begin(pair, between, *options, receive_options=('--peer-timeout', '3')):
+def begin(pair, between, *options, receive_options=('--peer-timeout', '3'), runs=True):
     run = godwit.Run(*pair, *LAZY, '--pause', '--peer-timeout', '3', *options, verify=False, to=between.address, receive_options=receive_options)
-    run.receive.wait_for('are still to come')
+    if runs:
+        run.receive.wait_for('are still to come')
     return run
 
 
@@ -283,6 +285,93 @@ def test_killed(pair, who):
     # And nothing is left of it: neither a mark nor a note.
     asked = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
     assert asked.wait() == godwit.EXIT['no-migration'], asked.said
+
+
+def test_qemu_itself_waits(pair):
+    """
+    Not only the guest: QEMU's main loop touches a page that is missing, and its monitor answers nobody until that is there. The
+    receiver that takes over does not wait for an answer.
+    """
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        between.fall()
+        run.receive.wait_for('for the sender to connect again')
+        run.receive.kill().wait()
+        reader = threading.Thread(target=dst.qmp, args=['pmemsave', 300],
+                                  kwargs={'val': 16 << 20, 'size': 16 << 20, 'filename': f'{dst.directory}/saved'}, daemon=True)
+        reader.start()
+        reader.join(3)
+        proved(reader.is_alive(), 'QEMU has read pages that are not there')
+        receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+        between.rise()
+        assert run.send.wait() == 0, run.send.said
+        assert receive.wait() == 0 and 'all RAM is here' in receive.said and 'QEMU keeps' not in receive.said, receive.said
+        reader.join(60)
+        proved(not reader.is_alive(), 'QEMU waits still')
+        godwit.proof(src, dst)
+
+
+def test_qemu_itself_waits_at_once(pair):
+    """From the moment on at which it resumes the guest. Its receiver is killed as soon as it has a verdict, or asks for another word."""
+    src, dst = pair
+    resumed, asked, answers = (threading.Event() for _ in range(3))
+
+    def hook(direction, data):
+        if direction == 'from' and b'"RESUME"' in data:
+            resumed.set()
+        elif direction == 'to' and resumed.is_set() and not answers.is_set():
+            asked.set()
+            answers.wait(300)
+    qemu = monitor.Monitor(dst, hook)
+    with relay.Losing(TO) as between:
+        run = begin(pair, between, receive_options=('--peer-timeout', '30', *qemu.options()), runs=False)
+        run.receive.wait_until(lambda: asked.is_set() or 'are still to come' in run.receive.said, 'verdict', 120)
+        run.receive.kill().wait()
+        receive = godwit.listen(dst, '--recover', '--peer-timeout', '3', *qemu.options())
+        receive.wait_for('are still to come')
+        answers.set()
+        assert run.send.wait() == 0, run.send.said
+        assert receive.wait() == 0 and 'all RAM is here' in receive.said and 'QEMU keeps' not in receive.said, receive.said
+        godwit.proof(src, dst)
+
+
+def kept():
+    with open('/sys/class/misc/godwit/kept_userfaultfds', encoding='ascii') as f:
+        return int(f.read())
+
+
+def test_killed_when_all_is_here(pair):
+    """
+    While it waits for the sender to confirm that. Nobody can take over, and nobody need: a page that was never touched is zeros, the
+    module keeps nothing, and the sender hears of another receiver how it ended.
+    """
+    src, dst = pair
+    patient = ['--peer-timeout', '60']
+    with relay.Losing(TO, swallow=[wire.COMPLETE]) as between:
+        run = begin(pair, between, *patient, receive_options=patient)
+        between.wait(lambda: between.count.get(wire.COMPLETE), 120)
+        run.receive.kill().wait()
+        dst.qmp('pmemsave', 30, val=96 << 20, size=1 << 20, filename=f'{dst.directory}/saved')
+        proved(not kept(), f'{kept()} userfaultfds are kept')
+        answers = godwit.listen(godwit.destination(src, 'dst2'))
+        between.swallow.clear()
+        assert run.send.wait() == 0, run.send.said
+        answers.wait_for('told the sender of another guest')
+        answers.kill().wait()
+        godwit.proof(src, dst)
+
+
+def test_fewer_streams(pair):
+    """The receiver that takes over allows fewer than the one before, and the sender has been there all the time."""
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between, '--streams', '4')
+        run.receive.kill().wait()
+        receive = godwit.listen(dst, '--recover', '--peer-timeout', '3', '--streams', '1')
+        assert run.send.wait() == 0, run.send.said
+        assert receive.wait() == 0 and 'all RAM is here' in receive.said, receive.said
+        godwit.proof(src, dst)
 
 
 DEATHS = 5

@@ -311,13 +311,25 @@ int postcopy_mark(struct receiver *r, struct err *e)
 	return mark_make(r->qmp, token, MARK_HERE, e);
 }
 
+void postcopy_monitor(struct receiver *r, unsigned int ms)
+{
+	struct err ignored = { 0 };
+
+	if (!r->qmp)
+		qmp_open(r->o->qmp_path, ms, &r->qmp, &ignored);
+	r->migration.qmp = r->qmp;
+}
+
 bool postcopy_unmark(struct receiver *r)
 {
 	char token[MARK_TOKEN + 1];
 	struct err failed = { 0 };
 
 	postcopy_token(r, token);
-	mark_remove(r->qmp, token, &failed);
+	if (r->qmp)
+		mark_remove(r->qmp, token, &failed);
+	else
+		err_set(&failed, GW_TIMEOUT, ETIMEDOUT, "its monitor does not answer");
 	if (failed.exit && failed.exit != GW_VM_GONE)
 		fprintf(stderr, "godwit: QEMU keeps the object \"" MARK_ID "\" (%s): \"godwit resolve --forget\" removes it\n",
 			failed.text);

@@ -20,6 +20,11 @@ int postcopy_register(struct receiver *r, struct err *e);
 /* Begins the thread that serves page faults, with the connection that has joined for it. */
 int postcopy_serve(struct receiver *r, struct err *e);
 /*
+ * Connects to QEMU's monitor, if that is not done: a receiver that takes over does so only once
+ * page faults are served.
+ */
+void postcopy_monitor(struct receiver *r, unsigned int ms);
+/*
  * Where QEMU does not answer the mark stays: "godwit resolve --forget" removes it. Return: QEMU has
  * not closed its monitor.
  */

@@ -147,6 +147,7 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 
 	r->lost = true;
 	verdict_write(r);
+	kept_ram_forget(r);
 	r->sender = SENDER_MAY_NOT_KNOW;
 	err_set(&lost, GW_GUEST_LOST, ESRCH, "%.500s", why->text);
 	if (r->ch && r->features & WIRE_LOSSES &&
@@ -164,7 +165,7 @@ static bool postcopy_powered_off(const struct receiver *r)
 	struct qmp_event ev;
 	bool off = false;
 
-	while (qmp_event(r->qmp, 0, &ev, &ignored) > 0) {
+	while (r->qmp && qmp_event(r->qmp, 0, &ev, &ignored) > 0) {
 		const char *why = json_string_value(json_object_get(ev.data, "reason"));
 
 		if (!strcmp(ev.name, "SHUTDOWN"))
@@ -184,8 +185,15 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 {
 	bool answers;
 
-	/* A receiver that took over could not before: QEMU may have waited for a page. */
-	if (r->o->recover)
+	/*
+	 * First, as QEMU is asked next: where the link was lost nobody serves faults any more, and
+	 * QEMU itself may wait for a page that was never touched. What is not there now is zero,
+	 * as the kernel makes it.
+	 */
+	lazy_unregister(&r->postcopy.lazy);
+	kept_ram_forget(r);
+	postcopy_monitor(r, r->o->timeout_ms);
+	if (r->qmp)
 		migration_restore(&r->migration);
 	answers = postcopy_unmark(r);
 	if (!postcopy_vm_gone(r, answers ? 0 : GONE_MS, e))

@@ -77,13 +77,19 @@ static int receiver_finish(struct receiver *r, struct err *e)
 	ret = load_run(r, e);
 	/*
 	 * Before the verdict: as long as the record says "sent", the receiver that answers for one
-	 * that was killed restores QEMU's settings (verdict.c).
+	 * that was killed restores QEMU's settings (verdict.c). In post-copy the verdict is first:
+	 * QEMU's main loop may wait for a page by now. If this receiver were killed while it asks
+	 * QEMU for anything, the record "sent" would leave the sender in doubt, and the page there
+	 * for good. postcopy_finish() restores the settings, of this receiver or of one that takes
+	 * over.
 	 */
-	if (!ret)
+	if (!ret && !r->postcopy.begun)
 		migration_restore(&r->migration);
 	verdict_write(r);
 	if (ret)
 		return ret;
+	if (r->postcopy.begun)
+		kept_ram_note(r);
 	/* The guest runs, and if all of it is here another migration may move it on. */
 	if (!r->postcopy.begun)
 		claim_drop(&r->claim, &r->vm);

@@ -198,6 +198,15 @@ int reconnect(struct receiver *r, int ret, struct err *e);
  * --recover-timeout. Return: 0: the sender is back, and goes on. Else -errno.
  */
 int recover(struct receiver *r, int ret, struct err *e);
+/* Notes the RAM of a guest that runs here and lacks some of it, for a receiver that takes over. */
+void kept_ram_note(const struct receiver *r);
+/* Nothing is owed any more, or the guest is lost. */
+void kept_ram_forget(const struct receiver *r);
+/*
+ * Finds a QEMU by that note, which need not answer, and takes the claim on it; r->qmp stays NULL.
+ * Return: 1; 0: there is no note; or -errno.
+ */
+int kept_ram_find(struct receiver *r, struct err *e);
 /* Takes the guest over from a receiver that has ended, and serves it to the end. */
 int recover_take_over(struct receiver *r, struct err *e);
 /*

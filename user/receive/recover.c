@@ -20,8 +20,11 @@
 #include "peer/frame_out.h"
 #include "peer/owed_frames.h"
 #include "receive/receiver_internal.h"
+#include "receive/postcopy_internal.h"
 #include "txn/mark.h"
 #include "wire/owed.h"
+
+#define MONITOR_MS	1000u	/* the sender is not answered meanwhile */
 
 /* Under the same numbers as before? */
 static int recover_same_ram(struct receiver *r, struct err *e)
@@ -223,12 +226,18 @@ int recover(struct receiver *r, int ret, struct err *e)
 	return back ? back : err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again", lost.text);
 }
 
-/* As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. */
+/*
+ * As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. A note says that: QEMU may
+ * not be able to, before it has a page that only a receiver brings.
+ */
 static int recover_claim(struct receiver *r, struct err *e)
 {
 	char target[MARK_MAX] = "", status[64] = "";
-	int ret = receiver_find(r, e);
+	int ret = kept_ram_find(r, e);
 
+	if (ret)
+		return ret < 0 ? ret : 0;
+	ret = receiver_find(r, e);
 	if (!ret)
 		ret = mark_read(r->qmp, target, e);
 	if (ret >= 0 && strcmp(target, MARK_HERE))
@@ -251,7 +260,6 @@ static void recover_settings(struct receiver *r)
 	json_auto_t *record = verdict_ours(r, r->token);
 	json_t *capabilities = json_object_get(record, "capabilities");
 
-	r->migration.qmp = r->qmp;
 	if (json_is_array(capabilities))
 		r->migration.old_caps = json_incref(capabilities);
 }
@@ -274,6 +282,7 @@ int recover_take_over(struct receiver *r, struct err *e)
 	if (ret < 0)
 		return ret;
 	stop_ignore();
+	postcopy_monitor(r, MONITOR_MS);
 	recover_settings(r);
 	r->verdicts = true;
 	verdict_open(r);

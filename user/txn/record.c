@@ -143,11 +143,24 @@ json_t *record_find_in(const char *const *dirs, size_t n, const char *name, bool
 	return best;
 }
 
+#define RECORD_DIRS { record_dir(), RECORD_DIR, RECORD_DIR_SERVICE }
+
 json_t *record_find(const char *name, bool *held)
 {
-	const char *const dirs[] = { record_dir(), RECORD_DIR, RECORD_DIR_SERVICE };
+	const char *const dirs[] = RECORD_DIRS;
 
 	return record_find_in(dirs, sizeof(dirs) / sizeof(dirs[0]), name, held);
+}
+
+void record_forget(const char *name)
+{
+	const char *const dirs[] = RECORD_DIRS;
+	char path[256];
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
+		unlink(path);
+	}
 }
 
 void record_name_verdict(char *name, const uint8_t *token, size_t len)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What must outlive a program that is killed at the commit point: a line of JSON in a file below
- * /run/godwit, which its writer holds locked as long as it lives. There are two kinds: the
- * receiver's verdict on a migration, named by its token, and the sender's doubt, named by its VM. A
- * host that goes down takes both along, and its guests.
+ * /run/godwit. The receiver's verdict on a migration is named by its token, the sender's doubt and
+ * what a destination in post-copy keeps by their VM. Its writer holds the first two locked as long
+ * as it lives. A host that goes down takes all along, and its guests.
  */
 #ifndef GODWIT_RECORD_H
 #define GODWIT_RECORD_H
@@ -54,6 +54,8 @@ json_t *record_read(const char *dir, const char *name, bool *held);
  */
 json_t *record_find(const char *name, bool *held);
 json_t *record_find_in(const char *const *dirs, size_t n, const char *name, bool *held);
+/* Unlinks it in each of these directories. */
+void record_forget(const char *name);
 
 /* "verdict-" and the token in hex. name: RECORD_NAME bytes. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);

@@ -75,6 +75,31 @@ int ram_open(const struct backend *b, const struct proc_map *m, const char *proc
 	return r;
 }
 
+int ram_open_known(const struct proc_maps *maps, const char *proc, struct ram_block *b,
+		   struct err *e)
+{
+	for (size_t i = 0; i < maps->n; i++) {
+		const struct proc_map *m = &maps->map[i];
+		struct stat st;
+		int r;
+
+		/* As guest_maps.c does. */
+		if (!m->shared || m->dev != b->dev || m->ino != b->ino ||
+		    !strncmp(m->path, "/SYSV", strlen("/SYSV")))
+			continue;
+		r = ram_open_mapped(m, proc, true, b, &st, e);
+		if (r < 0)
+			return r;
+		if (r && (uint64_t)st.st_size / PAGE_BYTES >= b->pages)
+			return 0;
+		ram_block_close(b);
+		break;
+	}
+	return err_set(e, GW_RAM_DIFFERS, ENOENT,
+		       "process %s does not map the file of RAM \"%s\" any more",
+		       strrchr(proc, '/') + 1, b->name);
+}
+
 /*
  * Two blocks of one file: both would be written through one of them, or, where one is a private
  * mapping, the other's writes would show through its untouched pages, unseen. Two private ones are

@@ -99,6 +99,13 @@ int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct 
 int ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e);
 
 /*
+ * Opens the file of a block by its @dev and @ino, to write, and fills in what the file says.
+ * Errors: GW_RAM_DIFFERS: no mapping shows it.
+ */
+int ram_open_known(const struct proc_maps *maps, const char *proc, struct ram_block *b,
+		   struct err *e);
+
+/*
  * ram_find() without asking the VMM: the shared files of tmpfs and hugetlbfs that it maps, by their
  * names, and private memory that is not small beside the largest block, by its address.
  */

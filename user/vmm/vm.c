@@ -65,6 +65,42 @@ int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct 
 	return r;
 }
 
+static int vm_open_known(struct vm *vm, const char *proc, const struct ram_block *known,
+			 unsigned int n, struct err *e)
+{
+	__attribute__((cleanup(proc_free_maps))) struct proc_maps maps = { 0 };
+	int r = proc_load_maps(proc, &maps, e);
+
+	while (!r && vm->nblocks < n) {
+		struct ram_block *b = &vm->blocks[vm->nblocks];
+
+		*b = known[vm->nblocks];
+		r = ram_open_known(&maps, proc, b, e);
+		vm->nblocks += !r;
+	}
+	return r;
+}
+
+int vm_find_known(pid_t pid, const struct ram_block *known, unsigned int n, struct vm *vm,
+		  struct err *e)
+{
+	char proc[32];
+	int r;
+
+	memset(vm, 0, sizeof(*vm));
+	vm->pid = pid;
+	vm->pidfd = vm->vm_fd = -1;
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+	r = vm_open_process(vm, e);
+	if (!r)
+		r = vm_open_known(vm, proc, known, n, e);
+	if (!r)
+		r = vm_still_there(vm, e);
+	if (r)
+		vm_close(vm);
+	return r;
+}
+
 uint64_t vm_allocated_pages(const struct vm *vm)
 {
 	uint64_t sum = 0;

@@ -51,6 +51,15 @@ struct vm {
  * /proc and the need for root).
  */
 int vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
+/**
+ * vm_find_known() - the same, to write, of a VM that was found before
+ * @known: the @name, @pages, @address, @memfd, @ivshmem, @dev and @ino of each of its blocks, files
+ *	all of them, in the order wanted
+ * Asks no QEMU, so it need not answer. Errors: GW_VM_GONE; GW_RAM_DIFFERS: the process does not map
+ * such a file.
+ */
+int vm_find_known(pid_t pid, const struct ram_block *known, unsigned int n, struct vm *vm,
+		  struct err *e);
 /*
  * Fills in vm_fd of a VM that was found without VM_KVM. After an error the VM stays open. Errors:
  * those of vm_find().

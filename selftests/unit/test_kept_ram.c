@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* receive --recover finds the RAM of a QEMU that does not answer, by the note of the receiver before. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "page/page.h"
+#include "receive/receiver_internal.h"
+
+#define BLOCKS	2u
+
+static char dir[] = "/tmp/godwit-kept-ram-XXXXXX";
+static const uint64_t pages[BLOCKS] = { 4, 8 };
+
+/* A process that maps its RAM, and has a monitor that nobody serves. */
+struct silent_qemu {
+	pid_t pid;
+	char path[64];
+	int fd[BLOCKS];
+};
+
+static void qemu_begins(struct silent_qemu *q)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int ready[2];
+	char byte;
+
+	snprintf(q->path, sizeof(q->path), "%s/qmp", dir);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", q->path);
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		q->fd[i] = memfd_create("ram", MFD_CLOEXEC);
+		assert_int_equal(ftruncate(q->fd[i], (off_t)(pages[i] * PAGE_BYTES)), 0);
+	}
+	assert_int_equal(pipe(ready), 0);
+	q->pid = fork();
+	if (!q->pid) {
+		int s = socket(AF_UNIX, SOCK_STREAM, 0);
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		unlink(q->path);
+		for (unsigned int i = 0; i < BLOCKS; i++)
+			if (mmap(NULL, pages[i] * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, q->fd[i], 0) == MAP_FAILED)
+				_exit(1);
+		if (bind(s, (struct sockaddr *)&a, sizeof(a)) || listen(s, 16) || write(ready[1], "r", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void qemu_ends(struct silent_qemu *q)
+{
+	kill(q->pid, SIGKILL);
+	waitpid(q->pid, NULL, 0);
+	unlink(q->path);
+	for (unsigned int i = 0; i < BLOCKS; i++)
+		close(q->fd[i]);
+}
+
+static struct receiver receiver_of(const struct receiver_options *o)
+{
+	return (struct receiver) {
+		.o = o, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .commit = COMMIT_PREPARED,
+		.postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .claim = CLAIM_NONE,
+	};
+}
+
+/* The receiver before, whose sender numbers the second file first. */
+static struct receiver the_one_before(const struct receiver_options *o, const struct silent_qemu *q)
+{
+	struct receiver r = receiver_of(o);
+
+	r.vm.pid = q->pid;
+	r.vm.nblocks = BLOCKS;
+	r.save_mode = true;
+	assert_int_equal(record_name_vm(r.vmm, "doubt", q->pid), 0);
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		struct ram_block *b = &r.vm.blocks[i];
+		struct stat st;
+
+		assert_int_equal(fstat(q->fd[BLOCKS - 1 - i], &st), 0);
+		*b = (struct ram_block) {
+			.pages = pages[BLOCKS - 1 - i], .address = i ? WIRE_NO_ADDRESS : 1ull << 32, .memfd = true, .ivshmem = i,
+			.page_size = PAGE_BYTES, .fd = -1, .dev = st.st_dev, .ino = st.st_ino,
+		};
+		snprintf(b->name, sizeof(b->name), "quote\"%u", i);
+	}
+	return r;
+}
+
+static void it_finds_what_was_noted(void **state)
+{
+	struct silent_qemu q;
+	struct receiver_options o = { .recover = true, .timeout_ms = 1000, .qmp_path = q.path };
+	struct receiver before, after = receiver_of(&o);
+	struct err e = { 0 };
+
+	(void)state;
+	qemu_begins(&q);
+	before = the_one_before(&o, &q);
+	assert_int_equal(kept_ram_find(&after, &e), 0);
+	kept_ram_note(&before);
+	assert_int_equal(kept_ram_find(&after, &e), 1);
+	assert_null(after.qmp);
+	assert_true(after.save_mode);
+	assert_string_equal(after.vmm, before.vmm);
+	assert_int_equal(after.vm.pid, q.pid);
+	assert_int_equal(after.vm.nblocks, BLOCKS);
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		const struct ram_block *b = &after.vm.blocks[i], *was = &before.vm.blocks[i];
+		struct stat st;
+
+		assert_string_equal(b->name, was->name);
+		assert_int_equal(fstat(b->fd, &st), 0);
+		assert_true(st.st_ino == was->ino && st.st_dev == was->dev);
+		assert_true(b->pages == was->pages && b->address == was->address && b->page_size == PAGE_BYTES);
+		assert_true(b->memfd && b->ivshmem == was->ivshmem && !b->hugetlb && !b->hva);
+	}
+	/* And nobody else does, meanwhile. */
+	assert_true(after.claim.process >= 0 || after.claim.lock.fd >= 0);
+	claim_drop(&after.claim, &after.vm);
+	vm_close(&after.vm);
+	kept_ram_forget(&after);
+	assert_int_equal(kept_ram_find(&after, &e), 0);
+	assert_int_equal(e.exit, GW_OK);
+	qemu_ends(&q);
+}
+
+/* It says of what file the note is, and the process has another one there now: nothing is guessed. */
+static void another_file(void **state)
+{
+	struct silent_qemu q;
+	struct receiver_options o = { .recover = true, .timeout_ms = 1000, .qmp_path = q.path };
+	struct receiver before, after = receiver_of(&o);
+	struct err e = { 0 };
+
+	(void)state;
+	qemu_begins(&q);
+	before = the_one_before(&o, &q);
+	before.vm.blocks[0].ino++;
+	before.vm.blocks[1].ino += 2;
+	kept_ram_note(&before);
+	assert_true(kept_ram_find(&after, &e) < 0);
+	assert_int_equal(e.exit, GW_RAM_DIFFERS);
+	/* When QEMU has exited its note can still be taken away. */
+	qemu_ends(&q);
+	kept_ram_forget(&before);
+}
+
+/* Then QEMU is asked, as long as it takes. */
+static void no_note_that_makes_sense(void **state)
+{
+	static const char *const each[] = {
+		"{}", "{\"blocks\":[]}", "{\"blocks\":7}", "{\"blocks\":[{}]}", "{\"blocks\":[{\"name\":\"ram\",\"dev\":1,\"ino\":2}]}",
+	};
+	struct silent_qemu q;
+	struct receiver_options o = { .recover = true, .timeout_ms = 1000, .qmp_path = q.path };
+	struct receiver r = receiver_of(&o);
+	struct err e = { 0 };
+	char name[RECORD_NAME];
+
+	(void)state;
+	qemu_begins(&q);
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		struct record rec;
+
+		assert_int_equal(record_name_vm(name, "ram", q.pid), 0);
+		assert_int_equal(record_open(&rec, dir, name), 0);
+		assert_int_equal(record_write(&rec, json_loads(each[i], 0, NULL)), 0);
+		record_close(&rec);
+		assert_int_equal(kept_ram_find(&r, &e), 0);
+		assert_int_equal(e.exit, GW_OK);
+	}
+	kept_ram_forget(&r);
+	qemu_ends(&q);
+	assert_int_equal(kept_ram_find(&r, &e), 0);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_finds_what_was_noted),
+		cmocka_unit_test(another_file),
+		cmocka_unit_test(no_note_that_makes_sense),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

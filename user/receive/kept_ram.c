@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A note of the RAM of a guest that runs here and lacks some of it, for a receiver that takes over.
+ *
+ * QEMU could tell of it as well, but not as long as its main loop waits for a page: a device that
+ * QEMU emulates, or a command, has touched one that is missing. The page comes only when a receiver
+ * serves faults, so a receiver that asked QEMU first would wait for itself.
+ *
+ * The note is there from the verdict "runs" on, until nothing is owed: so it also says that this
+ * QEMU has all of the device state. It is named by QEMU's process. It may be missing (the receiver
+ * was killed just before it, no file could be made, RAM is in more blocks than it has room for):
+ * then QEMU is asked.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/unix.h"
+#include "receive/receiver_internal.h"
+
+/* By r->vmm, which is known also when the process has exited. false: it is not known. */
+static bool kept_ram_name(const struct receiver *r, char name[RECORD_NAME])
+{
+	const char *process = strchr(r->vmm, '-');
+
+	return process && snprintf(name, RECORD_NAME, "ram%s", process) < (int)RECORD_NAME;
+}
+
+static json_t *kept_ram_block(const struct ram_block *b)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:b}", "name", b->name,
+			 "dev", (json_int_t)b->dev, "ino", (json_int_t)b->ino,
+			 "pages", (json_int_t)b->pages, "at", (json_int_t)b->address,
+			 "memfd", b->memfd, "ivshmem", b->ivshmem);
+}
+
+void kept_ram_note(const struct receiver *r)
+{
+	struct record rec = RECORD_NONE;
+	char name[RECORD_NAME];
+	json_t *blocks;
+
+	if (!kept_ram_name(r, name) || record_open(&rec, record_dir(), name))
+		return;
+	blocks = json_array();
+	for (unsigned int i = 0; i < r->vm.nblocks; i++)
+		json_array_append_new(blocks, kept_ram_block(&r->vm.blocks[i]));
+	if (record_write(&rec, json_pack("{s:b, s:o}", "save-mode", r->save_mode,
+					 "blocks", blocks)))
+		record_remove(&rec);
+	record_close(&rec);
+}
+
+void kept_ram_forget(const struct receiver *r)
+{
+	char name[RECORD_NAME];
+
+	if (kept_ram_name(r, name))
+		record_forget(name);
+}
+
+static bool kept_ram_read_block(json_t *j, struct ram_block *b)
+{
+	json_int_t dev, ino, pages, at;
+	int memfd, ivshmem;
+	const char *name;
+
+	if (json_unpack(j, "{s:s, s:I, s:I, s:I, s:I, s:b, s:b}", "name", &name, "dev", &dev,
+			"ino", &ino, "pages", &pages, "at", &at, "memfd", &memfd,
+			"ivshmem", &ivshmem) || strlen(name) > WIRE_NAME_MAX)
+		return false;
+	*b = (struct ram_block) {
+		.pages = (uint64_t)pages, .address = (uint64_t)at, .fd = -1, .dev = (dev_t)dev,
+		.ino = (ino_t)ino, .memfd = memfd, .ivshmem = ivshmem,
+	};
+	memcpy(b->name, name, strlen(name) + 1);
+	return true;
+}
+
+/* *n: how many; 0: there is no note that makes sense. */
+static void kept_ram_read(const json_t *note, struct ram_block *known, unsigned int *n)
+{
+	const json_t *blocks = json_object_get(note, "blocks");
+
+	*n = 0;
+	if (json_array_size(blocks) > WIRE_BLOCKS_MAX)
+		return;
+	for (size_t i = 0; i < json_array_size(blocks); i++)
+		if (!kept_ram_read_block(json_array_get(blocks, i), &known[i]))
+			return;
+	*n = (unsigned int)json_array_size(blocks);
+}
+
+/* The process that listens there, whether or not it answers; 0: not known. */
+static pid_t kept_ram_peer(const struct receiver *r)
+{
+	int fd = sock_unix_connect_until(r->o->qmp_path, deadline_ms(r->o->timeout_ms));
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+
+	if (fd < 0)
+		return 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		cred.pid = 0;
+	close(fd);
+	return cred.pid;
+}
+
+int kept_ram_find(struct receiver *r, struct err *e)
+{
+	const pid_t pid = r->o->pid ? r->o->pid : kept_ram_peer(r);
+	struct ram_block known[WIRE_BLOCKS_MAX];
+	json_auto_t *note = NULL;
+	char name[RECORD_NAME];
+	unsigned int n;
+	bool held;
+	int ret;
+
+	if (pid <= 0 || record_name_vm(r->vmm, "doubt", pid) || !kept_ram_name(r, name))
+		return 0;
+	note = record_find(name, &held);
+	kept_ram_read(note, known, &n);
+	if (!n)
+		return 0;
+	r->save_mode = json_is_true(json_object_get(note, "save-mode"));
+	ret = vm_find_known(pid, known, n, &r->vm, e);
+	if (!ret)
+		ret = claim_take(&r->claim, &r->vm, e);
+	return ret ? ret : 1;
+}
