@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The progress line in a terminal of its own (a pty), as plain lines, and as JSON. */
+#include <fcntl.h>
 #include <pty.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -34,19 +37,17 @@ static void painted(unsigned short columns, char *text, size_t len)
 	ssize_t got;
 
 	assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
-	p.out = fdopen(slave, "w");
-	assert_non_null(p.out);
+	p.fd = slave;
 	show(&p);
 	show(&p);
 	progress_end(&p, &r, &ok);
-	fflush(p.out);
 	do {
 		got = read(master, text + n, len - 1 - n);
 		assert_true(got > 0);
 		n += (size_t)got;
 		text[n] = '\0';
 	} while (!strchr(text, '\n'));
-	fclose(p.out);
+	close(slave);
 	close(master);
 }
 
@@ -129,19 +130,35 @@ static void the_line_says_what_the_guest_waits_for(void **state)
 	assert_non_null(strstr(text, ", faults 500, mean 2.0, "));
 }
 
+static int file(void)
+{
+	int fd = memfd_create("progress", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* All that was written there, for free(). Closes it. */
+static char *text_of(int fd)
+{
+	off_t len = lseek(fd, 0, SEEK_END);
+	char *text = calloc(1, (size_t)len + 1);
+
+	assert_non_null(text);
+	assert_int_equal(pread(fd, text, (size_t)len, 0), len);
+	close(fd);
+	return text;
+}
+
 static char *lines_of(enum progress_how how, int times, const struct err *outcome)
 {
-	struct progress p = { .how = how };
-	char *text = NULL;
-	size_t len;
+	struct progress p = { .how = how, .fd = file() };
 
-	p.out = open_memstream(&text, &len);
 	for (int i = 0; i < times; i++)
 		progress_show(&r, &p);
 	if (outcome)
 		progress_end(&p, &r, outcome);
-	fclose(p.out);
-	return text;
+	return text_of(p.fd);
 }
 
 static void elsewhere_it_is_a_line_now_and_then(void **state)
@@ -205,21 +222,75 @@ static void json_tells_of_faults(void **state)
 /* Not twice a second, but whenever a round or a phase begins. */
 static void json_tells_of_every_round(void **state)
 {
-	struct progress p = { .how = PROGRESS_JSON };
-	char *text = NULL;
-	size_t len, n = 0;
+	struct progress p = { .how = PROGRESS_JSON, .fd = file() };
+	char *text;
+	size_t n = 0;
 
 	(void)state;
-	p.out = open_memstream(&text, &len);
 	sample_begin(&r);
 	for (r.round = 1; r.round <= 5; r.round++)
 		for (int i = 0; i < 3; i++)
 			progress_show(&r, &p);
-	fclose(p.out);
+	text = text_of(p.fd);
 	for (const char *at = text; (at = strchr(at, '\n')); at++)
 		n++;
 	assert_int_equal(n, 5);
 	free(text);
+}
+
+/* A reader that reads no more, and then does: what it missed is left out, and each line that it gets is whole. */
+static void a_full_pipe_holds_nothing_up(void **state)
+{
+	struct progress p = { .how = PROGRESS_JSON };
+	const struct err ok = { 0 };
+	char text[1 << 16];
+	int pipe_fds[2];
+	size_t n = 0;
+	ssize_t got;
+	json_t *j;
+
+	(void)state;
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+	assert_int_equal(fcntl(pipe_fds[1], F_SETPIPE_SZ, 8192), 8192);
+	p.fd = pipe_fds[1];
+	sample_postcopy(&r);
+	alarm(60);	/* what waits for the reader is killed */
+	for (r.round = 1; r.round <= 100; r.round++)
+		progress_show(&r, &p);
+	assert_int_equal(p.how, PROGRESS_JSON);
+	got = read(pipe_fds[0], text, sizeof(text));
+	assert_in_range(got, 1, 8192);
+	progress_end(&p, &r, &ok);
+	close(pipe_fds[1]);
+	n = (size_t)got;
+	while ((got = read(pipe_fds[0], text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	close(pipe_fds[0]);
+	alarm(0);
+	text[n] = '\0';
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		j = json_loads(line, 0, NULL);
+		assert_non_null(j);
+		got = json_object_get(j, "status") != NULL;
+		json_decref(j);
+	}
+	assert_int_equal(got, 1);	/* the last line is how it ended */
+}
+
+static void without_a_reader_no_more_is_written(void **state)
+{
+	struct progress p = { .how = PROGRESS_JSON };
+	int pipe_fds[2];
+
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+	close(pipe_fds[0]);
+	p.fd = pipe_fds[1];
+	sample_begin(&r);
+	progress_show(&r, &p);
+	assert_int_equal(p.how, PROGRESS_NONE);
+	close(pipe_fds[1]);
 }
 
 static void what_was_asked_for(void **state)
@@ -229,7 +300,7 @@ static void what_was_asked_for(void **state)
 
 	(void)state;
 	assert_int_equal(progress_init(&p, "json", &e), 0);
-	assert_ptr_equal(p.out, stdout);
+	assert_int_equal(p.fd, STDOUT_FILENO);
 	assert_int_equal(progress_init(&p, "none", &e), 0);
 	assert_int_equal(p.how, PROGRESS_NONE);
 	assert_true(progress_init(&p, "loud", &e) < 0);
@@ -248,6 +319,8 @@ int main(void)
 		cmocka_unit_test(json_is_an_object_a_line),
 		cmocka_unit_test(json_tells_of_faults),
 		cmocka_unit_test(json_tells_of_every_round),
+		cmocka_unit_test(a_full_pipe_holds_nothing_up),
+		cmocka_unit_test(without_a_reader_no_more_is_written),
 		cmocka_unit_test(what_was_asked_for),
 	};
 

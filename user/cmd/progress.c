@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "cmd/progress.h"
 #include "page/page.h"
 #include "report/eta.h"
@@ -19,7 +22,7 @@
 
 int progress_init(struct progress *p, const char *how, struct err *e)
 {
-	*p = (struct progress) { .out = stderr };
+	*p = (struct progress) { .fd = STDERR_FILENO };
 	if (!how || !strcmp(how, "auto"))
 		p->how = isatty(STDERR_FILENO) ? PROGRESS_TERMINAL : PROGRESS_PLAIN;
 	else if (!strcmp(how, "plain"))
@@ -27,7 +30,7 @@ int progress_init(struct progress *p, const char *how, struct err *e)
 	else if (!strcmp(how, "none"))
 		p->how = PROGRESS_NONE;
 	else if (!strcmp(how, "json"))
-		*p = (struct progress) { .how = PROGRESS_JSON, .out = stdout };
+		*p = (struct progress) { .how = PROGRESS_JSON, .fd = STDOUT_FILENO };
 	else
 		return err_set(e, GW_USAGE, EINVAL,
 			       "--progress takes auto, plain, json or none, not \"%s\"", how);
@@ -132,16 +135,17 @@ static void short_line(char line[LINE], const struct report *r)
 static void paint(const struct progress *p, const struct report *r)
 {
 	struct winsize size = { 0 };
-	char line[LINE];
+	char line[LINE], painted[LINE + 8];
 	size_t columns = 80;
+	int n;
 
-	if (!ioctl(fileno(p->out), TIOCGWINSZ, &size) && size.ws_col)
+	if (!ioctl(p->fd, TIOCGWINSZ, &size) && size.ws_col)
 		columns = size.ws_col;
 	full_line(line, r);
 	if (strlen(line) >= columns)
 		short_line(line, r);
-	fprintf(p->out, "\r%.*s\033[K", (int)(columns - 1), line);
-	fflush(p->out);
+	n = snprintf(painted, sizeof(painted), "\r%.*s\033[K", (int)(columns - 1), line);
+	say_bytes(p->fd, painted, (size_t)n);
 }
 
 static bool due(struct progress *p, const struct report *r)
@@ -160,31 +164,49 @@ static bool due(struct progress *p, const struct report *r)
 	return true;
 }
 
+/* Return: whether it has a reader. */
+static bool progress_show_json(const struct progress *p, const struct report *r)
+{
+	char *line = report_progress_line(r, NULL);
+	int ret = line ? say_bytes(p->fd, line, strlen(line)) : 0;
+
+	free(line);
+	return !ret || ret == -EAGAIN;
+}
+
 void progress_show(const struct report *r, void *progress)
 {
 	struct progress *p = progress;
-	char line[LINE];
+	char line[LINE], whole[LINE + 16];
+	int n;
 
 	if (!due(p, r))
 		return;
 	p->painted = true;
 	if (p->how == PROGRESS_JSON) {
 		/* Its reader may have gone; the migration goes on. */
-		if (report_write_progress(p->out, r, NULL))
+		if (!progress_show_json(p, r))
 			p->how = PROGRESS_NONE;
 	} else if (p->how == PROGRESS_TERMINAL) {
 		paint(p, r);
 	} else {
 		full_line(line, r);
-		fprintf(p->out, "godwit: %s\n", line);
-		fflush(p->out);
+		n = snprintf(whole, sizeof(whole), "godwit: %s\n", line);
+		say_bytes(p->fd, whole, (size_t)n);
 	}
 }
 
 void progress_end(struct progress *p, const struct report *r, const struct err *outcome)
 {
+	char *line;
+
+	/* No guest waits any more: these wait for their reader. */
 	if (p->how == PROGRESS_TERMINAL && p->painted)
-		putc('\n', p->out);
-	if (p->how == PROGRESS_JSON)
-		report_write_progress(p->out, r, outcome);
+		dprintf(p->fd, "\n");
+	if (p->how != PROGRESS_JSON)
+		return;
+	line = report_progress_line(r, outcome);
+	if (line)
+		dprintf(p->fd, "%s", line);
+	free(line);
 }

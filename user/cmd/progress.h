@@ -2,14 +2,13 @@
 /*
  * What is said while a migration runs: one line that repaints on a terminal, a plain line every two
  * seconds elsewhere, or JSON, an object a line. No percentage: what is left to send grows when the
- * guest writes.
+ * guest writes. A line that is not taken at once is left out (base/say.h), but for the last one.
  */
 #ifndef GODWIT_PROGRESS_H
 #define GODWIT_PROGRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/err.h"
 #include "report/report.h"
@@ -18,11 +17,12 @@ enum progress_how { PROGRESS_PLAIN, PROGRESS_TERMINAL, PROGRESS_JSON, PROGRESS_N
 
 /**
  * struct progress
+ * @fd: where lines go
  * @next_ns: not before that, unless phase or round have changed (JSON only)
  */
 struct progress {
 	enum progress_how how;
-	FILE *out;
+	int fd;
 	bool painted;
 	uint64_t next_ns;
 	const char *phase;

@@ -187,7 +187,9 @@ static const struct cmd_option send_output[] = {
 		.more = "JSON objects come twice a second and whenever a round or a phase "
 			"begins.\n"
 			"They take the place of the report: the last one says how the migration "
-			"ended.",
+			"ended.\n"
+			"A line that its reader does not take at once, as a terminal that is held "
+			"or a pipe that is full, is left out: no guest waits for it.",
 	},
 	{
 		"json", .value = "FILE",

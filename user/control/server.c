@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/say.h"
 #include "base/stop.h"
 #include "control/server.h"
 
@@ -22,7 +23,7 @@ int control_open(struct control *c, const char *path, struct err *e)
 		return err_set(e, GW_USAGE, -r, "--control %s: %s: give the path of a new socket, of at most 107 bytes, in a directory that you can write to",
 			       path, strerror(-r));
 	if (r)
-		fprintf(stderr, "godwit: cannot make the control socket %s (%s): \"godwit cancel\" and \"godwit set\" will not find this migration; give --control PATH to put the socket elsewhere\n",
+		say("cannot make the control socket %s (%s): \"godwit cancel\" and \"godwit set\" will not find this migration; give --control PATH to put the socket elsewhere",
 			own, strerror(-r));
 	return 0;
 }

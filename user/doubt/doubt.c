@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "peer/hello.h"
 #include "plan/link.h"
@@ -105,7 +106,7 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 						"ran", d->ran, "paused", d->paused,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
-		fprintf(stderr, "godwit: cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it\n",
+		say("cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it",
 			strerror(-ret));
 }
 
@@ -125,7 +126,7 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 		ret = record_write(&r, json_incref(note));
 	record_close(&r);
 	if (ret)
-		fprintf(stderr, "godwit: cannot change the note in " RECORD_DIR " (%s): do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination\n",
+		say("cannot change the note in " RECORD_DIR " (%s): do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination",
 			strerror(-ret));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/say.h"
 #include "claim/claim.h"
 #include "devstate/migration.h"
 #include "doubt/resolve.h"
@@ -32,7 +32,7 @@ static int resolve_forget(struct qmp *q, pid_t pid, struct err *e)
 	if (!r)
 		r = migration_leaves_ram_out(q, &leaves_ram_out, e);
 	if (!r && leaves_ram_out)
-		fprintf(stderr, "godwit: QEMU still has the capability x-ignore-shared of that migration, with which its own migrations leave RAM out: switch it off (migrate-set-capabilities)\n");
+		say("QEMU still has the capability x-ignore-shared of that migration, with which its own migrations leave RAM out: switch it off (migrate-set-capabilities)");
 	if (!r)
 		r = mark_remove(q, "", e);
 	if (!r)

@@ -2,10 +2,10 @@
 /* Which engine? */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/say.h"
 #include "net/engine.h"
 #include "net/sock.h"
 
@@ -20,7 +20,7 @@ static const struct engine_ops *choose_any(void)
 	int r;
 
 	while ((r = engines[i]->supported()) && i + 1 < engines_count) {
-		fprintf(stderr, "godwit: %s is not available here: %s %s; using %s, without zero-copy sends\n", engines[i]->name,
+		say("%s is not available here: %s %s; using %s, without zero-copy sends", engines[i]->name,
 			strerror(-r), WHY, engines[i + 1]->name);
 		i++;
 	}

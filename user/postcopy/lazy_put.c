@@ -3,12 +3,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/userfaultfd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "page/page.h"
 #include "postcopy/lazy_ram.h"
 
@@ -20,7 +20,7 @@ static bool lazy_wait_memory(struct lazy_ram *l, unsigned int block, int code)
 	static atomic_bool said;
 
 	if (!atomic_exchange(&said, true))
-		fprintf(stderr, "godwit: no memory at the destination for RAM \"%s\" (%s): the guest waits until there is some\n",
+		say("no memory at the destination for RAM \"%s\" (%s): the guest waits until there is some",
 			l->vm->blocks[block].name, strerror(code));
 	nap_ms(MEMORY_MS);
 	return !l->stop || !atomic_load(l->stop);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "claim/owners.h"
 #include "net/address.h"
@@ -167,7 +168,7 @@ bool receiver_listen_again(struct receiver *r)
 		return true;
 	}
 	if (!r->deaf_told)
-		fprintf(stderr, "godwit: cannot listen on %s again: %s\n", r->o->listen,
+		say("cannot listen on %s again: %s", r->o->listen,
 			strerror(-ret));
 	r->deaf_told = true;
 	return false;

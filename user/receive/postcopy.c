@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/say.h"
 #include "claim/owners.h"
 #include "kernel/device.h"
 #include "net/sock.h"
@@ -331,7 +332,7 @@ bool postcopy_unmark(struct receiver *r)
 	else
 		err_set(&failed, GW_TIMEOUT, ETIMEDOUT, "its monitor does not answer");
 	if (failed.exit && failed.exit != GW_VM_GONE)
-		fprintf(stderr, "godwit: QEMU keeps the object \"" MARK_ID "\" (%s): \"godwit resolve --forget\" removes it\n",
+		say("QEMU keeps the object \"" MARK_ID "\" (%s): \"godwit resolve --forget\" removes it",
 			failed.text);
 	return failed.exit != GW_VM_GONE;
 }

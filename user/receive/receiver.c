@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "claim/owners.h"
 #include "fit/fit.h"
@@ -96,7 +97,7 @@ static int receiver_finish(struct receiver *r, struct err *e)
 	wire_put_u64(body, r->resumed_ns);
 	ret = channel_send(r->ch, &h, body, &lost);
 	if (ret && !r->verdicts)
-		fprintf(stderr, "godwit: the guest runs here, but RESUMED did not reach the sender: %s\n",
+		say("the guest runs here, but RESUMED did not reach the sender: %s",
 			lost.text);
 	if (!ret && (!r->verdicts || receiver_wait_done(r)))
 		r->sender = SENDER_KNOWS;
@@ -160,7 +161,7 @@ static void receiver_linger(struct receiver *r)
 		return;
 	/* A signal may end this wait: the verdict stays in its file. */
 	stop_heed();
-	fprintf(stderr, "godwit: the sender may not know how the migration ended (%s): waiting %u s for its question\n",
+	say("the sender may not know how the migration ended (%s): waiting %u s for its question",
 		r->lost ? "the guest is lost" : commit_state_name(r->commit), ms / 1000);
 	while (r->sender == SENDER_MAY_NOT_KNOW && !receiver_greet(r, &h, until, until, &e)) {
 		struct err busy = { 0 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "claim/owners.h"
 #include "page/page.h"
 #include "receive/receiver_internal.h"
@@ -206,7 +207,7 @@ int receiver_tell_refused(struct receiver *r, struct err *e)
 	if (refused == r->told_pages)
 		return 0;
 	if (!r->told_changed)
-		fprintf(stderr, "godwit: %s %s: the sender sends these pages itself, and refers to no more\n",
+		say("%s %s: the sender sends these pages itself, and refers to no more",
 			r->o->reuse, atomic_load(&r->writer.slow) ? "is read too slowly (less than 8 MiB/s)" :
 			"has changed since it was read");
 	r->told_changed = true;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "receive/receiver_internal.h"
 
@@ -28,7 +29,7 @@ void verdict_open(struct receiver *r)
 	record_name_verdict(name, r->token, sizeof(r->token));
 	ret = record_open(&r->record, record_dir(), name);
 	if (ret)
-		fprintf(stderr, "godwit: cannot make a record in %s (%s): if this receiver is killed in the switchover the sender cannot learn how the migration ended\n",
+		say("cannot make a record in %s (%s): if this receiver is killed in the switchover the sender cannot learn how the migration ended",
 			record_dir(), strerror(-ret));
 	verdict_write(r);
 }

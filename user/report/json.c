@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "page/page.h"
 #include "report/eta.h"
@@ -98,14 +100,18 @@ static int report_encode_eta(json_t *j, const struct report *r)
 	       json_object_set_new(j, "eta", json_real((double)ns / 1e6));
 }
 
-int report_write_progress(FILE *f, const struct report *r, const struct err *outcome)
+char *report_progress_line(const struct report *r, const struct err *outcome)
 {
 	json_t *j = report_encode(r, outcome);
-	int failed = !j || (!outcome && report_encode_eta(j, r)) ||
-		     json_dumpf(j, f, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	char *text = NULL, *line = NULL;
 
+	if (j && (outcome || !report_encode_eta(j, r)))
+		text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	json_decref(j);
-	return failed | (putc('\n', f) == EOF) | fflush(f) ? -EIO : 0;
+	if (text && asprintf(&line, "%s\n", text) < 0)
+		line = NULL;
+	free(text);
+	return line;
 }
 
 /* The error for a file that is no report. */

@@ -7,7 +7,6 @@
 #define GODWIT_REPORT_JSON_H
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "base/err.h"
 #include "report/report.h"
@@ -29,7 +28,7 @@ int report_write_json(const char *path, const struct report *r, const struct err
 int report_read_json(const char *path, struct report_file *out, struct err *e);
 void report_file_free(struct report_file *s);
 
-/* Writes one object on a line. outcome: NULL while the migration runs. 0, or -EIO. */
-int report_write_progress(FILE *f, const struct report *r, const struct err *outcome);
+/* One object on a line, for free(). outcome: NULL while the migration runs. NULL: out of memory. */
+char *report_progress_line(const struct report *r, const struct err *outcome);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "fit/host.h"
 #include "net/dial.h"
 #include "net/sock.h"
@@ -265,7 +266,7 @@ static int connect_print_findings(const struct findings *f, struct err *e)
 {
 	for (unsigned int i = 0; i < findings_kept(f); i++)
 		if (f->rows[i].severity == FIT_WARNING || f->nfatal > 1)
-			fprintf(stderr, "godwit: %s: %s: %s\n",
+			say("%s: %s: %s",
 				f->rows[i].severity == FIT_WARNING ? "warning" : "does not fit",
 				fit_class_name(f->rows[i].class), f->rows[i].text);
 	return findings_verdict(f, e);
@@ -280,7 +281,7 @@ static int connect_check_fit(struct sender *s, uint64_t features, struct err *e)
 		return 0;
 	s->views = features & WIRE_VIEWS;
 	if (!s->views) {
-		fprintf(stderr, "godwit: warning: the receiver's godwit is too old to describe its machine: whether the guest fits there shows only once the guest is stopped\n");
+		say("warning: the receiver's godwit is too old to describe its machine: whether the guest fits there shows only once the guest is stopped");
 		return 0;
 	}
 	s->fit.findings.accepted = s->o->accepted;
@@ -314,7 +315,7 @@ int sender_check_fit(struct sender *s, bool *changed, struct err *e)
 	r = s->views ? fit_again(s->ch, s->qmp, &s->vm, &s->fit, changed, e) : 0;
 	if (r || !*changed)
 		return r;
-	fprintf(stderr, "godwit: a VM was changed since the migration began: compared both ends again\n");
+	say("a VM was changed since the migration began: compared both ends again");
 	return connect_print_findings(&s->fit.findings, e);
 }
 
@@ -329,7 +330,7 @@ static int connect_keep(struct sender *s, uint64_t features, struct err *e)
 		   !address_of_peer(s->o->addr, channel_fd(s->ch), s->peer);
 	if (s->keeps)
 		return channel_send(s->ch, &h, NULL, e);
-	fprintf(stderr, "godwit: warning: the receiver's godwit is too old for --reconnect: if the link is lost the migration fails\n");
+	say("warning: the receiver's godwit is too old for --reconnect: if the link is lost the migration fails");
 	return 0;
 }
 

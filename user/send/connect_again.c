@@ -15,9 +15,9 @@
  * first round there is only the private RAM, which goes again (send_save_ahead()).
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "peer/hello.h"
 #include "proc/proc_io.h"
@@ -110,7 +110,7 @@ static void connect_resume(struct sender *s, uint32_t stands)
 	s->report->reconnects++;
 	s->again_ns = now_ns();
 	s->again_bytes = sender_bytes(s);
-	fprintf(stderr, "godwit: connected again\n");
+	say("connected again");
 }
 
 bool connect_nap(struct sender *s, uint64_t deadline)
@@ -169,7 +169,7 @@ int connect_again(struct sender *s, int r, struct err *e)
 		return r;
 	lost = *e;
 	*e = (struct err) { 0 };
-	fprintf(stderr, "godwit: %s: trying to connect again for %u s\n", lost.text,
+	say("%s: trying to connect again for %u s", lost.text,
 		s->o->reconnect_s);
 	if (!connect_try(s, &stands, &why)) {
 		connect_resume(s, stands);

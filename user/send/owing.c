@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "net/sock.h"
 #include "peer/owed_frames.h"
@@ -87,8 +87,7 @@ int owing_choose(struct sender *s, struct err *e)
 	s->owing.chosen = true;
 	s->asked = s->answered = false;
 	if (s->limits.postcopy == POSTCOPY_AUTO)
-		fputs("godwit: rounds do not help, so the guest goes on at the destination before all of its RAM is there. Until it is, the loss of either host, or of either QEMU, would cost the guest (--postcopy off: never)\n",
-		      stderr);
+		say("rounds do not help, so the guest goes on at the destination before all of its RAM is there. Until it is, the loss of either host, or of either QEMU, would cost the guest (--postcopy off: never)");
 	return 0;
 }
 

@@ -5,10 +5,10 @@
  * names then is all that is owed from there on, whatever this end believes: RAM is at rest here.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "net/sock.h"
 #include "peer/hello.h"
@@ -179,7 +179,7 @@ int owing_recover(struct sender *s, int r, struct err *e)
 
 	if (!s->o->recover_s || !err_is_link(e))
 		return r;
-	fprintf(stderr, "godwit: %s: the guest runs at the destination and may lack RAM that is only here: trying to connect again for %u s\n",
+	say("%s: the guest runs at the destination and may lack RAM that is only here: trying to connect again for %u s",
 		lost.text, s->o->recover_s);
 	*e = (struct err) { 0 };
 	/* A signal may end the wait: nothing changes by that. */
@@ -191,7 +191,7 @@ int owing_recover(struct sender *s, int r, struct err *e)
 		return err_set(e, lost.exit, ENOTCONN, "%.400s; %.500s", lost.text, why.text);
 	if (!stop_commit())
 		return stop_err(e);
-	fprintf(stderr, "godwit: connected again\n");
+	say("connected again");
 	return 0;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The order of a migration at the source. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "kernel/device.h"
 #include "reuse/image.h"
@@ -41,7 +41,7 @@ void sender_slow(struct sender *s)
 	s->report->throttle = why ? 0 : percent;
 	s->report->throttled_ns = brake_held_ns(&s->brake);
 	if (why && !s->slow_told)
-		fprintf(stderr, "godwit: a vCPU cannot be slowed (%s), and the guest runs as ever: end the debugger that is attached to QEMU, or let godwit trace it (CAP_SYS_PTRACE)\n",
+		say("a vCPU cannot be slowed (%s), and the guest runs as ever: end the debugger that is attached to QEMU, or let godwit trace it (CAP_SYS_PTRACE)",
 			why);
 	s->slow_told = why;
 }
@@ -276,7 +276,7 @@ static void sender_leave_image(struct sender *s, const struct err *outcome)
 	rep->image.time_ns = now_ns() - began_ns;
 	strcpy(rep->image.state, r ? "failed" : "left");
 	if (r)
-		fprintf(stderr, "godwit: warning: the guest has moved, and no image of it was left: %s\n",
+		say("warning: the guest has moved, and no image of it was left: %s",
 			e.text);
 }
 

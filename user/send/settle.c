@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* How a migration ends at the source. What may be undone then, and what not: see txn/commit.h. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "plan/link.h"
 #include "proc/proc_io.h"
@@ -42,7 +42,7 @@ static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
 		return;
 	qmp_close(s->qmp);
 	s->qmp = NULL;
-	fprintf(stderr, "godwit: %s; the guardian (process %d) tries again\n", back.text,
+	say("%s; the guardian (process %d) tries again", back.text,
 		(int)s->guardian.pid);
 	if (guardian_take_over(&s->guardian, TAKE_OVER_MS))
 		return;
@@ -138,7 +138,7 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 	why = (struct err) { 0 };
 	/* The operator may end the asking earlier. */
 	stop_heed();
-	fprintf(stderr, "godwit: in doubt (%s): asking the receiver for %u s\n", e->text,
+	say("in doubt (%s): asking the receiver for %u s", e->text,
 		doubt_patience_ms(&d) / 1000);
 	event = doubt_ask(&d, &answer, &why);
 	s->resumed_realtime_ns = answer.resumed_ns;
@@ -202,7 +202,7 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			s->report->verified = s->o->verify;
 			settle_undo(s, UNDO_SETTINGS, &back);
 			if (back.exit)
-				fprintf(stderr, "godwit: the guest runs at the destination. %s\n",
+				say("the guest runs at the destination. %s",
 					back.text);
 			r = owing_settle(s, r, &owing);
 			if (r)
@@ -230,7 +230,7 @@ static bool settle_wait_foreign(struct sender *s, const struct foreign *f)
 	qmp_close(s->qmp);
 	s->qmp = NULL;
 	guardian_undone(&s->guardian);
-	fprintf(stderr, "godwit: the guardian (process %d) waits for QEMU's migration to end, and then switches the log off\n",
+	say("the guardian (process %d) waits for QEMU's migration to end, and then switches the log off",
 		(int)s->guardian.pid);
 	return guardian_take_over(&s->guardian, 0);
 }

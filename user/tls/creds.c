@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/say.h"
 #include "tls/tls_internal.h"
 
 /*
@@ -231,7 +232,7 @@ int tls_creds_open(const struct tls_options *o, enum tls_role role, struct tls_c
 		return r;
 	}
 	if (!o->creds && !o->psk)
-		fprintf(stderr, "godwit: TLS with the credentials in %s; --insecure goes without\n", from);
+		say("TLS with the credentials in %s; --insecure goes without", from);
 	*out = c;
 	return 0;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "devstate/migration.h"
 #include "proc/proc_io.h"
 #include "txn/foreign.h"
@@ -45,7 +45,7 @@ static bool foreign_is_beyond(const struct migration_status *m)
 
 static void foreign_report_loss(const struct migration_status *m)
 {
-	fprintf(stderr, "godwit: a migration of QEMU's own (%s) began before godwit was done with the dirty log: writes of the guest may be missing there: if the guest does not run there yet, throw that copy away, continue the guest here (cont), and migrate it again\n",
+	say("a migration of QEMU's own (%s) began before godwit was done with the dirty log: writes of the guest may be missing there: if the guest does not run there yet, throw that copy away, continue the guest here (cont), and migrate it again",
 		m->status);
 }
 
@@ -64,7 +64,7 @@ static void foreign_cancel(const struct foreign *f, struct migration_status *m)
 	if (m->under_way || !strcmp(m->status, "completed"))
 		foreign_report_loss(m);
 	else
-		fprintf(stderr, "godwit: cancelled a migration of QEMU's own that began before godwit was done with the dirty log: it would have lost writes of the guest; begin it again\n");
+		say("cancelled a migration of QEMU's own that began before godwit was done with the dirty log: it would have lost writes of the guest; begin it again");
 }
 
 /* Is this the end of a migration that had not ended then? */
@@ -102,7 +102,7 @@ bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 			}
 		}
 		if (!r && !reported && (judged || tries >= SETUP_TRIES)) {
-			fprintf(stderr, "godwit: QEMU has a migration of its own under way (%s), which needs KVM's dirty log: the log stays on until that migration has ended\n",
+			say("QEMU has a migration of its own under way (%s), which needs KVM's dirty log: the log stays on until that migration has ended",
 				m.status);
 			reported = true;
 		}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "dirty/source.h"
 #include "proc/proc_io.h"
@@ -91,7 +92,7 @@ static void guardian_undo(const struct ward *w, struct journal *j, enum undo_wha
 
 	/* A sender that lives has reported itself how its migration ended. */
 	if (what == UNDO_SETTINGS && end == SENDER_DIED)
-		fprintf(stderr, "godwit: the sender died after the commit point: \"godwit resolve\" finds out where the guest runs\n");
+		say("the sender died after the commit point: \"godwit resolve\" finds out where the guest runs");
 	for (;;) {
 		struct qmp *q = NULL;
 		struct err e = { 0 };
@@ -102,18 +103,18 @@ static void guardian_undo(const struct ward *w, struct journal *j, enum undo_wha
 		qmp_close(q);
 		if (!r && what == UNDO_ALL && !j->left) {
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
-			fprintf(stderr, "godwit: guardian: rolled back: the source VM is as it was before\n");
+			say("guardian: rolled back: the source VM is as it was before");
 		} else if (!r && what == UNDO_SETTINGS) {
-			fprintf(stderr, "godwit: guardian: QEMU's settings are as they were before\n");
+			say("guardian: QEMU's settings are as they were before");
 		}
 		if (!r)
 			return;
 		if (proc_ended(w->pidfd)) {
-			fprintf(stderr, "godwit: guardian: the source QEMU has exited: nothing to roll back\n");
+			say("guardian: the source QEMU has exited: nothing to roll back");
 			return;
 		}
 		if (!reported)
-			fprintf(stderr, "godwit: guardian: cannot roll the source VM back yet: %s; trying again\n", e.text);
+			say("guardian: cannot roll the source VM back yet: %s; trying again", e.text);
 		reported = true;
 		nap_ms(AGAIN_MS);
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "devstate/migration.h"
 #include "devstate/save.h"
 #include "qmp/chardev.h"
@@ -107,7 +107,7 @@ static int journal_undo_completed(struct qmp *q, struct journal *j, size_t i,
 		return json_is_true(json_object_get(running, "running")) ?
 		       qmp_call(q, "cont", NULL, NULL, e) : 0;
 	j->left = true;
-	fprintf(stderr, "godwit: the guest is stopped after a migration that may not be godwit's: continue it (cont) if it runs nowhere else\n");
+	say("the guest is stopped after a migration that may not be godwit's: continue it (cont) if it runs nowhere else");
 	return 0;
 }
 
@@ -165,7 +165,7 @@ static int journal_undo_command(struct qmp *q, const json_t *record, struct err 
 			 &why);
 
 	if (r && why.exit == GW_QMP && !migration_query(q, &m, e) && !m.under_way) {
-		fprintf(stderr, "godwit: QEMU refuses to restore its setting (%s): %s\n", execute,
+		say("QEMU refuses to restore its setting (%s): %s", execute,
 			why.text);
 		return 0;
 	}

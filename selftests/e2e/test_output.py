@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where a sender's words go is no matter of the guest's: a terminal that is held, a pipe that is not read."""
+import fcntl
+import os
+import pty
+import termios
+
+import godwit
+import lab
+import pytest
+from ours import proved
+from paused import source
+
+pytestmark = pytest.mark.native
+
+
+class Held:
+    """A godwit command whose standard output and error go to a terminal that is held (Ctrl-S), or to a pipe that is full."""
+
+    def __init__(self, kind, *words):
+        if kind == 'terminal':
+            self.end, self.to = pty.openpty()
+            termios.tcflow(self.to, termios.TCOOFF)
+        else:
+            self.end, self.to = os.pipe()
+            os.set_blocking(self.to, False)
+            os.write(self.to, b'x' * fcntl.fcntl(self.to, fcntl.F_GETPIPE_SZ))
+            os.set_blocking(self.to, True)
+        self.kind = kind
+        self.process = lab.popen('src', [lab.near(godwit.GODWIT), *words], stdout=self.to, stderr=self.to)
+
+    pid = property(lambda self: self.process.pid)
+
+    def ends(self):
+        """It is read again; its status, and what it says then."""
+        if self.kind == 'terminal':
+            termios.tcflow(self.to, termios.TCOON)
+        os.close(self.to)
+        said = b''
+        try:
+            while data := os.read(self.end, 65536):
+                said += data
+        except OSError:	# a terminal that no process has any more
+            pass
+        os.close(self.end)
+        return self.process.wait(60), said.lstrip(b'x').decode()
+
+
+@pytest.mark.parametrize('progress', ['auto', 'json'])
+@pytest.mark.parametrize('kind', ['terminal', 'pipe'])
+def test_output_is_held(directory, kind, progress):
+    """The guest, which stands still meanwhile, does not wait for the reader: it runs at the destination while that is away."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    there = godwit.listen(dst)
+    here = Held(kind, 'send', '--qmp', src.main_qmp, '--pause', '--progress', progress, godwit.AT)
+    try:
+        proved(there.wait(60) == 0 and dst.has_run(), there.said)
+    finally:
+        status, said = here.ends()
+    assert status == 0 and ('"status":"ok"' if progress == 'json' else 'migrated\n') in said.replace('\r', ''), said
+    godwit.proof(src, dst)
