@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* godwit: live migration of KVM guests. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 
@@ -53,10 +55,27 @@ static int main_command(const struct command *c, int argc, char **argv)
 	return c->main(argc, argv);
 }
 
+/*
+ * A shell or a service manager may start godwit without them ("2>&-"). QEMU's monitor or a guest's
+ * RAM would take the number, and be written all that is printed.
+ */
+static bool main_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	const char *first = argc > 1 ? argv[1] : "";
 
+	if (!main_standard_files()) {
+		fputs("godwit: standard input, output or error is closed, and /dev/null cannot be opened in its place\n",
+		      stderr);
+		return GW_INTERNAL;
+	}
 	for (size_t i = 0; i < COMMANDS; i++)
 		if (!strcmp(first, commands[i]->name))
 			return main_command(commands[i], argc - 1, argv + 1);

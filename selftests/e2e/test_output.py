@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a sender's words go is no matter of the guest's: a terminal that is held, a pipe that is not read."""
+"""Where a sender's words go is no matter of the guest's: a terminal that is held, a pipe that is not read, files that are closed."""
 import fcntl
 import os
 import pty
@@ -59,4 +59,20 @@ def test_output_is_held(directory, kind, progress):
     finally:
         status, said = here.ends()
     assert status == 0 and ('"status":"ok"' if progress == 'json' else 'migrated\n') in said.replace('\r', ''), said
+    godwit.proof(src, dst)
+
+
+@pytest.mark.parametrize('end', ['send', 'receive'])
+@pytest.mark.parametrize('closed', ['>&-', '>&- 2>&-'])
+def test_standard_files_are_closed(directory, end, closed):
+    """What is said goes nowhere, and not into QEMU's monitor, the stream or a guest's RAM, which would have the numbers."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    enter = {end: ['sh', '-c', f'exec "$@" {closed}', 'sh']}
+    there = godwit.receive(dst, enter=enter.get('receive', ()))
+    there.wait_until(lambda: godwit.at_port(there.pid, 'listening'), 'port', 60)
+    here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '5', '--progress', 'json', godwit.AT,
+                          enter=enter.get('send', ()))
+    src.sender = here
+    assert here.wait(60) == 0 and there.wait(60) == 0, here.said + there.said
     godwit.proof(src, dst)
