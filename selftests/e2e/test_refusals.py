@@ -86,6 +86,8 @@ def test_qemu_refuses():
     (['--streams', '17', NOWHERE], '--streams'),
     (['--io', 'epoll', NOWHERE], 'epoll'),
     ([], 'ADDR:PORT'),
+    (['--json', '/nowhere/report.json', NOWHERE], '/nowhere/report.json'),
+    (['--json', '/', NOWHERE], 'Is a directory'),
     (['--downtime-limit', 'soon', NOWHERE], 'soon')])
 def test_usage(words, says):
     """Said before anything is opened."""

@@ -254,6 +254,9 @@ static int send_parse(struct send_args *a, int argc, char **argv, struct err *e)
 	if (a->o.pause && a->o.limits.throttle)
 		return err_set(e, GW_USAGE, EINVAL,
 			       "--pause stops the guest before RAM is sent, so there is nothing to slow: leave out --throttle");
+	/* Better now than when the guest has moved. */
+	if (a->json && report_check_path(a->json, e))
+		return -EINVAL;
 	if (a->o.leave_image && image_check(a->o.leave_image, e))
 		return -EINVAL;
 	r = progress_init(&a->progress, a->how, e);
@@ -325,7 +328,7 @@ static int send_main(int argc, char **argv)
 
 	if (send_parse(&a, argc, argv, &e))
 		return cmd_fail(&e);
-	/* Better now than when the guest has moved. */
+	/* As of the report's path. */
 	if (a.metrics && metrics_write(a.metrics, a.o.qmp_path, &report, NULL, &e))
 		return cmd_fail(&e);
 	stop_install();

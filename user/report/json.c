@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "page/page.h"
 #include "report/eta.h"
@@ -69,11 +74,32 @@ static int report_encode_rows(json_t *j, const struct report *r)
 	return json_object_set_new(j, "rounds", rows) | failed;
 }
 
+static int report_no_place(const char *path, enum gw_exit exit, int errnum, struct err *e)
+{
+	return err_set(e, exit, errnum, "cannot write the report to %.400s: %s; give the path of a file in a directory that you can write to",
+		       path, strerror(errnum));
+}
+
+int report_check_path(const char *path, struct err *e)
+{
+	char copy[PATH_MAX];
+	struct stat st;
+
+	if (strlen(path) >= sizeof(copy))
+		return report_no_place(path, GW_USAGE, ENAMETOOLONG, e);
+	if (!stat(path, &st))
+		errno = S_ISDIR(st.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+	else if (errno == ENOENT && *path)
+		errno = access(dirname(strcpy(copy, path)), W_OK | X_OK) ? errno : 0;
+	return errno ? report_no_place(path, GW_USAGE, errno, e) : 0;
+}
+
 int report_write_json(const char *path, const struct report *r, const struct err *outcome,
 		      struct err *e)
 {
 	json_t *j = report_encode(r, outcome);
 	FILE *f = fopen(path, "we");
+	int error = f ? EIO : errno;
 	int failed = !f || !j || report_encode_rows(j, r) ||
 		     json_dumpf(j, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) ||
 		     putc('\n', f) == EOF;
@@ -83,8 +109,7 @@ int report_write_json(const char *path, const struct report *r, const struct err
 	json_decref(j);
 	if (!failed)
 		return 0;
-	return err_set(e, GW_INTERNAL, EIO, "cannot write the report to %s: give a path in a directory that you can write to",
-		       path);
+	return report_no_place(path, GW_INTERNAL, error, e);
 }
 
 static int report_encode_eta(json_t *j, const struct report *r)

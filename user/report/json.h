@@ -22,6 +22,8 @@ struct report_file {
 	struct err outcome;
 };
 
+/* Before anything is done: can a report be written there? GW_USAGE: no. */
+int report_check_path(const char *path, struct err *e);
 int report_write_json(const char *path, const struct report *r, const struct err *outcome,
 		      struct err *e);
 /* GW_USAGE: the file is no such report. report_file_free() also after an error. */
