@@ -106,6 +106,7 @@ def test_listens_to_strangers_only_when_told_to(directory):
 def test_nobody_listens(src):
     refused(send('--qmp', src.main_qmp, '--pause', NOWHERE), 'unreachable', 'godwit receive')
     refused(send('--qmp', src.main_qmp, '--pause', 'nowhere'), 'usage', 'ADDR:PORT')
+    refused(send('--qmp', src.main_qmp, '--pause', 'no-host.invalid:1'), 'unreachable', 'no-host.invalid:1', 'does not resolve')
     godwit.unharmed(src)
 
 

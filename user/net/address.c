@@ -14,6 +14,11 @@
 #define UNIX_PREFIX	"unix:"	/* and a path from the root */
 #define ROOM_MS		5000	/* for the receiver to take those that wait */
 
+const char *address_error(int r)
+{
+	return r == -ENONET ? "the name of the host does not resolve" : strerror(-r);
+}
+
 const char *address_path(const char *addr)
 {
 	const size_t len = sizeof(UNIX_PREFIX) - 1;

@@ -14,12 +14,14 @@
 #define ADDRESS_FORM	"ADDR:PORT or unix:/PATH"
 #define ADDRESS_MAX	120	/* bytes with the NUL: a path, or an address in numbers */
 
+/* strerror(), but for -ENONET, which the name of a host has that does not resolve. */
+const char *address_error(int r);
 /* "/PATH" of "unix:/PATH"; NULL: the address is another kind. */
 const char *address_path(const char *addr);
 /* 1: only processes of this host reach it; 0: others do, or it is not known; -EINVAL. */
 int address_is_local(const char *addr);
 /*
- * Return: the descriptor or -errno (-EHOSTUNREACH: the name does not resolve, -EINTR: a stop was
+ * Return: the descriptor or -errno (-ENONET: the name does not resolve, -EINTR: a stop was
  * requested meanwhile). No other wait here ends at a stop: godwit talks to QEMU after one.
  */
 int address_connect(const char *addr, uint64_t deadline);

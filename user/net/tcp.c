@@ -69,7 +69,7 @@ static int tcp_split(const char *addr, struct host_port *hp)
 	return !hp->v6 && strpbrk(hp->host, ":[] ") ? -EINVAL : 0;
 }
 
-/* -EINVAL: malformed; -EHOSTUNREACH: a name that does not resolve. */
+/* -EINVAL: malformed; -ENONET: a name that does not resolve. */
 static int tcp_resolve(const char *addr, int flags, struct addrinfo **out)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags };
@@ -85,7 +85,7 @@ static int tcp_resolve(const char *addr, int flags, struct addrinfo **out)
 	}
 	if (getaddrinfo(hp.host, hp.port, &hints, out)) {
 		*out = NULL;
-		return hp.v6 ? -EINVAL : -EHOSTUNREACH;
+		return hp.v6 ? -EINVAL : -ENONET;
 	}
 	return 0;
 }
@@ -244,7 +244,7 @@ int sock_is_loopback(const char *addr)
 
 	/* The connect or listen that follows reports what is wrong with the name. */
 	if (r)
-		return r == -EHOSTUNREACH ? 0 : r;
+		return r == -ENONET ? 0 : r;
 	for (struct addrinfo *ai = all; ai; ai = ai->ai_next)
 		if (!tcp_addr_is_loopback(ai->ai_addr))
 			return 0;

@@ -90,7 +90,7 @@ int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed,
 		return stop_err(e);
 	if (fd < 0)
 		return err_set(e, GW_UNREACHABLE, -fd, "cannot connect to %s: %s; start \"godwit receive --listen\" there, or correct the address",
-			       peer->addr, strerror(-fd));
+			       peer->addr, address_error(fd));
 	ms = link_patience_ms(ms, sock_least_rtt_ns(fd));
 	sock_tune(fd, ms);
 	r = hello_secure(peer, fd, ms, &tls, e);

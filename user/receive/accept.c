@@ -53,7 +53,7 @@ static int accept_open_listener(struct receiver *r, struct err *e)
 	r->lfd = r->o->listen_fd >= 0 ? r->o->listen_fd : address_listen(r->o->listen);
 	if (r->lfd < 0)
 		return err_set(e, GW_UNREACHABLE, -r->lfd, "cannot listen on %s: %s", r->o->listen,
-			       strerror(-r->lfd));
+			       address_error(r->lfd));
 	return 0;
 }
 
