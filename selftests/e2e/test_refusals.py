@@ -195,3 +195,15 @@ def test_no_compare(directory):
     dst = godwit.destination(src, 'dst2', devices=lab.rng())
     godwit.Run(src, dst, '--pause', '--no-compare').wait()
     godwit.proof(src, dst)
+
+
+@pytest.mark.native
+def test_a_stream_fails_at_once(directory):
+    """Before the receiver has said that it joined: it says why all the same, and its status is no success."""
+    src = lab.Qemu('src', directory=directory, append=APPEND, ram=64).wait_ticks(1)
+    dst = godwit.destination(src)
+    there = godwit.listen(dst, enter=['sh', '-c', 'ulimit -f 0 && exec "$@"', 'sh'])	# no file may grow: no buffer
+    here = send('--qmp', src.main_qmp, '--pause', godwit.AT)
+    refused(here, 'peer-failed', "a stream's buffer", os.strerror(errno.EFBIG))
+    refused((there.wait(), there.said), 'internal', "a stream's buffer", os.strerror(errno.EFBIG))
+    godwit.unharmed(src)

@@ -138,8 +138,10 @@ static int join_streams_accept(struct receiver *r, struct wire_header h, struct 
 	ret = receive_streams_start(&o, fds, streams, &r->streams, e);
 	if (ret)
 		return ret;
+	ret = receiver_send(r, WIRE_STREAMS, join->want, e);
+	/* Not before: a stream that has failed already would interrupt that, without a reason. */
 	channel_interrupt(r->ch, receive_streams_failed(r->streams));
-	return receiver_send(r, WIRE_STREAMS, join->want, e);
+	return ret;
 }
 
 static int join_streams_begin(struct join *join, const struct receiver *r, struct err *e)
