@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a sender's words go is no matter of the guest's: a terminal that is held, a pipe that is not read, files that are closed."""
+"""Where godwit's words go is no matter of the guest's: a terminal that is held, a pipe that is not read, files that are closed."""
 import fcntl
 import os
 import pty
 import termios
+import time
 
 import godwit
 import lab
 import pytest
 from ours import proved
-from paused import source
+from paused import send, source
 
 pytestmark = pytest.mark.native
 
@@ -59,6 +60,22 @@ def test_output_is_held(directory, kind, progress):
     finally:
         status, said = here.ends()
     assert status == 0 and ('"status":"ok"' if progress == 'json' else 'migrated\n') in said.replace('\r', ''), said
+    godwit.proof(src, dst)
+
+
+@pytest.mark.parametrize('kind', ['terminal', 'pipe'])
+def test_the_receivers_output_is_held(directory, kind):
+    src = source(directory)
+    dst = godwit.destination(src)
+    there = Held(kind, 'receive', '--qmp', dst.main_qmp, '--listen', godwit.AT)
+    try:
+        while not godwit.at_port(there.pid, 'listening'):
+            time.sleep(0.05)
+        here = send(src, '--peer-timeout', '10')
+        assert here.wait(60) == 0, here.said
+    finally:
+        status, said = there.ends()
+    assert status == 0 and 'godwit: received in ' in said, said
     godwit.proof(src, dst)
 
 

@@ -65,16 +65,31 @@ int say_bytes(int fd, const char *bytes, size_t len)
 	return (size_t)n == len ? 0 : -EAGAIN;
 }
 
-void say(const char *fmt, ...)
+static void say_line(int fd, const char *fmt, va_list ap)
 {
 	char line[sizeof(((struct err *)NULL)->text) + 512] = "godwit: ";
 	size_t n = strlen(line);
+
+	vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);
+	n = strlen(line);
+	line[n++] = '\n';
+	say_bytes(fd, line, n);
+}
+
+void say(const char *fmt, ...)
+{
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);
+	say_line(STDERR_FILENO, fmt, ap);
 	va_end(ap);
-	n = strlen(line);
-	line[n++] = '\n';
-	say_bytes(STDERR_FILENO, line, n);
+}
+
+void say_out(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say_line(STDOUT_FILENO, fmt, ap);
+	va_end(ap);
 }

@@ -12,6 +12,9 @@
 /* "godwit: ", the text and a newline, to standard error. */
 __attribute__((format(printf, 1, 2)))
 void say(const char *fmt, ...);
+/* The same to standard output. */
+__attribute__((format(printf, 1, 2)))
+void say_out(const char *fmt, ...);
 
 /* Bytes, as they are, to a descriptor of this process. Return: 0, -EAGAIN (dropped) or -errno. */
 int say_bytes(int fd, const char *bytes, size_t len);

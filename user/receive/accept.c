@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "claim/own_ram.h"
 #include "claim/owners.h"
@@ -59,8 +59,7 @@ static int accept_open_listener(struct receiver *r, struct err *e)
 
 static void accept_say_where(const struct receiver *r)
 {
-	printf("godwit: listening on %s\n", r->o->listen);
-	fflush(stdout);
+	say_out("listening on %s", r->o->listen);
 }
 
 int receiver_listen(struct receiver *r, struct err *e)
@@ -212,8 +211,7 @@ static int accept_private_ram(struct receiver *r, const struct wire_header *h, s
 	if (!ret && r->save_mode)
 		r->save_mode = !mtree_check(&r->vm, &why);
 	if (!ret && !r->save_mode)
-		printf("godwit: this QEMU cannot load a device state in save mode: %s\n", why.text);
-	fflush(stdout);
+		say_out("this QEMU cannot load a device state in save mode: %s", why.text);
 	return ret;
 }
 
@@ -226,12 +224,11 @@ static void accept_reject(struct receiver *r, const struct err *why)
 		channel_abort(r->ch, why);
 	channel_free(r->ch);
 	r->ch = NULL;
-	printf("godwit: %s: %s\n",
+	say_out("%s: %s",
 	       gave_up ? "a sender gave up before the migration began" :
 	       why->exit == GW_TLS || why->exit == GW_GUEST_LOST || why->exit == GW_NO_MIGRATION ?
 	       "rejected a connection" :
 	       "rejected a connection that is not a godwit sender", why->text);
-	fflush(stdout);
 }
 
 static int accept_hello(struct receiver *r, int fd, uint64_t until_ns, struct wire_header *h,

@@ -4,9 +4,9 @@
  * does not touch guest RAM, and changes nothing in QEMU.
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "receive/receiver_internal.h"
 
 static int check_reply_checked(struct receiver *r, struct err *e)
@@ -72,12 +72,11 @@ void check_reply(struct receiver *r, const struct wire_header *check)
 	}
 	/* The sender ends a check by closing the connection. */
 	if (e.exit == GW_LINK_LOST) {
-		printf("godwit: answered a preflight check\n");
+		say_out("answered a preflight check");
 	} else {
 		channel_abort(r->ch, &e);
-		printf("godwit: refused a preflight check: %s\n", e.text);
+		say_out("refused a preflight check: %s", e.text);
 	}
-	fflush(stdout);
 	channel_free(r->ch);
 	r->ch = NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "kernel/device.h"
 #include "receive/postcopy_internal.h"
@@ -122,10 +123,9 @@ static int postcopy_wait(struct receiver *r, struct err *e)
 
 static void postcopy_print(const struct postcopy *p, const struct requests_count *c)
 {
-	printf("godwit: all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero\n",
+	say_out("all RAM is here: %llu units came after the guest, %llu faults, %llu of them asked for, %llu zero",
 	       (unsigned long long)atomic_load(&p->lazy.units), (unsigned long long)c->seen,
 	       (unsigned long long)c->asked, (unsigned long long)c->zeros);
-	fflush(stdout);
 }
 
 /* A thread that puts pages in place may notice first that there is no QEMU any more. */
@@ -201,7 +201,7 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	if (!postcopy_powered_off(r))
 		return -ESRCH;
 	*e = (struct err) { 0 };
-	printf("godwit: the guest has ended here of its own accord\n");
+	say_out("the guest has ended here of its own accord");
 	return 0;
 }
 
@@ -243,9 +243,8 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	struct err cause;
 	int ret;
 
-	printf("godwit: the guest runs here, and %llu units of its RAM are still to come\n",
+	say_out("the guest runs here, and %llu units of its RAM are still to come",
 	       (unsigned long long)left);
-	fflush(stdout);
 	do
 		ret = postcopy_wait(r, e);
 	while (ret && atomic_load(&p->lazy.owed.left) && !recover(r, ret, e));

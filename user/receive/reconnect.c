@@ -16,9 +16,9 @@
  * The other way round, a sender says RECONNECT only in PREPARED, and a token names one sender.
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "receive/receiver_internal.h"
 
@@ -105,8 +105,7 @@ static void reconnect_reject(struct receiver *r, const struct err *why)
 	if (r->ch && !err_is_link(why))
 		channel_abort(r->ch, why);
 	receiver_disconnect(r);
-	printf("godwit: still waiting for the sender; rejected a connection: %s\n", why->text);
-	fflush(stdout);
+	say_out("still waiting for the sender; rejected a connection: %s", why->text);
 }
 
 /* RECONNECT has come: 0: the streams have joined. */
@@ -169,8 +168,7 @@ int reconnect(struct receiver *r, int ret, struct err *e)
 
 	if (!reconnect_may(r, e))
 		return ret;
-	printf("godwit: %s: waiting %u s for the sender to connect again\n", lost.text, r->keep_s);
-	fflush(stdout);
+	say_out("%s: waiting %u s for the sender to connect again", lost.text, r->keep_s);
 	receiver_disconnect(r);
 	*e = (struct err) { 0 };
 	back = receiver_wait_again(r, reconnect_until(r), reconnect_serve, e);
@@ -181,8 +179,7 @@ int reconnect(struct receiver *r, int ret, struct err *e)
 	}
 	if (back > 0) {
 		r->state = RECEIVER_ROUNDS;
-		printf("godwit: the sender has connected again\n");
-		fflush(stdout);
+		say_out("the sender has connected again");
 		return 0;
 	}
 	/* A peer may have been under way. */

@@ -12,10 +12,10 @@
  * Who may connect is who knows the token; and the pages that it sends are checked as ever.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "peer/frame_out.h"
 #include "peer/owed_frames.h"
@@ -163,8 +163,7 @@ static void recover_reject(struct receiver *r, const struct err *why)
 	if (r->ch && !err_is_link(why))
 		channel_abort(r->ch, why);
 	recover_disconnect(r);
-	printf("godwit: still waiting for the sender; rejected a connection: %s\n", why->text);
-	fflush(stdout);
+	say_out("still waiting for the sender; rejected a connection: %s", why->text);
 }
 
 /* Serves a peer that has said HELLO. 1: the sender is back; 0: it waits on; -errno: a signal. */
@@ -208,17 +207,15 @@ int recover(struct receiver *r, int ret, struct err *e)
 	/* What was read meanwhile may have been the last of it. */
 	if (!atomic_load(&r->postcopy.lazy.owed.left))
 		return ret;
-	printf("godwit: %s: the guest runs here and lacks RAM: waiting %u s for the sender to connect again\n",
+	say_out("%s: the guest runs here and lacks RAM: waiting %u s for the sender to connect again",
 	       lost.text, r->o->recover_s);
-	fflush(stdout);
 	*e = (struct err) { 0 };
 	/* A signal may end the wait: the module keeps the guest's faults waiting. */
 	stop_heed();
 	back = recover_wait(r, e);
 	if (back > 0) {
 		stop_ignore();
-		printf("godwit: the sender has connected again\n");
-		fflush(stdout);
+		say_out("the sender has connected again");
 		return 0;
 	}
 	/* A peer may have been under way. */

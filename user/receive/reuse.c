@@ -91,15 +91,14 @@ int receiver_on_reuse(struct receiver *r, const struct wire_header *h, struct er
 
 static void reuse_tell_index(const struct receiver *r, const struct reuse_index_state *st)
 {
-	printf("godwit: %s has %" PRIu64 " pages to reuse; read in %.1f s, index of %.1f MiB\n",
+	say_out("%s has %" PRIu64 " pages to reuse; read in %.1f s, index of %.1f MiB",
 	       r->o->reuse, st->entries, (double)st->ns / 1e9, (double)st->memory / (1 << 20));
 	if (st->left_out)
-		printf("godwit: %" PRIu64 " pages of %s were left out, as --reuse-memory %u is too small for them\n",
+		say_out("%" PRIu64 " pages of %s were left out, as --reuse-memory %u is too small for them",
 		       st->left_out, r->o->reuse, r->o->reuse_mib);
 	if (st->error)
-		printf("godwit: %s could not be read further: %s\n", r->o->reuse,
+		say_out("%s could not be read further: %s", r->o->reuse,
 		       strerror(st->error));
-	fflush(stdout);
 }
 
 int receiver_on_want_hashes(struct receiver *r, const struct wire_header *h, struct err *e)

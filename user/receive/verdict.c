@@ -230,10 +230,9 @@ enum sender_knowledge verdict_reply(struct receiver *r)
 	channel_free(r->ch);
 	r->ch = NULL;
 	if (!ret)
-		printf("godwit: a sender asked how its migration ended: %s\n",
+		say_out("a sender asked how its migration ended: %s",
 		       h.flags & WIRE_LOST ? "the guest is lost" :
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "unknown");
-	fflush(stdout);
 	/* "in-doubt" is not final: a later question, perhaps to another receiver, may get more. */
 	if (h.arg != COMMIT_RUNS && h.arg != COMMIT_DEAD)
 		return SENDER_MAY_NOT_KNOW;
