@@ -6,6 +6,7 @@ import os
 
 import godwit
 import lab
+import paused
 import pytest
 import relay
 
@@ -47,10 +48,10 @@ def refused(src, dst, *words):
     between = relay.Watching((lab.ADDRESS['dst'], godwit.PORT), blind=True)
     try:
         run = godwit.Run(src, dst, to=between.address)
-        run.wait('peer-failed')
+        run.wait('no-room')
     finally:
         between.stop()
-    assert run.receive.process.returncode == godwit.EXIT['internal'], run.receive.said
+    assert run.receive.process.returncode == godwit.EXIT['no-room'], run.receive.said
     for said in run.send.said, run.receive.said:
         assert 'no room at the destination for RAM "ram0"' in said
         assert all(word in said for word in words), said
@@ -73,3 +74,21 @@ def test_hugetlbfs(directory):
                        ram=[lab.Ram(64, f'{SOURCE}/src')]).wait_ticks(2)
         dst = godwit.destination(src, ram=[Unreserved(64, f'{DESTINATION}/dst')])
         refused(src, dst, 'too few huge pages of 2048 KiB', 'hugepages-2048kB/nr_hugepages')
+
+
+@pytest.mark.native
+def test_without_a_comparison(directory):
+    """Nobody has looked before: both ends end with the status for it all the same."""
+    small = '/dev/shm/small'
+    os.makedirs(small, exist_ok=True)
+    lab.call('mount', '-t', 'tmpfs', '-o', 'size=4M', 'tmpfs', small)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lab.call, 'umount', small)
+        stack.enter_context(godwit.guests())
+        src = paused.source(directory)
+        dst = godwit.destination(src, ram=[lab.Ram(64, f'{small}/dst')])
+        there = godwit.listen(dst)
+        here = paused.send(src, '--no-compare')
+        for p in here, there:
+            assert p.wait() == godwit.EXIT['no-room'] and 'no room at the destination for RAM "ram0"' in p.said, p.said
+        godwit.unharmed(src)

@@ -238,7 +238,7 @@ static void no_room_is_an_error(void **state)
 	rig_write_run(rig, 100, 50, 1);
 	assert_int_equal(rig_send(rig, ROUND_PRECOPY), 0);
 	assert_int_not_equal(receive_streams_wait_round(rig->receiving, 1, false, NULL, &e), 0);
-	assert_int_equal(e.exit, GW_INTERNAL);
+	assert_int_equal(e.exit, GW_NO_ROOM);
 	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\""));
 }
 

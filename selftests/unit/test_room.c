@@ -105,7 +105,7 @@ static void assert_no_room(struct rig *rig)
 	struct err e = { 0 };
 
 	assert_int_not_equal(receive_streams_wait_round(rig->receiving, rig->rounds, false, NULL, &e), 0);
-	assert_int_equal(e.exit, GW_INTERNAL);
+	assert_int_equal(e.exit, GW_NO_ROOM);
 	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\": its tmpfs"));
 	assert_non_null(strstr(e.text, strerror(ENOSPC)));
 }

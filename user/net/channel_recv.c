@@ -39,7 +39,7 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';	/* it goes to a terminal */
 	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY ||
-	    h->arg == GW_VERSION || h->arg == GW_TLS ||
+	    h->arg == GW_VERSION || h->arg == GW_TLS || h->arg == GW_NO_ROOM ||
 	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
 		exit = (enum gw_exit)h->arg;
 	ch->broken = ch->aborted = true;
@@ -155,7 +155,7 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 			continue;
 		if (en->received == -EFAULT) {
 			ch->broken = true;
-			return err_set(e, GW_INTERNAL, EFAULT,
+			return err_set(e, GW_NO_ROOM, EFAULT,
 				       "there is no memory at the destination for what arrives: its tmpfs is full, there are too few huge pages, or a cgroup limits them");
 		}
 		if (en->received <= 0)

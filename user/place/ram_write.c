@@ -16,14 +16,14 @@ int ram_no_room(const struct ram_block *b, int code, struct err *e)
 	const unsigned int kib = b->page_size / 1024;
 
 	if (b->hva && !b->hugetlb)
-		return err_set(e, GW_INTERNAL, code,
+		return err_set(e, GW_NO_ROOM, code,
 			       "no memory at the destination for RAM \"%s\", which is private to process %d (%s); free memory on that host, or raise the limit of the memory cgroup of the process",
 			       b->name, (int)b->pid, strerror(code));
 	if (b->hugetlb)
-		return err_set(e, GW_INTERNAL, code,
+		return err_set(e, GW_NO_ROOM, code,
 			       "no room at the destination for RAM \"%s\": too few huge pages of %u KiB are free, or its mount or a cgroup limits them (%s); raise /sys/kernel/mm/hugepages/hugepages-%ukB/nr_hugepages",
 			       b->name, kib, strerror(code), kib);
-	return err_set(e, GW_INTERNAL, code,
+	return err_set(e, GW_NO_ROOM, code,
 		       "no room at the destination for RAM \"%s\": its tmpfs or its memory cgroup is full (%s); make room, or remount with a larger size=",
 		       b->name, strerror(code));
 }
