@@ -207,3 +207,16 @@ def test_a_stream_fails_at_once(directory):
     refused(here, 'peer-failed', "a stream's buffer", os.strerror(errno.EFBIG))
     refused((there.wait(), there.said), 'internal', "a stream's buffer", os.strerror(errno.EFBIG))
     godwit.unharmed(src)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize('command', [['send', '--pause', NOWHERE], ['check', '--pause'], ['estimate', '--bandwidth', '100'], ['rate']],
+                         ids=lambda words: words[0])
+def test_not_root(src, command):
+    """A user who may open the monitor, and no more of QEMU."""
+    for path in src.run, src.main_qmp:
+        os.chmod(path, 0o777)
+    p = godwit.Process('src', command[0], '--qmp', src.main_qmp, *command[1:],
+                       enter=['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--inh-caps=-all', '--bounding-set=-all'])
+    refused((p.wait(), p.said), 'no-module', 'run godwit as root')
+    src.wait_ticks(1).check()

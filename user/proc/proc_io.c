@@ -16,7 +16,7 @@ int proc_failed(const char *path, int err, struct err *e)
 	if (err == ENOENT || err == ESRCH)
 		return err_set(e, GW_VM_GONE, ESRCH, "%s: %s: the VMM has exited", path, strerror(err));
 	if (err == EACCES || err == EPERM)
-		return err_set(e, GW_INTERNAL, err,
+		return err_set(e, GW_NO_MODULE, err,
 			       "%s: %s: run godwit as root (godwit needs CAP_SYS_PTRACE, and CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)",
 			       path, strerror(err));
 	return err_set(e, GW_INTERNAL, err, "%s: %s", path, strerror(err));

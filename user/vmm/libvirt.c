@@ -169,7 +169,7 @@ static FILE *libvirt_open(const char *run, const char *name, const char *suffix,
 			"the libvirt domain \"%s\" does not run here (there is no %s): virsh start %s",
 			name, path, name);
 	else if (!f)
-		err_set(e, GW_INTERNAL, errno, "%s: %s: run godwit as root", path, strerror(errno));
+		err_set(e, GW_NO_MODULE, errno, "%s: %s: run godwit as root", path, strerror(errno));
 	return f;
 }
 
