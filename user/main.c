@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* godwit: live migration of KVM guests. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,19 @@ static void main_describe(void)
 		cmd_describe(commands[i], stdout);
 }
 
+/* What a migration has come to stays its status, also where that cannot be printed. */
+static int main_end(int status, bool reports)
+{
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	/* A reader that has seen enough ("| head") is none to be told. */
+	if (errno != EPIPE)
+		fputs("godwit: standard output does not take all that is printed: its disk may be full\n",
+		      stderr);
+	return status == GW_OK && reports ? GW_INTERNAL : status;
+}
+
 static int main_command(const struct command *c, int argc, char **argv)
 {
 	char name[32];
@@ -52,7 +66,7 @@ static int main_command(const struct command *c, int argc, char **argv)
 	/* As getopt_long() begins its messages. */
 	snprintf(name, sizeof(name), "godwit %s", c->name);
 	argv[0] = name;
-	return c->main(argc, argv);
+	return main_end(c->main(argc, argv), c->reports);
 }
 
 /*
@@ -89,5 +103,5 @@ int main(int argc, char **argv)
 		main_help(stderr);
 		return GW_USAGE;
 	}
-	return GW_OK;
+	return main_end(GW_OK, true);
 }

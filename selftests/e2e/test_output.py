@@ -93,3 +93,20 @@ def test_standard_files_are_closed(directory, end, closed):
     src.sender = here
     assert here.wait(60) == 0 and there.wait(60) == 0, here.said + there.said
     godwit.proof(src, dst)
+
+
+FULL = ['sh', '-c', 'exec "$@" >/dev/full', 'sh']
+
+
+def test_the_disk_is_full(directory):
+    """What a command is for has not been done where it cannot be printed; a guest that has moved has moved."""
+    src = source(directory)
+    for words in (['check', '--qmp', src.main_qmp, '--pause', '--json'], ['--version']):
+        p = godwit.Process('src', *words, enter=FULL)
+        assert p.wait() == godwit.EXIT['internal'] and 'standard output' in p.said, p.said
+    dst = godwit.destination(src)
+    there = godwit.listen(dst)
+    here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', godwit.AT, enter=FULL)
+    src.sender = here
+    assert here.wait() == 0 and there.wait() == 0 and 'standard output' in here.said, here.said
+    godwit.proof(src, dst)

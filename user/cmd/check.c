@@ -133,5 +133,5 @@ const struct command cmd_check = {
 	.about = "Goes through all that \"godwit send\" would refuse, without side effects on "
 		"either host; the receiver goes on waiting. The exit status is the one that "
 		"\"godwit send\" would refuse with, 0 if it would not refuse.",
-	.groups = check_groups, .main = check_main,
+	.groups = check_groups, .reports = true, .main = check_main,
 };

@@ -351,5 +351,5 @@ const struct command cmd_estimate = {
 		 "of a migration through. The exit status is 20 (not-converged) if the migration "
 		 "would not end.",
 	.groups = estimate_groups,
-	.main = estimate_main,
+	.reports = true, .main = estimate_main,
 };

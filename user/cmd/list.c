@@ -90,5 +90,5 @@ const struct command cmd_list = {
 	"list", "list the sessions of godwit.ko",
 	.usage = "[options]",
 	.about = "Lists the sessions of godwit.ko: the VM, the owner and the cost of each.",
-	.groups = list_groups, .main = list_main,
+	.groups = list_groups, .reports = true, .main = list_main,
 };

@@ -74,6 +74,7 @@ struct cmd_group {
  * @operand: the one argument that it takes; NULL: it takes options only
  * @operand_at: where that is stored, a const char *
  * @groups: up to one without options
+ * @reports: what it prints is all that it is for: if that cannot be written it has failed
  * @main: argv[0] is what its messages call it. Returns the exit status
  */
 struct command {
@@ -84,6 +85,7 @@ struct command {
 	const char *operand;
 	size_t operand_at;
 	const struct cmd_group *groups;
+	bool reports;
 	int (*main)(int argc, char **argv);
 };
 

@@ -143,5 +143,5 @@ const struct command cmd_rate = {
 	.usage = "(--pid PID | --qmp SOCKET) [options]",
 	.about = "Estimates from a sample of pages how fast a running guest writes to its memory, "
 		"and to how much of it.",
-	.groups = rate_groups, .main = rate_main,
+	.groups = rate_groups, .reports = true, .main = rate_main,
 };

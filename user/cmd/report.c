@@ -97,5 +97,5 @@ const struct command cmd_report = {
 	.about = "Shows the report that \"godwit send --json RUN.json\" has left, of a migration "
 		"that went well or did not.",
 	.operand = "RUN.json", .operand_at = offsetof(struct report_args, run),
-	.groups = report_groups, .main = report_main,
+	.groups = report_groups, .reports = true, .main = report_main,
 };

@@ -79,5 +79,5 @@ const struct command cmd_watch = {
 	.usage = "[options]",
 	.about = "Prints the events of the sessions of godwit.ko, a line an event, until it is "
 		"interrupted: attached, slots-changed, vm-gone, retired.",
-	.groups = watch_groups, .main = watch_main,
+	.groups = watch_groups, .reports = true, .main = watch_main,
 };
