@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "answering.h"
 #include "base/clock.h"
@@ -319,6 +321,31 @@ static void the_note_says_how_the_guest_was(void **state)
 	}
 }
 
+/* Its QEMU has exited: that there is no note is no failure of the directory's. */
+static void no_note_of_a_vm_that_is_gone(void **state)
+{
+	const struct doubt d = { .addr = "unix:/nowhere" };
+	struct record r = RECORD_NONE;
+	pid_t gone = fork();
+	int old, said[2];
+	char text[256];
+
+	(void)state;
+	if (!gone)
+		_exit(0);
+	assert_int_equal(waitpid(gone, NULL, 0), gone);
+	assert_int_equal(pipe(said), 0);
+	old = dup(STDERR_FILENO);
+	dup2(said[1], STDERR_FILENO);
+	doubt_write(&r, gone, &d, NULL);
+	dup2(old, STDERR_FILENO);
+	close(old);
+	close(said[1]);
+	assert_int_equal(read(said[0], text, sizeof(text)), 0);
+	close(said[0]);
+	assert_int_equal(r.fd, -1);
+}
+
 /* It reads, and answers nothing, until the sender has gone. */
 static void *be_silent(void *arg)
 {
@@ -373,6 +400,7 @@ int main(void)
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
 		cmocka_unit_test(a_paused_guest_is_not_given_up),
 		cmocka_unit_test(the_note_says_how_the_guest_was),
+		cmocka_unit_test(no_note_of_a_vm_that_is_gone),
 		cmocka_unit_test(a_strict_question_ends_in_time),
 	};
 

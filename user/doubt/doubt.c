@@ -97,6 +97,9 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 	char name[RECORD_NAME], token[RECORD_NAME];
 	int ret = r->fd < 0 ? record_name_vm(name, "doubt", vmm) : 0;
 
+	/* QEMU has exited: its guest cannot run twice. */
+	if (ret == -ENOENT || ret == -ESRCH)
+		return;
 	record_name_verdict(token, d->token, sizeof(d->token));
 	if (!ret && r->fd < 0)
 		ret = record_open(r, RECORD_DIR, name);
