@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/say.h"
 #include "base/text.h"
 #include "devstate/migration.h"
 #include "devstate/save.h"
@@ -350,13 +351,23 @@ void migration_close_stream(struct migration *m)
 
 void migration_restore(struct migration *m)
 {
-	struct err ignored = { 0 };
+	struct err ignored = { 0 }, failed = { 0 };
 
-	if (m->old_caps)
-		migration_set_caps(m, m->old_caps, &ignored);
+	if (m->old_caps && migration_set_caps(m, m->old_caps, &failed) &&
+	    failed.exit != GW_VM_GONE)
+		say("QEMU may keep the capabilities of this migration: %s", failed.text);
 	if (m->old_params)
 		qmp_call(m->qmp, "migrate-set-parameters", json_incref(m->old_params), NULL,
 			 &ignored);
+}
+
+void migration_restore_begin(struct migration *m)
+{
+	struct err ignored = { 0 };
+
+	if (m->old_caps)
+		qmp_begin(m->qmp, "migrate-set-capabilities",
+			  json_pack("{s:O}", "capabilities", m->old_caps), &ignored);
 }
 
 void migration_free(struct migration *m)

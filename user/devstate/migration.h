@@ -69,6 +69,8 @@ int migration_configure(struct migration *m, struct err *e);
  * (txn/journal.h).
  */
 void migration_restore(struct migration *m);
+/* The capabilities alone, and does not wait for the reply: QEMU may wait for a page. */
+void migration_restore_begin(struct migration *m);
 /* `migrate` or `migrate-incoming`, with a socket pair; m->stream becomes our end. */
 int migration_start(struct migration *m, bool incoming, struct err *e);
 /*

@@ -24,6 +24,7 @@ struct qmp;
  * that a QMP socket serves one client at a time, and that another client may hold it).
  */
 int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e);
+void qmp_set_timeout(struct qmp *q, unsigned int ms);	/* for each command from now on */
 void qmp_close(struct qmp *q);		/* NULL is fine */
 
 /* QEMU's version from the greeting: major * 10000 + minor * 100 + micro. */

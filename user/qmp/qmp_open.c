@@ -107,6 +107,11 @@ static int qmp_greet(struct qmp *q, const char *path, uint64_t deadline, struct 
 	return qmp_call(q, "qmp_capabilities", NULL, NULL, e);
 }
 
+void qmp_set_timeout(struct qmp *q, unsigned int ms)
+{
+	q->timeout_ms = ms;
+}
+
 int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e)
 {
 	uint64_t deadline = deadline_ms(timeout_ms);

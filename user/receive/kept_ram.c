@@ -41,14 +41,16 @@ void kept_ram_note(const struct receiver *r)
 	struct record rec = RECORD_NONE;
 	char name[RECORD_NAME];
 	json_t *blocks;
+	int lacks = 0;
 
 	if (!kept_ram_name(r, name) || record_open(&rec, record_dir(), name))
 		return;
 	blocks = json_array();
 	for (unsigned int i = 0; i < r->vm.nblocks; i++)
-		json_array_append_new(blocks, kept_ram_block(&r->vm.blocks[i]));
+		lacks |= json_array_append_new(blocks, kept_ram_block(&r->vm.blocks[i]));
+	/* Without a note QEMU is asked. */
 	if (record_write(&rec, json_pack("{s:b, s:o}", "save-mode", r->save_mode,
-					 "blocks", blocks)))
+					 "blocks", blocks)) || lacks)
 		record_remove(&rec);
 	record_close(&rec);
 }

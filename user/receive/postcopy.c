@@ -318,6 +318,8 @@ void postcopy_monitor(struct receiver *r, unsigned int ms)
 
 	if (!r->qmp)
 		qmp_open(r->o->qmp_path, ms, &r->qmp, &ignored);
+	if (r->qmp)
+		qmp_set_timeout(r->qmp, ms);
 	r->migration.qmp = r->qmp;
 }
 
@@ -334,7 +336,8 @@ bool postcopy_unmark(struct receiver *r)
 	if (failed.exit && failed.exit != GW_VM_GONE)
 		say("QEMU keeps the object \"" MARK_ID "\" (%s): \"godwit resolve --forget\" removes it",
 			failed.text);
-	return failed.exit != GW_VM_GONE;
+	/* A monitor that cannot be reached may be that of a process about to end. */
+	return r->qmp && failed.exit != GW_VM_GONE;
 }
 
 bool postcopy_lacks_ram(const struct receiver *r)

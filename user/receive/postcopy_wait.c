@@ -161,13 +161,22 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
  */
 static bool postcopy_powered_off(const struct receiver *r)
 {
-	struct err ignored = { 0 };
+	struct err refused = { 0 };
 	struct qmp_event ev;
 	bool off = false;
 
-	while (r->qmp && qmp_event(r->qmp, 0, &ev, &ignored) > 0) {
-		const char *why = json_string_value(json_object_get(ev.data, "reason"));
+	while (r->qmp) {
+		int got = qmp_event(r->qmp, 0, &ev, &refused);
+		const char *why;
 
+		/* migration_restore_begin(): events may follow. */
+		if (got < 0 && refused.exit == GW_QMP) {
+			refused = (struct err) { 0 };
+			continue;
+		}
+		if (got <= 0)
+			break;
+		why = json_string_value(json_object_get(ev.data, "reason"));
 		if (!strcmp(ev.name, "SHUTDOWN"))
 			off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
 		else if (!strcmp(ev.name, "RESUME"))
@@ -191,7 +200,6 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	 * as the kernel makes it.
 	 */
 	lazy_unregister(&r->postcopy.lazy);
-	kept_ram_forget(r);
 	postcopy_monitor(r, r->o->timeout_ms);
 	if (r->qmp)
 		migration_restore(&r->migration);
@@ -216,6 +224,7 @@ static void postcopy_complete(struct receiver *r)
 	r->whole = true;
 	postcopy_print(&r->postcopy, &count);
 	verdict_write(r);
+	kept_ram_forget(r);
 	/*
 	 * Not only when the sender has confirmed: without the mark no receiver takes over from one
 	 * that is killed meanwhile, and what the module kept then would stay, in the way of the

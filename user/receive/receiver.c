@@ -81,16 +81,19 @@ static int receiver_finish(struct receiver *r, struct err *e)
 	 * that was killed restores QEMU's settings (verdict.c). In post-copy the verdict is first:
 	 * QEMU's main loop may wait for a page by now. If this receiver were killed while it asks
 	 * QEMU for anything, the record "sent" would leave the sender in doubt, and the page there
-	 * for good. postcopy_finish() restores the settings, of this receiver or of one that takes
-	 * over.
+	 * for good. postcopy_finish() waits until it has its settings back, from this receiver
+	 * or from one that takes over.
 	 */
 	if (!ret && !r->postcopy.begun)
 		migration_restore(&r->migration);
 	verdict_write(r);
 	if (ret)
 		return ret;
-	if (r->postcopy.begun)
+	/* QEMU's own migrations leave RAM out until it has its capabilities back. */
+	if (r->postcopy.begun) {
 		kept_ram_note(r);
+		migration_restore_begin(&r->migration);
+	}
 	/* The guest runs, and if all of it is here another migration may move it on. */
 	if (!r->postcopy.begun)
 		claim_drop(&r->claim, &r->vm);
@@ -243,6 +246,11 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 	/* While the sender is waited for the guest may be started anew, with the same files. */
 	if (r->lost)
 		receiver_release_ram(r);
+	/* And QEMU, which serves one client, may be another migration's. */
+	if (r->whole) {
+		qmp_close(r->qmp);
+		r->migration.qmp = r->qmp = NULL;
+	}
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
 	if ((r->verdicts || r->lost) && r->state >= RECEIVER_SWITCHES &&

@@ -323,8 +323,7 @@ int recover_refuse(struct receiver *r, struct err *e)
 		receiver_was_read(r);
 		channel_free(r->ch);
 		r->ch = NULL;
-		printf("godwit: told the sender of another guest that its guest has all of its RAM\n");
-		fflush(stdout);
+		say_out("told the sender of another guest that its guest has all of its RAM");
 		return 0;
 	}
 	if (ret)

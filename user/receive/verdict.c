@@ -193,12 +193,29 @@ static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *tok
 	return s;
 }
 
+/* A sender that recovers has sent BLOCKS before it hears us: no sign that it was read. */
+static int verdict_skip_blocks(struct receiver *r, struct wire_header *h, struct err *e)
+{
+	uint8_t part[512];
+	int ret = 0;
+
+	while (!ret && h->length) {
+		size_t n = h->length < sizeof(part) ? h->length : sizeof(part);
+
+		ret = channel_body(r->ch, part, n, e);
+		h->length -= (uint32_t)n;
+	}
+	return ret ? ret : channel_recv(r->ch, h, false, e);
+}
+
 enum sender_knowledge receiver_was_read(struct receiver *r)
 {
 	struct wire_header end;
 	struct err e = { 0 };
 	int ret = channel_recv(r->ch, &end, false, &e);
 
+	if (!ret && end.type == WIRE_BLOCKS)
+		ret = verdict_skip_blocks(r, &end, &e);
 	/* Our patience is over, or the kernel's, or the operator's. */
 	return ret == -ETIMEDOUT || ret == -EHOSTUNREACH || ret == -ENETUNREACH || ret == -EINTR ?
 		       SENDER_TOLD : SENDER_KNOWS;
