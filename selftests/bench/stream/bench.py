@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-bench.py [--quick] [--page] [--huge] [--private] [--mib N] [--runs N] [--image NAME] [--net loopback|veth|both] [--ram DIR]
+bench.py [--quick] [--page] [--huge] [--private] [--idle] [--mib N] [--runs N] [--image NAME] [--net loopback|veth|both]
+         [--channels N] [--ram DIR]
 
 How fast guest RAM moves, beside QEMU's own migration of the same image, and what zero filters and bitmap scans reach.
 Results go to build/bench.json and, with their spread, to standard output.
@@ -73,12 +74,12 @@ def contestants(qemus, channels, of=emulators.DEBIAN):
     return found
 
 
-def migrate(contestant, net, work, ram, mib, preallocated, port):
+def migrate(contestant, net, work, ram, mib, preallocated, port, idle=False):
     qemu, channels = contestant
     source, destination = ram
     if preallocated:
         touch(destination, mib)
-    with rig.Pair(net, work, mib, source, destination, qemu, preallocated) as pair:
+    with rig.Pair(net, work, mib, source, destination, qemu, preallocated, idle=idle) as pair:
         if not preallocated:
             touch(destination, mib)
         return rig.by_godwit(pair, port) if channels is None else rig.by_qemu(pair, port, channels)
@@ -170,8 +171,8 @@ def bench_image(image, net, args, ram, work, results, limit, kind, preallocated=
                 bare.append(gib / rig.bare_copy(net, args.mib, *ram, next(PORTS)))
             else:
                 samples[name].append(migrate(args.contestants[name], net, work, ram, args.mib,
-                                             preallocated, next(PORTS)))
-    where = f'{image}, {args.mib} MiB{kind}{", preallocated destination" if preallocated else ""}, {net.name}'
+                                             preallocated, next(PORTS), args.idle))
+    where = f'{image}, {args.mib} MiB{kind}{", idle" if args.idle else ""}{", preallocated destination" if preallocated else ""}, {net.name}'
     speed = {name: [gib / s.seconds for s in v] for name, v in samples.items()}
     results.add(f'stream: {where}: speed', 'GiB/s', speed, 0 if preallocated else SPEED_GOALS[image])
     results.add(f'stream: {where}: CPU', 's/GiB',
@@ -184,6 +185,10 @@ def bench_image(image, net, args, ram, work, results, limit, kind, preallocated=
                 {name: [s.cpu_receive / gib for s in v] for name, v in samples.items()})
     results.add(f'stream: {where}: private memory at its peak', 'MiB',
                 {name: [s.peak / 1024 for s in v] for name, v in samples.items()})
+    if args.idle:
+        for what, of in (('total', lambda s: s.seconds * 1e3), ('blackout', lambda s: s.blackout),
+                         ('blackout without RAM', lambda s: s.without_ram)):
+            results.add(f'stream: {where}: {what}', 'ms', {name: [of(s) for s in v] for name, v in samples.items()})
     if against_limits:
         # The others say what one part of it could do with all CPUs to itself.
         results.add(f'stream: {where}: against the limits', 'GiB/s', {'godwit': speed['godwit'], **limit, BARE: bare},
@@ -263,7 +268,7 @@ def bench_streams(args, chosen, results, huge):
     with ram_files(args.ram, args.mib, huge) as (work, ram):
         for veth in {'loopback': (False,), 'veth': (True,), 'both': (False, True)}[args.net]:
             with rig.Net(veth) as net:
-                limit = limits(args.mib, args.runs, work, net)
+                limit = limits(args.mib, args.runs, work, net) if 'random' in chosen else {}
                 for image in chosen:
                     bench_image(image, net, args, ram, work, results, limit, kind)
                     if image == 'random':
@@ -282,6 +287,9 @@ def main():
     parser.add_argument('--huge', action='store_true', help='on a tmpfs of its own, mounted with huge=advise')
     parser.add_argument('--private', action='store_true', help='memory of the QEMUs\' own, of each kind, and nothing else')
     parser.add_argument('--kind', choices=rig.PRIVATE, action='append', help='only this one; may be given again')
+    parser.add_argument('--idle', action='store_true',
+                        help='a guest that runs, and does nothing, of the newest QEMU, which is the only peer; its blackout as well')
+    parser.add_argument('--channels', type=int, choices=CHANNELS, action='append', help='only these of QEMU\'s; may be given again')
     parser.add_argument('--page', action='store_true', help='zero filters and bitmap scans, and nothing else')
     args = parser.parse_args()
     if args.quick:
@@ -289,8 +297,9 @@ def main():
         args.qemus, args.channels = [emulators.DEBIAN], CHANNELS[:2]
     else:
         chosen = args.image or list(images.IMAGES)
-        args.qemus, args.channels = [emulators.DEBIAN, emulators.NEWEST], CHANNELS
-    args.contestants = contestants(args.qemus, args.channels)
+        args.qemus = [emulators.NEWEST] if args.idle else [emulators.DEBIAN, emulators.NEWEST]
+        args.channels = args.channels or CHANNELS
+    args.contestants = contestants(args.qemus, args.channels, args.qemus[0])
     private = [image for image in chosen if image in PRIVATE_GOALS]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))	# leaves no namespace and no QEMU behind
     results = Results()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 Two stopped QEMUs under TCG, and one migration between them: godwit's, or QEMU's own. No KVM and no module is needed,
-since a guest that stands still writes nothing; what is measured is the copy of its RAM.
+since a guest that stands still writes nothing; what is measured is the copy of its RAM. (An idle one is firmware that found
+nothing to boot. For godwit it stops before the first page, so its blackout is told with and without the time for RAM.)
 
 The destination's memory is made and given back just before, for all alike: what it costs a virtual machine to get memory
 from its own host for the first time would otherwise fall on the first migration. A preallocated destination keeps it.
@@ -35,13 +36,16 @@ NO_LIMIT = 1 << 40	# bytes per second: QEMU's own default is 128 MiB/s
 class Sample:
     """
     One migration. cpu_*: seconds, QEMUs and helpers of that side; peak: KiB of private memory, both sides; sent: bytes that the
-    sender's interface has sent, of all layers.
+    sender's interface has sent, of all layers. Of an idle guest: blackout, ms from STOP at the source to RESUME at the
+    destination; without_ram, what of it RAM did not take, as the sender reports it.
     """
     seconds: float
     cpu_send: float
     cpu_receive: float
     peak: int
     sent: int
+    blackout: float | None = None
+    without_ram: float | None = None
 
 
 def cpu_seconds(pid):
@@ -114,16 +118,16 @@ def no_huge_pages():
 class Pair:
     """
     Source and destination. The RAM files are the caller's; preallocated: the destination's QEMU fills its own. private: a
-    kind of PRIVATE; the source's file is then what its RAM is filled with.
+    kind of PRIVATE; the source's file is then what its RAM is filled with. idle: the guest runs.
     """
 
-    def __init__(self, net, directory, mib, source, destination, qemu, preallocated=False, private=None):
-        self.net, self.directory, self.mib = net, directory, mib
+    def __init__(self, net, directory, mib, source, destination, qemu, preallocated=False, private=None, idle=False):
+        self.net, self.directory, self.mib, self.idle = net, directory, mib, idle
         self.processes, self.qmp = {}, {}
         for side, ram in (('src', source), ('dst', destination)):
             filled = ',prealloc=on' if preallocated and side == 'dst' else ''
             kind = PRIVATE[private] if private else f'memory-backend-file,mem-path={ram},share=on,align=2M{filled}'
-            words = [qemu, '-S', '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
+            words = [qemu, *([] if idle else ['-S']), '-nodefaults', '-display', 'none', '-m', str(mib), '-machine',
                      'q35,accel=tcg,memory-backend=ram0', '-object', f'{kind},id=ram0,size={mib}M', '-qmp',
                      f'unix:{self.socket(side)},server=on,wait=off', '-qmp',
                      f'unix:{self.socket(side)}.bench,server=on,wait=off']
@@ -164,6 +168,12 @@ class Pair:
     def pid(self, side):
         return self.processes[side].pid
 
+    def blackout(self):
+        """Of the migration that has ended, if the guest runs; else None."""
+        if not self.idle:
+            return None
+        return milliseconds(self.qmp['dst'].wait_event('RESUME')) - milliseconds(self.qmp['src'].wait_event('STOP'))
+
 
 def wait4(process):
     _, status, usage = os.wait4(process.pid, 0)
@@ -194,9 +204,10 @@ def by_godwit(pair, port, options=(), tls=('--insecure',), receive_options=()):
                                               *tls, *receive_options), stdout=subprocess.PIPE, text=True)
     assert 'listening' in receive.stdout.readline()
     before = {side: cpu_seconds(pair.pid(side)) for side in pair.processes}
+    report = f'{pair.directory}/report.json'
     sent = pair.net.sent()
     begin = time.time()
-    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', *options, *tls, address],
+    send = subprocess.Popen([f'{B}/godwit', 'send', '--qmp', pair.socket('src'), '--pause', '--json', report, *options, *tls, address],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def failed():
@@ -208,8 +219,12 @@ def by_godwit(pair, port, options=(), tls=('--insecure',), receive_options=()):
     status_there, cpu_receive = wait4(receive)
     if status or status_there:
         raise RuntimeError(f'godwit ended with {status} and {status_there}')
+    with open(report, encoding='utf-8') as f:
+        ram = json.load(f)['blackout']['ram']
+    blackout = pair.blackout()
     return Sample(seconds, cpu_send + cpu_seconds(pair.pid('src')) - before['src'],
-                  cpu_receive + cpu_seconds(pair.pid('dst')) - before['dst'], peak, pair.net.sent() - sent)
+                  cpu_receive + cpu_seconds(pair.pid('dst')) - before['dst'], peak, pair.net.sent() - sent,
+                  blackout, blackout and blackout - ram)
 
 
 def by_qemu(pair, port, channels, packing=None, tls=None):
@@ -248,7 +263,8 @@ def by_qemu(pair, port, channels, packing=None, tls=None):
     seconds, peak = until_loaded(pair, begin, grown, failed)
     pair.qmp['src'].wait_event('MIGRATION', status='completed')
     cpu = {side: cpu_seconds(pair.pid(side)) - before[side][0] for side in pair.processes}
-    return Sample(seconds, cpu['src'], cpu['dst'], peak, pair.net.sent() - sent)
+    blackout = pair.blackout()
+    return Sample(seconds, cpu['src'], cpu['dst'], peak, pair.net.sent() - sent, blackout, blackout)
 
 
 def bare_copy(net, mib, source, destination, port):
