@@ -6,6 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.realpath(f'{HERE}/../../..')
+sys.path.insert(0, os.path.realpath(f'{HERE}/..'))
+
+import emulators	# noqa: E402 pylint: disable=wrong-import-position
 
 PAGE, MIB = 4096, 1 << 20
 LONGEST = 4 * MIB	# of a file: some programs are larger than all others together
@@ -112,6 +119,9 @@ IMAGES = {'random': _random, '90 % untouched': _untouched, '50 % touched zeros':
           'all touched zeros': _all_zero, 'text and zeros by the page': _mix, '95 % untouched': _idle}
 # Of real programs, for what packs them.
 REAL = {'files': _files, 'process': _process}
+# A guest: what it has not touched are holes.
+IDLE = 'idle guest'
+SETTLES_S = 5
 
 
 # A QEMU that looks at a page that was never touched has it allocated: then the next contestant would find zeros.
@@ -127,8 +137,29 @@ def leave_and_go_on(path, old):
             f.write(os.urandom(PAGE))
 
 
+def boot(path, mib):
+    """RAM of a guest with Debian's kernel that has booted, by emulation, and does nothing."""
+    kernel, initrd = subprocess.run([f'{TOP}/selftests/guest/linux'], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    with open(path, 'r+b') as f:
+        f.truncate(0)
+        f.truncate(mib * MIB)
+    words = [emulators.DEBIAN, '-nodefaults', '-display', 'none', '-m', str(mib), '-machine', 'q35,accel=tcg,memory-backend=ram0',
+             '-object', f'memory-backend-file,id=ram0,mem-path={path},share=on,size={mib}M', '-kernel', kernel, '-initrd', initrd,
+             '-append', 'console=ttyS0 quiet size=1 rate=1 disk=0', '-serial', 'stdio']
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors='replace') as qemu:
+        try:
+            if not any(line.startswith('tick=') for line in qemu.stdout):
+                raise RuntimeError('the guest does not boot')
+            time.sleep(SETTLES_S)
+        finally:
+            qemu.kill()
+
+
 def write(name, path, mib):
     """A file of its own, so that holes are holes. On a tmpfs with huge pages only a mapping gets some."""
+    if name == IDLE:
+        boot(path, mib)
+        return
     with open(path, 'r+b') as f:
         f.truncate(0)
         f.truncate(mib * MIB)
