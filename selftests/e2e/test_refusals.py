@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import socket
 import stat
 import threading
@@ -220,3 +221,15 @@ def test_not_root(src, command):
                        enter=['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--inh-caps=-all', '--bounding-set=-all'])
     refused((p.wait(), p.said), 'no-module', 'run godwit as root')
     src.wait_ticks(1).check()
+
+
+@pytest.mark.native
+def test_qemu_is_stopped(src):
+    """By Ctrl-Z or a debugger. No client of ours can know that from the silence; the operator is told of it, too."""
+    src.hang_up()
+    src.process.send_signal(signal.SIGSTOP)
+    try:
+        refused(send('--qmp', src.main_qmp, '--pause', '--peer-timeout', '2', NOWHERE), 'timeout', src.main_qmp, 'another client', 'kill -CONT')
+    finally:
+        src.process.send_signal(signal.SIGCONT)
+    godwit.unharmed(src)

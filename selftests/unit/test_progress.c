@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The progress line in a terminal of its own (a pty), as plain lines, and as JSON. */
 #include <fcntl.h>
+#include <limits.h>
 #include <pty.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -211,6 +212,8 @@ static void json_tells_of_faults(void **state)
 	(void)state;
 	sample_postcopy(&r);
 	text = lines_of(PROGRESS_JSON, 1, NULL);
+	/* So a pipe takes it whole, or not at all. */
+	assert_in_range(strlen(text), 1, PIPE_BUF * 3 / 4);
 	j = json_loads(text, 0, NULL);
 	postcopy = json_object_get(j, "postcopy");
 	assert_int_equal(json_integer_value(json_object_get(postcopy, "faults")), 500);

@@ -16,7 +16,10 @@ void say(const char *fmt, ...);
 __attribute__((format(printf, 1, 2)))
 void say_out(const char *fmt, ...);
 
-/* Bytes, as they are, to a descriptor of this process. Return: 0, -EAGAIN (dropped) or -errno. */
+/*
+ * Bytes, as they are, to a descriptor of this process. A pipe takes up to PIPE_BUF of them whole or
+ * not at all. Return: 0, -EAGAIN (not all of them) or -errno.
+ */
 int say_bytes(int fd, const char *bytes, size_t len);
 
 #endif

@@ -15,7 +15,7 @@
 static int qmp_no_greeting(const char *path, struct err *e)
 {
 	return err_set(e, GW_TIMEOUT, ETIMEDOUT,
-		       "%s: connected, but no QMP greeting: a QMP socket serves one client at a time, and another client may hold it: close that client, or give QEMU a second -qmp",
+		       "%s: connected, but no QMP greeting: a QMP socket serves one client at a time, and another client may hold it: close that client, or give QEMU a second -qmp; or QEMU hangs, or its process is stopped (kill -CONT)",
 		       path);
 }
 
