@@ -8,6 +8,7 @@ import threading
 import time
 
 import godwit
+import monitor
 import pytest
 import relay
 import sources
@@ -75,6 +76,19 @@ def test_an_undecided_verdict_stays(pair):
     assert p.wait() == 0 and 'is at the destination' in p.said, p.said
     another.kill().wait()
     godwit.proof(src, dst)
+
+
+def test_the_source_s_monitor_is_lost(pair):
+    """Of a QEMU that lives, with the guest stopped: the guardian connects anew, and the guest runs on before the sender ends."""
+    src, dst = pair
+    lost = threading.Event()
+    there = receive(dst)
+    here = send(src, *monitor.in_the_blackout(src, lost.set).options())
+    assert here.wait() != 0 and lost.is_set() and 'guardian' in here.said, here.said
+    proved(src.query_status() == 'running', f'the source is {src.query_status()}')
+    there.wait()
+    proved(not dst.has_run(), 'the destination ran')
+    godwit.unharmed(src)
 
 
 def test_cancelled_in_the_last_moment(directory):

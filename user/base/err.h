@@ -30,7 +30,7 @@ enum gw_exit {
 	GW_DEVICE_STATE = 18,	/* the destination QEMU refused the device state */
 	GW_VERIFY = 19,		/* --verify found pages that differ */
 	GW_NOT_CONVERGED = 20,	/* the guest writes faster than the link carries */
-	GW_VM_GONE = 21,	/* QEMU exited */
+	GW_VM_GONE = 21,	/* QEMU exited, or closed its monitor */
 	GW_CANCELLED = 22,	/* a signal or `godwit cancel` asked us to stop */
 	GW_UNKNOWN = 23,	/* in doubt, after the commit point: look at both ends */
 	GW_PEER_FAILED = 24,	/* the peer gave up; its own message says why */

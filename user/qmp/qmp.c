@@ -35,7 +35,7 @@ int qmp_fail(struct qmp *q, int r, const char *what, struct err *e)
 			       "%s: the QMP socket sent %s: is the socket QEMU's, without a proxy in between?",
 			       what, q->stream.complaint);
 	return err_set(e, GW_VM_GONE, -r,
-		       "%s: QEMU closed its QMP socket%s: QEMU has exited, its own messages say why", what,
+		       "%s: QEMU closed its QMP socket%s: if it has exited, its own messages say why", what,
 		       qmp_ended_midway(q) ? " in the middle of a message" : "");
 }
 
