@@ -115,6 +115,56 @@ static void a_result_ends_the_round(void **state)
 	assert_string_equal(report.phase, "pre-copy");
 }
 
+#define VMM	77
+
+int __wrap_vm_check_devices(struct qmp *q, pid_t pid, pid_t brake, struct err *e);
+int __wrap_vm_check_open_devices(pid_t pid, pid_t brake, struct err *e);
+int __wrap_vm_check_direct_io(pid_t pid, struct err *e);
+
+static const char *came;	/* since the preflight check; NULL: nothing */
+
+static int looked_at(pid_t pid, const char *what, struct err *e)
+{
+	assert_int_equal(pid, VMM);
+	return came && !strcmp(came, what) ? err_set(e, GW_PINNED, EBUSY, "%s", what) : 0;
+}
+
+int __wrap_vm_check_devices(struct qmp *q, pid_t pid, pid_t brake, struct err *e)
+{
+	(void)q;
+	return __wrap_vm_check_open_devices(pid, brake, e);
+}
+
+int __wrap_vm_check_open_devices(pid_t pid, pid_t brake, struct err *e)
+{
+	(void)brake;
+	return looked_at(pid, "a device", e);
+}
+
+int __wrap_vm_check_direct_io(pid_t pid, struct err *e)
+{
+	return looked_at(pid, "a disk by O_DIRECT on NFS", e);
+}
+
+/* Behind a harvest that saw a change, and at the stop. */
+static void what_came_meanwhile_is_found(void **state)
+{
+	static const char *const each[] = { "a device", "a disk by O_DIRECT on NFS", NULL };
+
+	(void)state;
+	s.vm.pid = VMM;
+	for (unsigned int i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		struct err in_round = { 0 }, at_stop = { 0 };
+
+		came = each[i];
+		assert_int_equal(sender_check_writers(&s, &in_round), came ? -EBUSY : 0);
+		assert_int_equal(stop_check_begin(&s, stop_check_files, &at_stop), 0);
+		assert_int_equal(stop_checks_end(&s, &at_stop), came ? -EBUSY : 0);
+		assert_string_equal(in_round.text, came ? came : "");
+		assert_string_equal(at_stop.text, came ? came : "");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -122,6 +172,7 @@ int main(void)
 		cmocka_unit_test_setup(a_late_result_is_waited_for, begin_test),
 		cmocka_unit_test_setup(one_is_waited_for, begin_test),
 		cmocka_unit_test_setup(a_result_ends_the_round, begin_test),
+		cmocka_unit_test_setup(what_came_meanwhile_is_found, begin_test),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
