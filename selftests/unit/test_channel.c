@@ -162,6 +162,45 @@ static void a_silent_peer_is_left(void **state)
 	assert_in_range(now_ns() - start, TIMEOUT_MS * MS, (TIMEOUT_MS + 10000) * MS);
 }
 
+#define TRICKLE_MS	(TIMEOUT_MS / 4)
+
+/* A byte now and then, of a header or of a body, is no sign of life: the wait is no longer than for one that is silent. */
+static void a_peer_that_trickles_is_left(void **state)
+{
+	const struct wire_header h = { .type = WIRE_PONG, .length = 8 };
+	uint8_t bytes[WIRE_HEADER + 8] = { 0 }, body[8];
+
+	(void)state;
+	wire_put_header(bytes, &h);
+	for (unsigned int at_once = 0; at_once <= WIRE_HEADER; at_once += WIRE_HEADER) {
+		struct wire_header got;
+		void *other;
+		struct link *l;
+		pid_t child;
+		int r;
+
+		connect_link(&other, 0);
+		l = other;
+		assert_int_equal(write(l->peer, bytes, at_once), at_once);
+		child = fork();
+		for (unsigned int i = at_once; !child && i < sizeof(bytes); i++) {
+			nap(TRICKLE_MS);
+			(void)!write(l->peer, bytes + i, 1);
+		}
+		if (!child)
+			_exit(0);
+		r = channel_recv(l->ch, &got, false, &l->e);
+		assert_int_equal(r == 0, at_once != 0);
+		if (!r)
+			r = channel_body(l->ch, body, sizeof(body), &l->e);
+		assert_int_not_equal(r, 0);
+		assert_int_equal(l->e.exit, GW_TIMEOUT);
+		assert_int_equal(kill(child, SIGKILL), 0);
+		waitpid(child, NULL, 0);
+		teardown(&other);
+	}
+}
+
 static void a_peer_that_takes_nothing_is_left(void **state)
 {
 	struct link *l = *state;
@@ -290,6 +329,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(sending_goes_on_in_a_pause, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(any_boundary, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_silent_peer_is_left, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_peer_that_trickles_is_left, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_takes_nothing_is_left, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_reason_behind_other_frames, setup_narrow, teardown),
