@@ -12,6 +12,7 @@ import time
 import godwit
 import lab
 import pytest
+from ours import proved
 
 APPEND = 'start=16 size=16 touch=8 rate=50'
 NOWHERE = f'{lab.ADDRESS["dst"]}:4436'	# no receiver listens there
@@ -140,6 +141,18 @@ def test_ram_differs(src):
     run = godwit.Run(src, dst, '--pause')
     run.wait('ram-differs')
     assert 'ram0' in run.send.said and '64 MiB' in run.send.said
+    godwit.unharmed(src)
+
+
+@pytest.mark.native
+def test_qemu_migrates_already(src):
+    """It is not touched, nor are the settings that it has."""
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 12)
+    src.qmp('migrate', uri='exec:cat >/dev/null')
+    refused(send('--qmp', src.main_qmp, '--pause', NOWHERE), 'vm-state', 'is migrating the source VM already')
+    proved(src.qmp('query-migrate')['status'] == 'active', src.qmp('query-migrate'))
+    src.qmp('migrate_cancel')
+    src.qmp('migrate-set-parameters', max_bandwidth=src.settings_before[1]['max-bandwidth'])
     godwit.unharmed(src)
 
 
