@@ -52,6 +52,8 @@ case $(modinfo -F vermagic "$file") in
 *) fail "$file is not for $kver" ;;
 esac
 [ -z "$(modinfo -F parm "$file")" ] || fail "$file has the tests' hooks"
+# Its checksum covers struct kvm, which the module looks into: a KVM that was built otherwise does not take the module.
+modprobe --dump-modversions "$file" | grep '\<kvm_get_kvm$' >/dev/null || fail "$file does not hang on kvm_get_kvm()"
 status | grep -q installed || fail "status does not say installed"
 dkms_ remove
 [ -z "$(installed)" ] || fail "remove has left $(installed)"
