@@ -284,20 +284,20 @@ def test_destination_takes_long(pair):
     arrived(src, dst)
 
 
-@pytest.mark.parametrize('paused', [False, True], ids=['running', 'paused'])
-def test_destination_with_S(src, paused):
+@pytest.mark.parametrize('paused,how', [(False, 'migrate'), (True, 'migrate'), (False, 'save')], ids=['running', 'paused', 'saved'])
+def test_destination_with_S(src, paused, how):
     """As libvirt starts every QEMU: a guest that ran is let run, one that was paused is not."""
     dst = godwit.destination(src, extra=['-S'])
     if paused:
         src.qmp('stop')
-    migrate((src, dst)).wait()
+    godwit.Run(src, dst, '--pause', '--device-state', how).wait()
     if paused:
         proved(dst.query_status() == 'paused' and not dst.counters, 'the guest runs')
         godwit.same_ram(src, dst)
         dst.qmp('cont')
         dst.wait_ticks(1).check()
     else:
-        arrived(src, dst)
+        godwit.proof(src, dst, stopped=godwit.STOPPED[how])
 
 
 def test_monitor_is_taken(pair):
