@@ -130,7 +130,7 @@ def test_continued_before_the_end(pair, directory):
         f.write('#include <unistd.h>\n#include <sys/syscall.h>\n'
                 'int flock(int fd, int op) { sleep(3); return syscall(SYS_flock, fd, op); }\n')
     subprocess.run(['cc', '-shared', '-fPIC', '-o', f'{slow}.so', f'{slow}.c'], check=True)
-    there = receive(dst)
+    there = godwit.listen(dst, '--resolve-timeout', '1')	# it is still there when the check is over
     os.environ['LD_PRELOAD'] = f'{slow}.so'
     try:
         here = send(src)
