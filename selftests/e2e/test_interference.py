@@ -8,6 +8,7 @@ import threading
 import time
 
 import godwit
+import lab
 import monitor
 import pytest
 import relay
@@ -60,7 +61,7 @@ def test_monitor_breaks_as_the_guest_runs(pair):
 def test_an_undecided_verdict_stays(pair):
     """
     A receiver that lost its monitor says "in-doubt" when it is asked, which decides nothing: its file stays, and a receiver that
-    is started when QEMU can be reached again looks, and knows.
+    is started when QEMU can be reached again looks, and knows. That another guest runs behind the same path says nothing.
     """
     src, dst = pair
     between = Monitor(dst, lambda direction, data: direction == 'from' and b'"RESUME"' in data and Monitor.DROP)
@@ -69,10 +70,16 @@ def test_an_undecided_verdict_stays(pair):
     assert here.wait() == godwit.EXIT['unknown'] and 'says "in-doubt"' in here.said, here.said
     assert there.wait() == godwit.EXIT['unknown'], there.said
     assert there.said.count('how its migration ended: in-doubt') > 1, there.said
-    between.step_aside()
     other = godwit.destination(src, 'dst2')
     another = receive(other)
-    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '2', '--to', AT)
+    ask = 'src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '2', '--to', AT
+    stranger = lab.Qemu('stranger', 'dst', directory=src.directory, ram=64, append=APPEND).wait_ticks(1)
+    between.step_aside(stranger)
+    p = godwit.Process(*ask)
+    assert p.wait() == godwit.EXIT['unknown'] and 'says "in-doubt"' in p.said, p.said
+    stranger.kill()
+    between.step_aside()
+    p = godwit.Process(*ask)
     assert p.wait() == 0 and 'is at the destination' in p.said, p.said
     another.kill().wait()
     godwit.proof(src, dst)

@@ -56,14 +56,14 @@ class Monitor:
         with contextlib.suppress(OSError):
             b.shutdown(socket.SHUT_RDWR)
 
-    def step_aside(self):
-        """From now on QEMU itself is at our path; it has its monitor back."""
+    def step_aside(self, vm=None):
+        """From now on QEMU itself, which has its monitor back, or another one is at our path."""
         self.server.close()
         for far in self.far:
             with contextlib.suppress(OSError):
                 far.shutdown(socket.SHUT_RDWR)
         os.unlink(self.path)
-        os.symlink(self.vm.main_qmp, self.path)
+        os.symlink((vm or self.vm).main_qmp, self.path)
 
     def options(self):
         return ['--qmp', self.path, '--pid', str(self.vm.pid)]
