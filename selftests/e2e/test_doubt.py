@@ -4,6 +4,7 @@ The commit point, where the connection, a program or QEMU fails: the guest runs 
 knows. Two QEMUs without KVM and --pause show that as well as a lab, but for what an operator does during rounds.
 """
 import contextlib
+import glob
 import os
 import signal
 import socket
@@ -244,10 +245,41 @@ def test_receiver_killed_before_the_end(pair):
 
 
 def test_receiver_killed_behind_it(pair):
-    """The guest runs there, and the receiver that could say so is dead: another one looks at QEMU."""
+    """The guest runs there, and the receiver that could say so is dead: its file says it to another one."""
     with receiver_killed(pair, wire.RESUMED) as run:
         assert run.send.wait() == 0, run.send.said
     arrived(*pair)
+
+
+def given():
+    """Has a receiver given QEMU everything?"""
+    verdicts = []
+    for path in glob.glob('/run/godwit/verdict-*'):
+        with contextlib.suppress(FileNotFoundError), open(path, encoding='ascii') as f:
+            verdicts.append(f.read())
+    return any('"sent"' in verdict for verdict in verdicts)
+
+
+def test_receiver_killed_while_qemu_loads(pair):
+    """It knew nothing yet, and its QEMU goes on: another receiver looks at that, and gives it its settings back."""
+    src, dst = pair
+    between = relay.Watching(TO, lambda kind: kind == wire.COMMIT and dst.process.send_signal(signal.SIGSTOP), lasting=True)
+    try:
+        run = migrate(pair, between, patience=60)
+        while not given():
+            assert run.send.poll() is None, run.send.said
+            time.sleep(0.05)
+        time.sleep(1)	# QEMU's own socket has all of it
+        run.receive.kill().wait()
+        dst.process.send_signal(signal.SIGCONT)
+        dst.wait_ticks(1)
+        other, receive = another(src, 'dst2')
+        assert run.send.wait() == 0, run.send.said
+    finally:
+        between.stop()
+    receive.kill().wait()
+    other.kill()
+    arrived(src, dst)
 
 
 def test_destination_hangs(pair):

@@ -180,9 +180,9 @@ class Silent(Relay):
 class Watching(Relay):
     """Cuts nothing. seen(type): is called when a frame comes by, on any connection, before it is passed on."""
 
-    def __init__(self, to, seen=lambda kind: None, blind=False):
+    def __init__(self, to, seen=lambda kind: None, blind=False, lasting=False):
         self.seen = seen
-        super().__init__(to, None, blind=blind)
+        super().__init__(to, None, lasting, blind=blind)
 
     def _head(self, a):
         head = super()._head(a)
