@@ -321,10 +321,10 @@ bool godwit_slots_guest_memfd(struct kvm *kvm, unsigned long start, unsigned lon
 unsigned int godwit_slots_count(struct kvm *kvm, unsigned int *logged);
 
 /* pieces.c */
-/* Room for pieces, and how many mappings may still be looked at. */
+/* Room for pieces, and how many mappings and private RAMs may still be looked at. */
 struct godwit_budget {
 	unsigned int max_pieces;
-	unsigned int vmas;
+	unsigned int looks;
 };
 
 int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsigned int n,

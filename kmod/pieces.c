@@ -108,6 +108,12 @@ int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsig
 	for (; !r && addr < end; addr = stop) {
 		stop = end;
 		ram = private_ram_at(s, addr, &stop);
+		vma = ram < 0 ? find_vma(s->mm, addr) : NULL;
+		if (ram < 0 && (!vma || vma->vm_start >= stop))
+			continue;
+		if (!b->looks--)
+			return -ENOSPC;
+		cond_resched();
 		if (ram >= 0 && (slot->flags & KVM_MEM_GUEST_MEMFD))
 			return -EOPNOTSUPP;
 		if (ram >= 0) {
@@ -115,12 +121,6 @@ int godwit_pieces_of_slot(struct godwit_session *s, struct godwit_view *v, unsig
 				 (addr - s->rams[ram]->addr) >> PAGE_SHIFT);
 			continue;
 		}
-		vma = find_vma(s->mm, addr);
-		if (!vma || vma->vm_start >= stop)
-			continue;
-		if (!b->vmas--)
-			return -ENOSPC;
-		cond_resched();
 		addr = max(addr, vma->vm_start);
 		stop = min(stop, vma->vm_end);
 		ram = ram_of(s, vma);

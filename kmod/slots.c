@@ -31,8 +31,8 @@
  * on.
  *
  * Views stand in the order of addresses, so two are compared in one pass. A VMM can have 65,528
- * slots, each over all of its 65,530 mappings; one that makes us look at more than VMAS_MAX
- * mappings is refused (-ENOSPC).
+ * slots, each over all of its 65,530 mappings, or all of its private RAMs; one that makes us look
+ * at more than LOOKS_MAX of these is refused (-ENOSPC).
  */
 #include <linux/kvm_host.h>
 #include <linux/slab.h>
@@ -40,7 +40,7 @@
 #include "compat.h"
 #include "internal.h"
 
-#define VMAS_MAX	65536U	/* one for each slot that KVM can have */
+#define LOOKS_MAX	65536U	/* one for each slot that KVM can have */
 
 void godwit_view_free(struct godwit_view *v)
 {
@@ -134,7 +134,7 @@ static int read_slots(struct godwit_session *s, struct godwit_view *v)
 
 static int read_view(struct godwit_session *s, struct godwit_view *v)
 {
-	struct godwit_budget budget = { .vmas = VMAS_MAX };
+	struct godwit_budget budget = { .looks = LOOKS_MAX };
 	unsigned int i;
 	int r;
 

@@ -334,6 +334,35 @@ TEST_F(private, bitmaps_are_charged)
 	PROOF(EXPECT_EQ(0, status));
 }
 
+#define MANY_SLOTS	(65536 / GODWIT_RAM_MAX)	/* and the VM's own */
+#define MANY_BYTES	(GODWIT_RAM_MAX * PAGE)
+
+/*
+ * Each slot over as many RAMs as a session can have, a page each: what a VMM can make us keep and
+ * compare is bounded, and what is within the bounds works.
+ */
+TEST_F_TIMEOUT(private, many_slots_over_many_rams, 300)
+{
+	uint8_t *at = priv_mmap(MANY_BYTES, MAP_PRIVATE, -1);
+	struct godwit_start a = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < GODWIT_RAM_MAX; i++) {
+		struct godwit_add_ram ram = {
+			.fd = -1, .flags = GODWIT_RAM_PRIVATE, .npages = 1,
+			.map_offset = (uintptr_t)(at + i * PAGE),
+		};
+
+		ASSERT_EQ(0, add(&self->s, &ram));
+	}
+	for (i = 1; i <= MANY_SLOTS; i++)
+		ASSERT_EQ(0, vm_slot(&self->vm, i, 0, RAM_GPA + i * MANY_BYTES, MANY_BYTES, at));
+	PROOF(ASSERT_EQ(-ENOSPC, session_start(&self->s)));
+	ASSERT_EQ(0, vm_slot(&self->vm, MANY_SLOTS, 0, RAM_GPA, 0, NULL));
+	ASSERT_EQ(0, ioctl(self->s.fd, GODWIT_START, &a));
+	EXPECT_EQ(MANY_SLOTS - 1, a.memslots);
+}
+
 /* MAPPERS names the VMM, and no other process. */
 TEST_F(private, mappers)
 {

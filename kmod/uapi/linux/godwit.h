@@ -198,10 +198,10 @@ struct godwit_start {
  * log of a memslot that is new is switched on, as START does it.
  * Errors: ENODATA (not started); ENOMEM; EAGAIN (the VMM does not stop changing memslots, or a
  * process that has newly mapped a RAM file does not let go of its mmap_lock); ENOSPC (more mappings
- * of the RAM files than can be watched, or behind the memslots than can be compared, or in private
- * RAM than 1024); EFBIG (a memslot shows pages of a RAM file behind those that ADD_RAM named); what
- * ADD_RAM says of private RAM. After any error the bits found so far are set and nothing is lost:
- * calling again reports the rest.
+ * of the RAM files than can be watched, or in private RAM than 1024, or more of these and private
+ * RAMs behind the memslots than can be compared); EFBIG (a memslot shows pages of a RAM file behind
+ * those that ADD_RAM named); what ADD_RAM says of private RAM. After any error the bits found so
+ * far are set and nothing is lost: calling again reports the rest.
  */
 struct godwit_harvest {
 	__u32 flags;
