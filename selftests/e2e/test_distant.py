@@ -224,6 +224,34 @@ def test_firewalls_and_nat(pair):
     godwit.proof(*pair)
 
 
+class PingsLast(relay.Losing):
+    """Far away from the sender. No PING passes before the receiver has said that the streams have joined."""
+    at = lab.ADDRESS['dst'], 4434
+    side = 'dst'
+
+    def __init__(self):
+        self.joined = threading.Event()
+        super().__init__(godwit.TO, rate=1 << 30)
+
+    def _pass(self, b, data):
+        kind = wire.HEADER.unpack_from(data)[1]
+        if kind == wire.PING:
+            self.joined.wait(60)
+        passed = super()._pass(b, data)
+        if kind == wire.STREAMS and self.count[kind] == 2:
+            self.joined.set()
+        return passed
+
+
+def test_streams_join_beside_the_clocks(pair):
+    """No PONG is waited for before JOIN, and LOAD may come between them afterwards."""
+    lab.link('delay', 20)
+    with PingsLast() as between:
+        godwit.Run(*pair, '--pause', '--streams', '4', to=between.address).wait()
+        assert between.before[wire.PONG][wire.LOAD] and between.before[wire.LOAD][wire.STREAMS] == 2, between.before
+    godwit.proof(*pair)
+
+
 def test_one_stream(pair):
     """Its JOIN travels beside the clocks' PINGs, and what the receiver has to say once it has joined beside their answers."""
     lab.link('delay', 100)

@@ -61,6 +61,7 @@ class Relay:
     """
 
     at = lab.ADDRESS['src'], 4434
+    side = 'src'	# whose network that is
 
     def __init__(self, to, cut, lasting=False, at_cut=lambda: None, blind=False):
         self.to, self.cut, self.lasting, self.at_cut, self.blind = to, cut, lasting, at_cut, blind
@@ -72,8 +73,8 @@ class Relay:
         assert self.listens.wait(60), f'nothing listens on {self.address}'
 
     def _run(self):
-        # The sender's own network: a thread may live in another one than its process.
-        lab.enter('src')()
+        # A thread may live in another network than its process.
+        lab.enter(self.side)()
         with serve(self.at) as server:
             self.listens.set()
             server.settimeout(0.1)
