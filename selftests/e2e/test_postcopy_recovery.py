@@ -259,12 +259,16 @@ def test_killed(pair, who):
     """Others take over, with nothing but the two QEMUs and the sender's note; what has come since is not asked for again."""
     src, dst = pair
     patient = ['--peer-timeout', '20']	# the link makes all wait; a death is heard of at once
-    # In the round before, the guest writes most of it again.
-    with relay.Losing(TO, rate=4 << 20) as between:
-        # From before its first page: what it owes takes more than half a minute, so there is more to come at each death, however
-        # late that is.
+    with relay.Losing(TO, rate=64 << 10) as between:
+        # From before its first page: so there is more to come at each death, however late that is.
         between.at_head[wire.COMMIT] = lambda *_: setattr(between, 'rate', 256 << 10)
         run = godwit.Run(src, dst, *LAZY, *patient, verify=False, to=between.address, receive_options=patient)
+        run.send.wait_round(1)
+        # At most one page in seven has been left alone by then, and the round takes minutes.
+        begun = src.counters['pages']
+        while src.counters['pages'] < begun + 2 * (16 << 8):
+            src.wait_ticks(1)
+        between.rate = 16 << 20
         run.receive.wait_for('are still to come')
         send, receive = run.send, run.receive
         for _ in range(2 if 'again' in who else 1):

@@ -74,8 +74,9 @@ def none_crashed():
 
 class Process:
     """
-    A godwit command, its output (into a terminal of so many columns, or a pipe), and its peak of private memory.
+    A godwit command, and its output (into a terminal of so many columns, or a pipe).
     enter: a command that runs it somewhere else. tool: another godwit than the one of this tree.
+    peak_kib: of its private memory, if it was set to 0: to look costs as much as all the rest of poll().
     """
 
     def __init__(self, side, *words, columns=0, cgroup=None, enter=(), tool=GODWIT):
@@ -91,7 +92,7 @@ class Process:
                 vm.healthy = False	# until it is found unharmed by this one, too
                 if vm.main_qmp in words:
                     vm.sender = self
-        self.peak_kib = 0
+        self.peak_kib = None
         self.said = ''
         os.set_blocking(self.output, False)
 
@@ -109,12 +110,16 @@ class Process:
     def poll(self):
         ended = self.process.poll()
         self._read()
+        if self.peak_kib is not None:
+            self._look_at_memory()
+        return ended
+
+    def _look_at_memory(self):
         with contextlib.suppress(OSError):
             with open(f'/proc/{self.pid}/status', encoding='ascii') as f:
                 for line in f:
                     if line.startswith('RssAnon:'):
                         self.peak_kib = max(self.peak_kib, int(line.split()[1]))
-        return ended
 
     def wait_until(self, said, what, timeout):
         end = time.monotonic() + timeout
@@ -220,6 +225,7 @@ class Run:
             src.destinations.append(dst)	# one that the test has made itself
         for vm in (src, dst):
             note(vm)
+        self.stops = src.stops()
         self.json = f'{src.directory}/report.json'
         if os.path.exists(self.json):
             os.unlink(self.json)
@@ -302,11 +308,11 @@ class Run:
                 now = control(self.send.pid, execute='query')
 
     def wait_stopped(self, timeout=120):
-        """Until the guest stands still; what QEMU's migration is at then lasts only moments in each state."""
+        """Until the guest is stopped; what QEMU's migration is at then lasts only moments in each state."""
         end = time.monotonic() + timeout
         while True:
             ended = self.send.poll() is not None
-            if self.src.query_status() != 'running':
+            if self.src.stops() > self.stops:
                 return
             assert not ended and time.monotonic() < end, self.send.said
             time.sleep(0.02)

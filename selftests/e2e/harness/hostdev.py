@@ -15,6 +15,7 @@ IN_LAB = os.environ.get('LAB') == '1'
 # Outside the lab only the harness itself can be tried: TCG, one network.
 ADDRESS = {'src': '10.77.0.1', 'dst': '10.77.0.2'} if IN_LAB else {'src': '127.0.0.1', 'dst': '127.0.0.1'}
 CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
 PATIENCE = 60	# seconds: for what the kernel does in the background, also on a host that is overrun
 _shape = {}	# of the link, as tc has it
 _segments = {}	# of a packet at most, by side, where it was set
@@ -117,24 +118,43 @@ def cards(loss='0%'):
 
 def enter(side, cgroup=None):
     """A preexec_fn: move to this side's network, and into a cgroup."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
     def run():
-        libc.prctl(1, 9)	# die with the test run
+        LIBC.prctl(1, 9)	# die with the test run
         if cgroup:
             cgroup.add(os.getpid())
         if side and IN_LAB:
             fd = os.open(f'/run/netns/{side}', os.O_RDONLY)
-            if libc.setns(fd, CLONE_NEWNET):
+            if LIBC.setns(fd, CLONE_NEWNET):
                 os._exit(125)
             os.close(fd)
     return run
 
 
+@contextlib.contextmanager
+def network_of(side):
+    """This thread is there, with what it starts."""
+    here, there = (os.open(path, os.O_RDONLY) for path in ('/proc/thread-self/ns/net', f'/run/netns/{side}'))
+    try:
+        if LIBC.setns(there, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f'setns: {side}')
+        yield
+    finally:
+        if LIBC.setns(here, CLONE_NEWNET):
+            os._exit(125)	# nothing that follows would be where it belongs
+        os.close(here)
+        os.close(there)
+
+
 def popen(side, words, cgroup=None, **more):
     """A process on side 'src' or 'dst'."""
     net()
-    return subprocess.Popen(list(map(str, words)), preexec_fn=enter(side, cgroup), **more)
+    words = list(map(str, words))
+    if cgroup or not IN_LAB:
+        return subprocess.Popen(words, preexec_fn=enter(side, cgroup), **more)
+    # For a preexec_fn Python forks: all that it maps is copied, and faulted in again, which an emulated host is slow at; else
+    # it needs neither. That a process ends with the test run is of no use where the machine does.
+    with network_of(side) if side else contextlib.nullcontext():
+        return subprocess.Popen(words, **more)
 
 
 def tap(side, name, vhost=False):

@@ -108,7 +108,7 @@ class Qemu:
         self.main_qmp, self._test_qmp = f'{self.run}/main.qmp', f'{self.run}/test.qmp'
         self.log, self._err = f'{self.run}/serial.log', f'{self.run}/stderr'
         self._remove_files()
-        self._last, self._errors, self._offset, self._unfinished = {}, [], 0, ''
+        self._last, self._errors, self._offset, self._unfinished, self._serial = {}, [], 0, '', None
         self._qmp = None
         self._said = collections.deque(maxlen=2000)
 
@@ -165,6 +165,11 @@ class Qemu:
         self._look_at_events()
         return self._stopped
 
+    def stops(self):
+        """How often, as its monitor has told us so far. To ask it costs an emulated host more than to be told."""
+        self._look_at_events()
+        return self._qmp.seen['STOP'] if self._qmp else 0
+
     def has_run(self):
         """A destination: was it ever let run?"""
         self._look_at_events()
@@ -176,11 +181,11 @@ class Qemu:
     # The serial line. A line that was cut in two by a migration is no line of either side.
 
     def _read(self):
-        if not os.path.exists(self.log):
-            return
-        with open(self.log, 'rb') as f:
-            f.seek(self._offset)
-            data = f.read()
+        if not self._serial:
+            if not os.path.exists(self.log):
+                return
+            self._serial = open(self.log, 'rb', buffering=0)	# until kill()
+        data = os.pread(self._serial.fileno(), os.fstat(self._serial.fileno()).st_size, self._offset)
         whole = data[:data.rfind(b'\n') + 1]
         self._offset += len(whole)
         self._unfinished = data[len(whole):].decode(errors='replace')
@@ -296,6 +301,9 @@ class Qemu:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        if self._serial:
+            self._serial.close()
+            self._serial = None
         for path, kind in ((self.log, 'log'), (self._err, 'err')):
             if os.path.exists(path):
                 shutil.copy(path, f'{self.directory}/{self.name}.{kind}')

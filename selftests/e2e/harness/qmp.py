@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A minimal QMP client. No thread: events are collected while a reply or an event is awaited."""
+import collections
 import json
 import select
 import socket
@@ -14,7 +15,7 @@ class Qmp:
     def __init__(self, to, timeout=60):
         """to: a path, or a socket with a monitor at its other end."""
         self.events = []
-        self.seen = set()	# the names of all events that came
+        self.seen = collections.Counter()	# how often each event came, by name
         self._buffer = b''
         end = time.monotonic() + timeout
         self._socket = to if isinstance(to, socket.socket) else self._connect(to, end)
@@ -50,7 +51,7 @@ class Qmp:
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b'\n')
         message = json.loads(line)
-        self.seen.add(message.get('event'))
+        self.seen[message.get('event')] += 1
         return message
 
     def drain(self):
