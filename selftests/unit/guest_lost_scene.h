@@ -5,12 +5,12 @@
 
 #include "channel_rig.h"
 #include "receive/receiver_internal.h"
+#include "run_dir.h"
 
 #define LOST	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":true}"
 #define OWING	"{\"state\":\"runs\",\"resumed-ns\":7,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":false}"
 
 static const uint8_t token[WIRE_SECRET] = "the guest's own";
-static char dir[] = "/tmp/godwit-lost-XXXXXX";
 
 /* A receiver as it is when its migration is over, or before one has come; the peer has sent a frame with a token. */
 struct scene {
@@ -26,7 +26,7 @@ static void no_record(void)
 	char path[256], name[RECORD_NAME];
 
 	record_name_verdict(name, token, sizeof(token));
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	snprintf(path, sizeof(path), "%s/%s", run_dir, name);
 	unlink(path);
 }
 
@@ -38,7 +38,7 @@ static void have_record(const char *text)
 
 	no_record();
 	record_name_verdict(name, token, sizeof(token));
-	assert_int_equal(record_open(&rec, dir, name), 0);
+	assert_int_equal(record_open(&rec, run_dir, name), 0);
 	assert_int_equal(record_write(&rec, json_loads(text, 0, NULL)), 0);
 	record_close(&rec);
 }
@@ -120,17 +120,10 @@ static void assert_said(const struct scene *s, unsigned int type, unsigned int a
 	assert_int_equal(s->r.sender, knows ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW);
 }
 
-static int make_dir(void **state)
+static int remove_records(void **state)
 {
-	(void)state;
-	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
 	no_record();
-	return rmdir(dir);
+	return run_dir_remove(state);
 }
 
 #endif

@@ -16,9 +16,8 @@
 
 #include "claim/claim.h"
 #include "qmp_peer.h"
+#include "run_dir.h"
 #include "txn/mark.h"
-
-static char dir[] = "/tmp/godwit-claim-XXXXXX";
 
 /* A VM of this process's, in that file, as another program would find it. */
 static void find(struct vm *vm, int file)
@@ -55,18 +54,6 @@ static void end(struct two *t)
 	claim_drop(&t->b, &t->other);
 	close(t->other.blocks[0].fd);
 	close(t->file);
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return rmdir(dir);	/* nothing is left in it */
 }
 
 static void test_one_at_a_time(void **state)
@@ -150,7 +137,7 @@ static void test_one_for_each_process(void **state)
 	waitpid(child, NULL, 0);
 	assert_int_equal(claim_process(&b, child, &e), 0);
 	assert_int_equal(claim_fds(&b, &(struct vm) { 0 }, (int[CLAIM_FDS_MAX]) { 0 }), 0);
-	setenv("RUNTIME_DIRECTORY", dir, 1);
+	setenv("RUNTIME_DIRECTORY", run_dir, 1);
 	assert_int_equal(rmdir(elsewhere), 0);
 }
 
@@ -278,5 +265,5 @@ int main(void)
 		cmocka_unit_test(test_mark),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, run_dir_make, run_dir_remove);
 }

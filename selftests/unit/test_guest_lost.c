@@ -36,7 +36,7 @@ static void assert_record_names(const char *vmm)
 	bool held;
 
 	record_name_verdict(name, token, sizeof(token));
-	record = record_read(dir, name, &held);
+	record = record_read(run_dir, name, &held);
 	assert_string_equal(json_string_value(json_object_get(record, "vmm")), vmm);
 }
 
@@ -269,5 +269,5 @@ int main(void)
 	};
 
 	engine = &engine_poll;
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, run_dir_make, remove_records);
 }

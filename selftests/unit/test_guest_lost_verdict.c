@@ -80,5 +80,5 @@ int main(void)
 	};
 
 	engine = &engine_poll;
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, run_dir_make, remove_records);
 }

@@ -15,10 +15,10 @@
 
 #include "page/page.h"
 #include "receive/receiver_internal.h"
+#include "run_dir.h"
 
 #define BLOCKS	2u
 
-static char dir[] = "/tmp/godwit-kept-ram-XXXXXX";
 static const uint64_t pages[BLOCKS] = { 4, 8 };
 
 /* A process that maps its RAM, and has a monitor that nobody serves. */
@@ -34,7 +34,7 @@ static void qemu_begins(struct silent_qemu *q)
 	int ready[2];
 	char byte;
 
-	snprintf(q->path, sizeof(q->path), "%s/qmp", dir);
+	snprintf(q->path, sizeof(q->path), "%s/qmp", run_dir);
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", q->path);
 	for (unsigned int i = 0; i < BLOCKS; i++) {
 		q->fd[i] = memfd_create("ram", MFD_CLOEXEC);
@@ -177,7 +177,7 @@ static void no_note_that_makes_sense(void **state)
 		struct record rec;
 
 		assert_int_equal(record_name_vm(name, "ram", q.pid), 0);
-		assert_int_equal(record_open(&rec, dir, name), 0);
+		assert_int_equal(record_open(&rec, run_dir, name), 0);
 		assert_int_equal(record_write(&rec, json_loads(each[i], 0, NULL)), 0);
 		record_close(&rec);
 		assert_int_equal(kept_ram_find(&r, &e), 0);
@@ -188,18 +188,6 @@ static void no_note_that_makes_sense(void **state)
 	assert_int_equal(kept_ram_find(&r, &e), 0);
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return rmdir(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,5 +196,5 @@ int main(void)
 		cmocka_unit_test(no_note_that_makes_sense),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, run_dir_make, run_dir_remove);
 }

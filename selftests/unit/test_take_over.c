@@ -8,12 +8,12 @@
 
 #include "qmp_peer.h"
 #include "receive/receiver_internal.h"
+#include "run_dir.h"
 
 #define SENT	"{\"state\":\"sent\",\"vmm\":\"doubt-7-7\",\"capabilities\":[{\"capability\":\"x-ignore-shared\",\"state\":false}]}"
 #define RUNS	"{\"state\":\"runs\",\"vmm\":\"doubt-7-7\",\"capabilities\":null}"
 
 static const uint8_t token[WIRE_SECRET] = "the guest's own";
-static char dir[] = "/tmp/godwit-take-over-XXXXXX";
 
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 int __wrap_receiver_find(struct receiver *r, struct err *e);
@@ -59,7 +59,7 @@ static void have_record(const char *text)
 	char name[RECORD_NAME];
 
 	record_name_verdict(name, token, sizeof(token));
-	assert_int_equal(record_open(&rec, dir, name), 0);
+	assert_int_equal(record_open(&rec, run_dir, name), 0);
 	assert_int_equal(record_write(&rec, json_loads(text, 0, NULL)), 0);
 	record_close(&rec);
 }
@@ -101,23 +101,11 @@ static void what_one_that_takes_over_learns(void **state)
 	}
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return !mkdtemp(dir) || setenv("RUNTIME_DIRECTORY", dir, 1);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return rmdir(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_one_that_takes_over_learns),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, run_dir_make, run_dir_remove);
 }
