@@ -185,6 +185,14 @@ static bool postcopy_powered_off(const struct receiver *r)
 	return off;
 }
 
+static void postcopy_sign_of_life(struct receiver *r)
+{
+	struct err lost = { 0 };
+
+	if (r->ch)
+		receiver_alive(r, &lost);
+}
+
 /*
  * Nothing is owed. But pages come into place without QEMU as well: one that was killed before the
  * last of them has lost the guest. If it has closed its monitor the kernel tells of its end soon.
@@ -200,10 +208,15 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	 * as the kernel makes it.
 	 */
 	lazy_unregister(&r->postcopy.lazy);
-	postcopy_monitor(r, r->o->timeout_ms);
+	/* QEMU may be slow, or its monitor another client's: the sender waits, and hears of us. */
+	postcopy_sign_of_life(r);
+	postcopy_monitor(r, r->o->timeout_ms / 3);
+	postcopy_sign_of_life(r);
 	if (r->qmp)
 		migration_restore(&r->migration);
+	postcopy_sign_of_life(r);
 	answers = postcopy_unmark(r);
+	postcopy_sign_of_life(r);
 	if (!postcopy_vm_gone(r, answers ? 0 : GONE_MS, e))
 		return 0;
 	if (!postcopy_powered_off(r))

@@ -243,10 +243,12 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 	r->lacks_ram = r->lost || postcopy_lacks_ram(r);
 	receiver_disconnect(r);
 	postcopy_end(r);
-	/* While the sender is waited for the guest may be started anew, with the same files. */
-	if (r->lost)
+	/*
+	 * While the sender is waited for the guest may be started anew, with the same files, or
+	 * move on: QEMU, which serves one client, may be another migration's.
+	 */
+	if (r->lost || r->whole)
 		receiver_release_ram(r);
-	/* And QEMU, which serves one client, may be another migration's. */
 	if (r->whole) {
 		qmp_close(r->qmp);
 		r->migration.qmp = r->qmp = NULL;
