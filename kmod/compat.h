@@ -75,6 +75,16 @@ static inline pgoff_t godwit_page_pgoff(struct folio *folio, struct page *page)
 #define _PAGE_DIRTY_BITS	_PAGE_DIRTY
 #endif
 
+/* mprotect, NUMA balancing, userfaultfd: see Kbuild. */
+static inline bool godwit_pmd_modify_keeps_dirty(void)
+{
+#ifdef GODWIT_PMD_MODIFY_LOSES_DIRTY
+	return false;
+#else
+	return true;
+#endif
+}
+
 /* 6.17 wants to be told which workqueues are per CPU; before, all were that are not unbound. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 #define WQ_PERCPU	0

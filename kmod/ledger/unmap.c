@@ -14,7 +14,9 @@
  * moment when the entry is gone; to note at the end only would lose it for the very last harvest.
  *
  * Changes of protection keep the dirty bit and are not counted: automatic NUMA balancing would
- * otherwise report the whole guest again and again.
+ * otherwise report the whole guest again and again. Where the kernel loses that of a huge page
+ * (Kbuild) the huge pages count that are there at the end: each that was changed is one still, or
+ * has been split or taken away meanwhile, which is another invalidation.
  *
  * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
  * reported from then on. So release counts all its spans, whose entries are dropped right after.
@@ -22,9 +24,11 @@
  * us and ends without us. All that was stored to the pages it takes was stored before release,
  * which has noted them, as its end would have: none is in flight any more.
  */
+#include <linux/hugetlb.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 
+#include "compat.h"
 #include "internal.h"
 #include "ledger/watch.h"
 
@@ -92,7 +96,48 @@ static void note_gone(struct godwit_watch *w, unsigned long start, unsigned long
 
 static bool keeps_dirty_bits(const struct mmu_notifier_range *range)
 {
-	return range->event == MMU_NOTIFY_PROTECTION_VMA || range->event == MMU_NOTIFY_SOFT_DIRTY;
+	return (range->event == MMU_NOTIFY_PROTECTION_VMA && godwit_pmd_modify_keeps_dirty()) ||
+	       range->event == MMU_NOTIFY_SOFT_DIRTY;
+}
+
+static bool is_huge(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset(mm, addr);
+	p4d_t *p4d;
+	pud_t *pud, seen;
+
+	if (pgd_none(*pgd))
+		return false;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return false;
+	pud = pud_offset(p4d, addr);
+	seen = READ_ONCE(*pud);
+	if (!pud_present(seen) || pud_leaf(seen))
+		return false;
+	return pmd_leaf(READ_ONCE(*pmd_offset(pud, addr)));
+}
+
+/*
+ * What of [*start, *end) lies between its first huge page and its last; nothing: *start is *end.
+ * Who changes protection holds the mmap_lock, so the tables that this reads stay. hugetlbfs changes
+ * its entries in another way.
+ */
+static void only_huge(struct mm_struct *mm, unsigned long *start, unsigned long *end)
+{
+	unsigned long addr = round_up(*start, PMD_SIZE), last = round_down(*end, PMD_SIZE);
+	struct vm_area_struct *vma = find_vma(mm, *start);
+	unsigned long first = 0, stop = 0;
+
+	if (vma && !is_vm_hugetlb_page(vma)) {
+		for (; addr < last; addr += PMD_SIZE) {
+			if (is_huge(mm, addr))
+				widen(&first, &stop, addr, addr + PMD_SIZE);
+			cond_resched();
+		}
+	}
+	*start = first;
+	*end = stop;
 }
 
 static int unmap_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
@@ -121,11 +166,14 @@ static int unmap_start(struct mmu_notifier *mn, const struct mmu_notifier_range 
 static void unmap_end(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
 {
 	struct godwit_watch *w = container_of(mn, struct godwit_watch, mn);
+	unsigned long start = range->start, end = range->end;
 
 	if (keeps_dirty_bits(range))
 		return;
+	if (range->event == MMU_NOTIFY_PROTECTION_VMA)
+		only_huge(range->mm, &start, &end);
 	spin_lock(&w->lock);
-	note_range(w, range->start, range->end);
+	note_range(w, start, end);
 	if (range->event == MMU_NOTIFY_UNMAP)
 		note_gone(w, range->start, range->end);
 	/*

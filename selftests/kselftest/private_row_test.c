@@ -139,6 +139,13 @@ TEST_F(rows, one_page_each)
 	memset(self->p.s.ram[0].words, 0, self->p.s.ram[0].bytes);
 	ASSERT_EQ(0, session_harvest(&self->p.s, &h));
 	PROOF(EXPECT_EQ(0, bits_count(&self->p.s.ram[0])));
+	/* What has been stored where nothing can be stored now, by whichever row (kmod/Kbuild). */
+	rows_on(ALL_ROWS);
+	*(volatile uint64_t *)(self->p.map + 3 * PAGE) = 8;
+	require(!mprotect(self->p.map, self->p.bytes, PROT_NONE), "PROT_NONE");
+	ASSERT_EQ(0, session_harvest(&self->p.s, &h));
+	PROOF(EXPECT_TRUE(bit_set(&self->p.s.ram[0], 3)));
+	require(!mprotect(self->p.map, self->p.bytes, PROT_READ | PROT_WRITE), "PROT_WRITE");
 }
 
 TEST_F(rows, vcpu)
