@@ -55,9 +55,11 @@
  *	  system on top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a
  *	  rebuild of btrfs RAID5. The last harvest is taken when the VMM has drained its I/O, so
  *	  only what was noted by an earlier one, and changed after that, is missed.
+ *	- A store to a transparent huge page in the instant in which madvise(MADV_COLD) ages it, on
+ *	  kernels that put back what they had read of its entry before they took it.
  *
- * VMMs do none of these to their guest's RAM, except the last on such file systems; vhost-user
- * backends, which map it anew when memory is plugged, keep what they have mapped.
+ * VMMs do none of these to their guest's RAM, except the last but one on such file systems;
+ * vhost-user backends, which map it anew when memory is plugged, keep what they have mapped.
  *
  * What H does not look at cannot hold such a write: a word of KVM's log that reads 0 gets its bits
  * later; a page table that is absent is made later; no flush is needed where no bit was taken,

@@ -100,39 +100,51 @@ static bool keeps_dirty_bits(const struct mmu_notifier_range *range)
 	       range->event == MMU_NOTIFY_SOFT_DIRTY;
 }
 
-static bool is_huge(struct mm_struct *mm, unsigned long addr)
+/* *next: where to look on, at most @end. */
+static bool is_huge(struct mm_struct *mm, unsigned long addr, unsigned long end,
+		    unsigned long *next)
 {
 	pgd_t *pgd = pgd_offset(mm, addr);
 	p4d_t *p4d;
-	pud_t *pud, seen;
+	pud_t seen;
 
+	*next = pgd_addr_end(addr, end);
 	if (pgd_none(*pgd))
 		return false;
+	*next = p4d_addr_end(addr, end);
 	p4d = p4d_offset(pgd, addr);
 	if (p4d_none(*p4d))
 		return false;
-	pud = pud_offset(p4d, addr);
-	seen = READ_ONCE(*pud);
+	*next = pud_addr_end(addr, end);
+	seen = READ_ONCE(*pud_offset(p4d, addr));
 	if (!pud_present(seen) || pud_leaf(seen))
 		return false;
-	return pmd_leaf(READ_ONCE(*pmd_offset(pud, addr)));
+	*next = pmd_addr_end(addr, end);
+	return pmd_leaf(READ_ONCE(*pmd_offset(&seen, addr)));
 }
 
 /*
  * What of [*start, *end) lies between its first huge page and its last; nothing: *start is *end.
- * Who changes protection holds the mmap_lock, so the tables that this reads stay. hugetlbfs changes
- * its entries in another way.
+ *
+ * Who changes protection holds the mmap_lock, for reading at least, so the tables of a VMA stay. An
+ * mprotect() is within one, but a PAGEMAP_SCAN names any addresses; and where munmap() has taken
+ * the VMAs away already it frees their tables with the lock held for reading. So VMAs are gone
+ * through, and nothing in between. hugetlbfs changes its entries in another way.
  */
 static void only_huge(struct mm_struct *mm, unsigned long *start, unsigned long *end)
 {
-	unsigned long addr = round_up(*start, PMD_SIZE), last = round_down(*end, PMD_SIZE);
-	struct vm_area_struct *vma = find_vma(mm, *start);
-	unsigned long first = 0, stop = 0;
+	unsigned long first = 0, stop = 0, addr, last, next;
+	struct vm_area_struct *vma;
 
-	if (vma && !is_vm_hugetlb_page(vma)) {
-		for (; addr < last; addr += PMD_SIZE) {
-			if (is_huge(mm, addr))
-				widen(&first, &stop, addr, addr + PMD_SIZE);
+	for (vma = find_vma(mm, *start); vma && vma->vm_start < *end;
+	     vma = find_vma(mm, vma->vm_end)) {
+		if (is_vm_hugetlb_page(vma))
+			continue;
+		addr = round_up(max(*start, vma->vm_start), PMD_SIZE);
+		last = round_down(min(*end, vma->vm_end), PMD_SIZE);
+		for (; addr < last; addr = next) {
+			if (is_huge(mm, addr, last, &next))
+				widen(&first, &stop, addr, next);
 			cond_resched();
 		}
 	}
