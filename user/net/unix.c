@@ -54,6 +54,14 @@ int sock_unix_connect_until(const char *path, uint64_t deadline)
 	return fd;
 }
 
+pid_t sock_unix_peer(int fd)
+{
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ? 0 : cred.pid;
+}
+
 static int unix_bind(int fd, const struct sockaddr_un *sun)
 {
 	return bind(fd, (const struct sockaddr *)sun, sizeof(*sun)) < 0 ? -errno : 0;

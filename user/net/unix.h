@@ -4,11 +4,14 @@
 #define GODWIT_UNIX_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Return: the descriptor or -errno. -EAGAIN: as many clients wait there as the server lets wait. */
 int sock_unix_connect(const char *path);
 /* Tries again as long as it is -EAGAIN, until then or until a stop is requested. */
 int sock_unix_connect_until(const char *path, uint64_t deadline);
+/* The process at the other end, in our pid namespace (SO_PEERCRED); 0: not known. */
+pid_t sock_unix_peer(int fd);
 /*
  * Listens at path, for the owner only; replaces the socket of a server that was killed. backlog: as
  * of listen(2). Return: the descriptor or -errno: -EADDRINUSE: another server listens there, or the

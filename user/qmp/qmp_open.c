@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -116,8 +115,6 @@ int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct
 {
 	uint64_t deadline = deadline_ms(timeout_ms);
 	struct qmp *q = calloc(1, sizeof(*q));
-	struct ucred cred = { 0 };
-	socklen_t len = sizeof(cred);
 	int r;
 
 	*out = NULL;
@@ -128,8 +125,7 @@ int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct
 	if (q->stream.fd < 0) {
 		r = qmp_no_socket(path, -q->stream.fd, e);
 	} else {
-		if (getsockopt(q->stream.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
-			q->peer = cred.pid;
+		q->peer = sock_unix_peer(q->stream.fd);
 		r = qmp_greet(q, path, deadline, e);
 	}
 	if (r)

@@ -13,7 +13,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -99,15 +98,13 @@ static void kept_ram_read(const json_t *note, struct ram_block *known, unsigned 
 static pid_t kept_ram_peer(const struct receiver *r)
 {
 	int fd = sock_unix_connect_until(r->o->qmp_path, deadline_ms(r->o->timeout_ms));
-	struct ucred cred = { 0 };
-	socklen_t len = sizeof(cred);
+	pid_t peer;
 
 	if (fd < 0)
 		return 0;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		cred.pid = 0;
+	peer = sock_unix_peer(fd);
 	close(fd);
-	return cred.pid;
+	return peer;
 }
 
 int kept_ram_find(struct receiver *r, struct err *e)

@@ -161,22 +161,13 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
  */
 static bool postcopy_powered_off(const struct receiver *r)
 {
-	struct err refused = { 0 };
+	struct err ignored = { 0 };
 	struct qmp_event ev;
 	bool off = false;
 
-	while (r->qmp) {
-		int got = qmp_event(r->qmp, 0, &ev, &refused);
-		const char *why;
+	while (r->qmp && qmp_event(r->qmp, 0, &ev, &ignored) > 0) {
+		const char *why = json_string_value(json_object_get(ev.data, "reason"));
 
-		/* migration_restore_begin(): events may follow. */
-		if (got < 0 && refused.exit == GW_QMP) {
-			refused = (struct err) { 0 };
-			continue;
-		}
-		if (got <= 0)
-			break;
-		why = json_string_value(json_object_get(ev.data, "reason"));
 		if (!strcmp(ev.name, "SHUTDOWN"))
 			off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
 		else if (!strcmp(ev.name, "RESUME"))
