@@ -134,7 +134,7 @@ static inline void open_both(uint32_t unit, uint64_t features)
 	l.src = (struct vm) { .nblocks = 1, .blocks = { { .name = "ram0", .pages = PAGES, .page_size = PAGE_BYTES, .fd = file_of_ram() } } };
 	l.there = l.src;
 	l.there.blocks[0].fd = file;
-	assert_return_code(ram_writer_open(&l.writer, &l.there, &l.e), 0);
+	assert_return_code(ram_writer_open(&l.writer, &l.there, NULL, &l.e), 0);
 	l.writer.features = features;
 	rig_open(&rig, file, unit, 2, OWED);
 	rig_owe(&rig, 0, OWED);

@@ -146,7 +146,7 @@ static inline struct rig *rig_new(void)
 	assert_int_equal(hot_pages_init(&rig->hot, &rig->src, &rig->e), 0);
 	pace_init(&rig->pace, 0);
 	assert_int_equal(stripes_init(&rig->stripes, &rig->src, &rig->e), 0);
-	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, NULL, &rig->e), 0);
 	return rig;
 }
 

@@ -110,7 +110,7 @@ static void into_a_process(void **state)
 	b->pid = getpid();
 	b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
 	assert_int_equal(ram_process_open(b, &rig->e), 0);
-	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, NULL, &rig->e), 0);
 	begin(rig, 3, &seed);
 	for (unsigned int round = 0; round < 3; round++) {
 		change_some(rig, 700, &seed);

@@ -60,7 +60,7 @@ int __wrap_recover_take_over(struct receiver *r, struct err *e)
 			      .blocks = { { .name = "ram0", .pages = PAGES, .page_size = PAGE_BYTES } } };
 	r->vm.blocks[0].fd = open(now.path, O_RDWR | O_CLOEXEC);
 	assert_int_equal(flock(r->vm.blocks[0].fd, LOCK_EX | LOCK_NB), 0);
-	assert_int_equal(ram_writer_open(&r->writer, &r->vm, e), 0);
+	assert_int_equal(ram_writer_open(&r->writer, &r->vm, NULL, e), 0);
 	/* Where it writes without one. */
 	if (!r->writer.base[0]) {
 		r->writer.base[0] = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ, MAP_SHARED, r->vm.blocks[0].fd, 0);

@@ -222,7 +222,7 @@ static bool on_a_small_tmpfs(struct rig *rig)
 	close(b->fd);
 	b->fd = open("/tmp/ram", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	assert_return_code(ftruncate(b->fd, (off_t)PAGES * PAGE_BYTES), 0);
-	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, NULL, &rig->e), 0);
 	return true;
 }
 

@@ -95,7 +95,7 @@ static bool mapped_destination(struct rig *rig, const char *options)
 		return false;
 	ram_writer_close(&rig->place);
 	move_block(&rig->dst.blocks[0]);
-	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, NULL, &rig->e), 0);
 	assert_non_null(rig->place.base[0]);
 	return true;
 }
@@ -217,7 +217,7 @@ static void too_few_huge_pages(void **state)
 	if (!hugetlb_destination(rig))
 		skip();
 	assert_int_equal(rig->dst.blocks[0].pages, 8 * THP_PAGES);
-	assert_int_not_equal(ram_writer_open(&rig->place, &rig->dst, &e), 0);
+	assert_int_not_equal(ram_writer_open(&rig->place, &rig->dst, NULL, &e), 0);
 	assert_non_null(strstr(e.text, "no room at the destination for RAM \"ram0\": too few huge pages of 2048 KiB"));
 	assert_non_null(strstr(e.text, POOL));
 }
@@ -234,7 +234,7 @@ static void a_hole_in_hugetlbfs_is_reserved(void **state)
 		skip();
 	b->pages = 4 * THP_PAGES;
 	assert_return_code(fallocate(b->fd, 0, 0, 4 * THP_BYTES), errno);
-	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, &rig->e), 0);
+	assert_int_equal(ram_writer_open(&rig->place, &rig->dst, NULL, &rig->e), 0);
 	assert_int_equal(allocated(b->fd), 0);
 	other = file_here(AT "/other", THP_BYTES);
 	p = mmap(NULL, THP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);

@@ -35,7 +35,7 @@ int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed,
 /* The features that this godwit offers in its HELLO, and those that it does not do without. */
 #define HELLO_FEATURES	(WIRE_VERDICTS | WIRE_OWN_RAM | WIRE_VIEWS | WIRE_ONE_WAY |               \
 			 WIRE_RECONNECTS | WIRE_POSTCOPY | WIRE_EARLY | WIRE_REUSES | WIRE_LATE |  \
-			 WIRE_LOSSES | WIRE_REUSES_SOON | HELLO_PACKING)
+			 WIRE_LOSSES | WIRE_REUSES_SOON | WIRE_EMPTIES | HELLO_PACKING)
 #define HELLO_PACKING	(WIRE_FILL | WIRE_LZ4 | WIRE_ZSTD | WIRE_ZLIB | WIRE_LOADS | WIRE_DELTAS)
 #define HELLO_NEEDS	WIRE_ONE_WAY
 

@@ -44,17 +44,14 @@ int ram_write_failed(const struct ram_block *b, const char *what, int code, stru
 	return ram_failed(b, what, code, e);
 }
 
-/* Pages [first, first + count) become zeros: a hole, where there can be one. */
-static int ram_clear(const struct ram_block *b, uint64_t first, uint64_t count, struct err *e)
+int ram_clear(const struct ram_block *b, uint64_t first, uint64_t count, struct err *e)
 {
 	int r = ram_ops(b)->clear(b, first, count);
 
 	return r ? ram_write_failed(b, "empty", -r, e) : 0;
 }
 
-/* The kernel writes the zeros: without room it answers EFAULT, a store would end in SIGBUS. */
-static int ram_zero_page(const struct ram_writer *p, unsigned int block, uint64_t page,
-			 struct err *e)
+int ram_zero_page(const struct ram_writer *p, unsigned int block, uint64_t page, struct err *e)
 {
 	const struct ram_block *b = &p->vm->blocks[block];
 	ssize_t n = read(p->zeros, p->base[block] + page * PAGE_BYTES, PAGE_BYTES);
@@ -62,67 +59,6 @@ static int ram_zero_page(const struct ram_writer *p, unsigned int block, uint64_
 	if (n == PAGE_BYTES)
 		return 0;
 	return n < 0 && errno != EFAULT ? ram_failed(b, "empty", errno, e) : ram_no_room(b, ENOSPC, e);
-}
-
-/*
- * The file has all its pages (prealloc=on): the operator wants that no page of the guest's can lack
- * memory later. The writer keeps all pages: it zeroes what the waiting QEMU has put there
- * (firmware), and never makes a hole.
- */
-static bool ram_is_preallocated(const struct ram_block *b)
-{
-	return !b->hugetlb && !b->hva && ram_ops(b)->allocated(b) >= b->pages;
-}
-
-/* Maps all of the block. NULL: errno says why not. */
-static uint8_t *ram_map(const struct ram_block *b)
-{
-	void *base =
-		mmap(NULL, b->pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-
-	return base == MAP_FAILED ? NULL : base;
-}
-
-static int ram_open_preallocated(struct ram_writer *p, unsigned int i, struct err *e)
-{
-	const struct zero_filter *filter = zero_filter_best();
-	const struct ram_block *b = &p->vm->blocks[i];
-	int r = 0;
-
-	p->preallocated[i] = true;
-	p->base[i] = ram_map(b);
-	if (!p->base[i])
-		return ram_failed(b, "map", errno, e);
-	for (uint64_t page = 0; page < b->pages && !r; page++)
-		if (!filter->is_zero(p->base[i] + page * PAGE_BYTES))
-			r = ram_zero_page(p, i, page, e);
-	return r;
-}
-
-static int ram_open_block(struct ram_writer *p, unsigned int i, struct err *e)
-{
-	const struct ram_block *b = &p->vm->blocks[i];
-	int r;
-
-	p->placed[i] = calloc(b->pages / 64 + 1, sizeof(*p->placed[i]));
-	if (!p->placed[i])
-		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
-	if (ram_is_preallocated(b))
-		return ram_open_preallocated(p, i, e);
-	r = ram_clear(b, 0, b->pages, e);
-	if (r || b->hva)
-		return r;
-	if (!b->hugetlb) {
-		p->base[i] = thp_map(b, PROT_READ | PROT_WRITE);
-		if (!p->base[i])
-			uffd_copy_open(&p->uffd[i], b);
-		return 0;
-	}
-	/* Reserves huge pages for all of the block: fails if the pool is too small. */
-	p->base[i] = ram_map(b);
-	if (p->base[i])
-		return 0;
-	return errno == ENOMEM ? ram_no_room(b, ENOMEM, e) : ram_failed(b, "map", errno, e);
 }
 
 int ram_writer_take_over(struct ram_writer *p, const struct vm *vm, struct err *e)
@@ -139,15 +75,6 @@ int ram_writer_take_over(struct ram_writer *p, const struct vm *vm, struct err *
 					   strerror(errno));
 }
 
-int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e)
-{
-	int r = ram_writer_take_over(p, vm, e);
-
-	for (unsigned int i = 0; i < vm->nblocks && !r; i++)
-		r = ram_open_block(p, i, e);
-	return r;
-}
-
 void ram_writer_close(struct ram_writer *p)
 {
 	if (p->vm && p->zeros >= 0)
@@ -161,7 +88,6 @@ void ram_writer_close(struct ram_writer *p)
 		pthread_mutex_destroy(&p->file_lock[i]);
 	}
 }
-
 
 /*
  * Clears the page's bit in @placed, and says whether it was set, so that only one thread zeroes the

@@ -94,11 +94,21 @@ struct ram_writer_count {
 	uint64_t reused_pages;
 };
 
+/**
+ * struct ram_alive - what the caller does meanwhile
+ * @step: called several times for each second; an error of it ends the work, and is its result
+ */
+struct ram_alive {
+	int (*step)(void *arg, struct err *e);
+	void *arg;
+};
+
 /*
  * Empties all RAM: what the source never touched is a hole here too, or zeros where the operator
- * wants no holes. ram_writer_close() also after an error.
+ * wants no holes. alive: may be NULL. ram_writer_close() also after an error.
  */
-int ram_writer_open(struct ram_writer *p, const struct vm *vm, struct err *e);
+int ram_writer_open(struct ram_writer *p, const struct vm *vm, const struct ram_alive *alive,
+		    struct err *e);
 /* From now on the sender may refer to what @ix has, which stays until ram_writer_close(). */
 int ram_writer_reuse(struct ram_writer *p, struct reuse_index *ix, struct err *e);
 /* For what post-copy brings (@lazy), into RAM that a guest runs in: changes nothing there. */

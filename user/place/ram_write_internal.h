@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Shared by ram_write.c (emptying, zeros, what is said of failures), ram_data.c (page bytes) and
- * ram_delta.c (parts of pages), ram_reused.c (pages of a file).
+ * Shared by ram_write.c (zeros, what is said of failures), ram_empty.c (before the first page),
+ * ram_data.c (page bytes), ram_delta.c (parts of pages) and ram_reused.c (pages of a file).
  */
 #ifndef GODWIT_RAM_WRITE_INTERNAL_H
 #define GODWIT_RAM_WRITE_INTERNAL_H
@@ -26,6 +26,13 @@ int ram_no_room(const struct ram_block *b, int code, struct err *e);
 int ram_failed(const struct ram_block *b, const char *what, int code, struct err *e);
 /* code: of ram_ops' write or clear. */
 int ram_write_failed(const struct ram_block *b, const char *what, int code, struct err *e);
+/* Pages [first, first + count) become zeros: a hole, where there can be one. */
+int ram_clear(const struct ram_block *b, uint64_t first, uint64_t count, struct err *e);
+/*
+ * Of a block that is mapped. The kernel writes the zeros: without room it answers EFAULT, a store
+ * would end in SIGBUS.
+ */
+int ram_zero_page(const struct ram_writer *p, unsigned int block, uint64_t page, struct err *e);
 /* Receives a block of @len bytes, and unpacks it into the buffer. @bytes: what it unpacks to. */
 int ram_unpack(struct ram_writer *p, struct channel *ch, uint64_t number, size_t len,
 	       struct ram_scratch *s, size_t bytes, struct err *e);

@@ -15,6 +15,8 @@
 #include "net/sock.h"
 #include "receive/receiver_internal.h"
 
+#define ALIVE_NS	1000000000ull	/* between two PONGs */
+
 /* Serves the control connection until the streams have joined: only PING may come. */
 static int join_streams_control(struct receiver *r, struct err *e)
 {
@@ -176,6 +178,35 @@ bool receiver_listen_again(struct receiver *r)
 	return false;
 }
 
+/**
+ * struct emptying - the receiver, and when its sender is to hear the next sign of life
+ */
+struct emptying {
+	struct receiver *r;
+	uint64_t next_ns;
+};
+
+/* A sender that does not know of that would take a PONG for an error. */
+static int join_streams_alive(void *arg, struct err *e)
+{
+	struct emptying *m = arg;
+
+	if (stop_requested())
+		return stop_err(e);
+	if (!(m->r->features & WIRE_EMPTIES) || now_ns() < m->next_ns)
+		return 0;
+	m->next_ns = now_ns() + ALIVE_NS;
+	return receiver_alive(m->r, e);
+}
+
+static int join_streams_empty(struct receiver *r, struct err *e)
+{
+	struct emptying m = { .r = r, .next_ns = now_ns() + ALIVE_NS };
+	const struct ram_alive alive = { .step = join_streams_alive, .arg = &m };
+
+	return ram_writer_open(&r->writer, &r->vm, &alive, e);
+}
+
 int join_streams(struct receiver *r, struct err *e)
 {
 	const struct wire_header ready = {
@@ -193,7 +224,7 @@ int join_streams(struct receiver *r, struct err *e)
 	if (!ret)
 		ret = migration_check_waits(r->qmp, e);
 	if (!ret)
-		ret = ram_writer_open(&r->writer, &r->vm, e);
+		ret = join_streams_empty(r, e);
 	if (!ret)
 		ret = receiver_begin_reuse(r, e);
 	if (!ret)

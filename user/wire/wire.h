@@ -19,6 +19,7 @@
  *	      <------------------- VIEW, VIEW, ...
  *	PRIVATE_BLOCKS ----------> only if the sender can use save mode, see below
  *	BLOCKS ------------------> names and sizes must match the receiver's
+ *	      <------------------- PONG     with WIRE_EMPTIES, while the receiver empties its RAM
  *	      <------------------- READY    its RAM is empty, QEMU waits; a secret, how many streams
  *	STREAMS -----------------> how many connections to the same address will come, or wait at
  *	                           its listener since BLOCKS
@@ -107,6 +108,9 @@
  *
  * WIRE_REUSES: in place of a page the sender may refer to what the receiver has in a file.
  * WIRE_REUSES_SOON: it may ask for that before it has READY. Both: wire/reuse.h.
+ *
+ * WIRE_EMPTIES: a PONG that answers nothing may come between BLOCKS and READY, about once a second,
+ * as long as the receiver takes to empty its RAM. The sender waits on.
  *
  * In migrate mode QEMU's private RAM (displays, flash, ROMs) and the device state come from QEMU's
  * own migration, as bytes of its stream in DEVICE frames: those without WIRE_HELD, which the
@@ -310,6 +314,7 @@ enum wire_type {
 #define WIRE_LATE	(1ull << 14)
 #define WIRE_LOSSES	(1ull << 15)
 #define WIRE_REUSES_SOON (1ull << 16)
+#define WIRE_EMPTIES	(1ull << 17)
 #define WIRE_NO_VERDICT	255u
 
 /**

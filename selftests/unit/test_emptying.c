@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * While the receiver empties its RAM it says once a second that it lives, to a sender that knows of that, and hears a request to stop. How
+ * long it takes is the test's, and so is the clock.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "claim/owners.h"
+#include "receive/receiver_internal.h"
+
+#define STEPS	50u
+#define STEP_NS	100000000ull
+
+/* link: -Wl,--wrap for these */
+uint64_t __real_now_ns(void);
+uint64_t __wrap_now_ns(void);
+int __wrap_owners_check(const char *proc, const struct vm *vm, enum owners_end end, struct err *e);
+int __wrap_migration_check_waits(struct qmp *qmp, struct err *e);
+int __wrap_ram_writer_open(struct ram_writer *p, const struct vm *vm, const struct ram_alive *alive, struct err *e);
+
+static uint64_t later_ns;
+static unsigned int stop_at;
+
+uint64_t __wrap_now_ns(void)
+{
+	return __real_now_ns() + later_ns;
+}
+
+int __wrap_owners_check(const char *proc, const struct vm *vm, enum owners_end end, struct err *e)
+{
+	(void)proc, (void)vm, (void)end, (void)e;
+	return 0;
+}
+
+int __wrap_migration_check_waits(struct qmp *qmp, struct err *e)
+{
+	(void)qmp, (void)e;
+	return 0;
+}
+
+/* Five seconds by ten steps each, and then it fails. */
+int __wrap_ram_writer_open(struct ram_writer *p, const struct vm *vm, const struct ram_alive *alive, struct err *e)
+{
+	int r = 0;
+
+	(void)p, (void)vm;
+	for (unsigned int i = 1; i <= STEPS && !r; i++) {
+		later_ns += STEP_NS;
+		if (i == stop_at)
+			raise(SIGTERM);
+		r = alive->step(alive->arg, e);
+	}
+	return r ? r : err_set(e, GW_NO_ROOM, ENOSPC, "the end");
+}
+
+struct rig {
+	struct receiver_options o;
+	struct receiver r;
+	int peer;
+	struct err e;
+};
+
+static void begin(struct rig *rig, uint64_t features)
+{
+	int fds[2];
+
+	*rig = (struct rig) { .r = { .o = &rig->o, .features = features } };
+	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), errno);
+	assert_int_equal(channel_new(fds[0], &engine_poll, 1000, &rig->r.ch, &rig->e), 0);
+	rig->peer = fds[1];
+	stop_at = 0;
+}
+
+/* How many PONGs have come, and nothing else. */
+static unsigned int pongs(const struct rig *rig)
+{
+	uint8_t frame[WIRE_HEADER + 8];
+	struct wire_header h;
+	unsigned int n = 0;
+
+	while (recv(rig->peer, frame, sizeof(frame), 0) == sizeof(frame)) {
+		assert_int_equal(wire_get_header(frame, &h), 0);
+		assert_int_equal(h.type, WIRE_PONG);
+		assert_int_equal(h.arg, 0);
+		n++;
+	}
+	return n;
+}
+
+static void end(struct rig *rig)
+{
+	channel_free(rig->r.ch);
+	close(rig->peer);
+}
+
+static void a_sign_of_life(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	begin(&rig, WIRE_EMPTIES);
+	assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
+	assert_int_equal(rig.e.exit, GW_NO_ROOM);
+	assert_in_range(pongs(&rig), 4, 5);
+	end(&rig);
+}
+
+static void an_older_sender(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	begin(&rig, ~WIRE_EMPTIES);
+	assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
+	assert_int_equal(rig.e.exit, GW_NO_ROOM);
+	assert_int_equal(pongs(&rig), 0);
+	end(&rig);
+}
+
+static void a_sender_that_is_gone(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	begin(&rig, WIRE_EMPTIES);
+	assert_return_code(shutdown(rig.peer, SHUT_RDWR), errno);
+	assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
+	assert_int_not_equal(rig.e.exit, GW_NO_ROOM);
+	end(&rig);
+}
+
+/* The last one: a request to stop is for ever. */
+static void a_request_to_stop(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	begin(&rig, 0);
+	stop_at = STEPS / 2;
+	assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
+	assert_int_equal(rig.e.exit, GW_CANCELLED);
+	end(&rig);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_sign_of_life),
+		cmocka_unit_test(an_older_sender),
+		cmocka_unit_test(a_sender_that_is_gone),
+		cmocka_unit_test(a_request_to_stop),
+	};
+
+	stop_install();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
