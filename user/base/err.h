@@ -39,7 +39,7 @@ enum gw_exit {
 	GW_NOT_PUT_BACK = 27,	/* it failed; the guardian has yet to roll the source VM back */
 	GW_RAM_IN_USE = 28,	/* another process maps a RAM file, or the source itself does */
 	GW_MISFIT = 29,		/* the destination is another machine than the guest started on */
-	GW_NO_ROOM = 30,	/* the destination has no memory for the guest */
+	GW_NO_ROOM = 30,	/* no memory for the guest there, or for a note of it in /run */
 	GW_TLS = 31,		/* wrong, missing or expired credentials, or a changed record */
 	GW_INCOMPLETE = 32,	/* post-copy broke: the guest runs, and may lack RAM */
 	GW_GUEST_LOST = 33,	/* in post-copy the destination QEMU exited */

@@ -92,17 +92,37 @@ static json_t *doubt_without_settings(const json_t *records)
 	return left;
 }
 
+static int doubt_open(struct record *r, pid_t vmm)
+{
+	char name[RECORD_NAME];
+	int ret = r->fd < 0 ? record_name_vm(name, "doubt", vmm) : 0;
+
+	return ret || r->fd >= 0 ? ret : record_open(r, RECORD_DIR, name);
+}
+
+int doubt_reserve(struct record *r, pid_t vmm, struct err *e)
+{
+	int ret = doubt_open(r, vmm);
+
+	if (!ret)
+		ret = record_reserve(r);
+	if (!ret)
+		return 0;
+	record_remove(r);
+	return err_set(e, ret == -ENOSPC || ret == -EDQUOT ? GW_NO_ROOM : GW_INTERNAL, EOPNOTSUPP,
+		       "no note of post-copy can be made in " RECORD_DIR " (%s), without which \"godwit send --recover\" could not go on if the sender is killed: make room there, or give --postcopy off",
+		       strerror(-ret));
+}
+
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo)
 {
-	char name[RECORD_NAME], token[RECORD_NAME];
-	int ret = r->fd < 0 ? record_name_vm(name, "doubt", vmm) : 0;
+	char token[RECORD_NAME];
+	int ret = doubt_open(r, vmm);
 
 	/* QEMU has exited: its guest cannot run twice. */
 	if (ret == -ENOENT || ret == -ESRCH)
 		return;
 	record_name_verdict(token, d->token, sizeof(d->token));
-	if (!ret && r->fd < 0)
-		ret = record_open(r, RECORD_DIR, name);
 	if (!ret)
 		ret = record_write(r, json_pack("{s:s, s:s, s:b, s:b, s:o}",
 						"receiver", d->addr, "token", token,

@@ -60,6 +60,12 @@ enum commit_source_event doubt_ask(const struct doubt *d, struct doubt_answer *a
 				   struct err *e);
 
 /*
+ * Makes the note, without a word in it: doubt_read() finds none. What is written to it later needs
+ * no more room.
+ * Errors: GW_NO_ROOM; GW_INTERNAL. Of both: -EOPNOTSUPP.
+ */
+int doubt_reserve(struct record *r, pid_t vmm, struct err *e);
+/*
  * Writes the note of this VMM's sender, which stays open: a second call changes it. undo: the
  * journal's records.
  */

@@ -19,6 +19,12 @@
 
 #define QMP_MS		2000u	/* for a QEMU that a killed receiver has left behind */
 
+static void verdict_fails(int ret)
+{
+	say("cannot keep a record in %s (%s): if this receiver is killed in the switchover the sender cannot learn how the migration ended",
+		record_dir(), strerror(-ret));
+}
+
 void verdict_open(struct receiver *r)
 {
 	char name[RECORD_NAME];
@@ -29,29 +35,32 @@ void verdict_open(struct receiver *r)
 	record_name_verdict(name, r->token, sizeof(r->token));
 	ret = record_open(&r->record, record_dir(), name);
 	if (ret)
-		say("cannot make a record in %s (%s): if this receiver is killed in the switchover the sender cannot learn how the migration ended",
-			record_dir(), strerror(-ret));
+		verdict_fails(ret);
 	verdict_write(r);
 }
 
 void verdict_write(struct receiver *r)
 {
 	char path[PATH_MAX] = "";
+	int ret;
 
 	if (r->record.fd < 0)
 		return;
 	if (!realpath(r->o->qmp_path, path))
 		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
+	ret = record_write(&r->record,
+			   json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:b, s:O?}",
+				     "state", commit_state_name(r->commit),
+				     "resumed-ns", (json_int_t)r->resumed_ns,
+				     "qmp", path, "vmm", r->vmm, "runs", r->runs,
+				     "owing", r->lost || postcopy_lacks_ram(r),
+				     "lost", r->lost,
+				     "capabilities", r->migration.old_caps));
+	if (!ret)
+		return;
 	/* A record that is out of date is worse than none. */
-	if (record_write(&r->record,
-			 json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:b, s:O?}",
-				   "state", commit_state_name(r->commit),
-				   "resumed-ns", (json_int_t)r->resumed_ns,
-				   "qmp", path, "vmm", r->vmm, "runs", r->runs,
-				   "owing", r->lost || postcopy_lacks_ram(r),
-				   "lost", r->lost,
-				   "capabilities", r->migration.old_caps)))
-		record_remove(&r->record);
+	record_remove(&r->record);
+	verdict_fails(ret);
 }
 
 /* Is the QEMU that answers at the record's path the one that the record is about? */

@@ -43,7 +43,9 @@ int owing_ask(struct sender *s, struct err *e)
 		return owing_cannot(s, GW_USAGE, "with --pause there are no rounds that might not help: give --postcopy on");
 	if (s->o->verify)
 		return owing_cannot(s, GW_USAGE, "--verify compares all RAM before the guest runs at the destination");
-	r = postcopy_ask_send(s->ch, s->features, &why);
+	r = doubt_reserve(&s->note, s->vm.pid, &why);
+	if (!r)
+		r = postcopy_ask_send(s->ch, s->features, &why);
 	s->owing.asked = !r;
 	return r ? owing_refused(s, r, &why, e) : 0;
 }

@@ -337,6 +337,11 @@ int sender_settle(struct sender *s, int r, struct err *e);
  * that the guest has run at the destination.
  */
 void sender_note_doubt(struct sender *s);
+/*
+ * Another client may have continued the guest here after the commit point: too late to undo that.
+ * Errors: GW_VM_STATE.
+ */
+int sender_check_source(struct sender *s, struct err *e);
 /* Ends the module's session, and the guardian, if that has nothing left to do. */
 void sender_end_session(struct sender *s);
 /* Fills in what of the report is known once the guest runs at the destination. */

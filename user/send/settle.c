@@ -155,10 +155,7 @@ static enum commit_source_event settle_ask(struct sender *s, struct err *e)
 	return event;
 }
 
-/*
- * Another client may have continued the guest here after the commit point: too late to undo that.
- */
-static int settle_check_source(struct sender *s, struct err *e)
+int sender_check_source(struct sender *s, struct err *e)
 {
 	struct err ignored = { 0 };
 	bool running = false;
@@ -207,7 +204,7 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			r = owing_settle(s, r, &owing);
 			if (r)
 				*e = owing;
-			return r ? r : settle_check_source(s, e);
+			return r ? r : sender_check_source(s, e);
 		case SOURCE_STAYS_STOPPED:
 			settle_stay_stopped(s, e);
 			return -EREMOTEIO;

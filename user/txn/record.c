@@ -55,6 +55,21 @@ int record_open(struct record *r, const char *dir, const char *name)
 	}
 }
 
+/* @len: of what stands in the line. */
+static int record_put(struct record *r, char line[RECORD_MAX], size_t len)
+{
+	ssize_t n;
+
+	memset(line + len, ' ', RECORD_MAX - len);
+	line[RECORD_MAX - 1] = '\n';
+	if (r->fd < 0)
+		return -EBADF;
+	n = pwrite(r->fd, line, RECORD_MAX, 0);
+	if (n == RECORD_MAX)
+		return 0;
+	return n < 0 ? -errno : -EIO;
+}
+
 int record_write(struct record *r, json_t *j)
 {
 	char line[RECORD_MAX];
@@ -63,11 +78,14 @@ int record_write(struct record *r, json_t *j)
 	json_decref(j);
 	if (!len || len > sizeof(line) - 1)
 		return -EMSGSIZE;
-	memset(line + len, ' ', sizeof(line) - len);
-	line[sizeof(line) - 1] = '\n';
-	if (r->fd < 0)
-		return -EBADF;
-	return pwrite(r->fd, line, sizeof(line), 0) == (ssize_t)sizeof(line) ? 0 : -EIO;
+	return record_put(r, line, len);
+}
+
+int record_reserve(struct record *r)
+{
+	char line[RECORD_MAX];
+
+	return record_put(r, line, 0);
 }
 
 void record_close(struct record *r)

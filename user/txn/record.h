@@ -38,6 +38,8 @@ const char *record_dir(void);
 int record_open(struct record *r, const char *dir, const char *name);
 /* j: stolen. 0 or -errno. */
 int record_write(struct record *r, json_t *j);
+/* Room for what is to be written: record_read() finds no sense in it. 0 or -errno. */
+int record_reserve(struct record *r);
 void record_close(struct record *r);	/* the file stays */
 void record_remove(struct record *r);	/* unlinks the file, unless it is another program's */
 /*
