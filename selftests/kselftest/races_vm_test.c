@@ -75,13 +75,16 @@ static void *change_slots(void *arg)
 	return NULL;
 }
 
-/* For ms, and longer (20 times, at most) until enough have succeeded. -EAGAIN: slots change; nothing is lost. */
-static unsigned int harvest_for(struct rig *rig, unsigned int ms, unsigned int enough)
+/*
+ * For ms, and longer (20 times, at most) until enough have succeeded and as much has happened beside them. -EAGAIN: slots change; nothing
+ * is lost.
+ */
+static unsigned int harvest_for(struct rig *rig, unsigned int ms, unsigned int enough, const volatile unsigned int *beside)
 {
 	uint64_t begin = now_ms(), spent = 0;
 	unsigned int done = 0;
 
-	for (; spent < ms || (done < enough && spent < 20 * ms); spent = now_ms() - begin) {
+	for (; spent < ms || ((done < enough || *beside < enough) && spent < 20 * ms); spent = now_ms() - begin) {
 		int r = session_sync(&rig->s, NULL);
 
 		require(!r || r == -EAGAIN, "GODWIT_HARVEST");
@@ -97,12 +100,12 @@ TEST_F(races, slots_change)
 
 	vcpu_start(&self->rig.vm, 0, random_seed());
 	require(!pthread_create(&c.thread, NULL, change_slots, &c), "pthread_create");
-	EXPECT_LE(4, harvest_for(&self->rig, RACE_MS, 4));
+	EXPECT_LE(4, harvest_for(&self->rig, RACE_MS, 4, &c.rounds));
 	c.stop = true;
 	pthread_join(c.thread, NULL);
 	vcpu_stop(&self->rig.vm, 0);
 	TH_LOG("%u rounds of changes", c.rounds);
-	EXPECT_LT(3, c.rounds);
+	EXPECT_LE(4, c.rounds);
 	/* The VMM's own calls work as without us: QEMU aborts when one of them fails. */
 	PROOF(EXPECT_EQ(0, c.errors)) {
 		TH_LOG("to %s the slot: %s", c.first, strerror(-c.error));
@@ -141,12 +144,12 @@ TEST_F(races, the_vmm_forks)
 
 	vcpu_start(&self->rig.vm, 0, random_seed());
 	require(!pthread_create(&f.thread, NULL, fork_often, &f), "pthread_create");
-	EXPECT_LE(4, harvest_for(&self->rig, RACE_MS, 4));
+	EXPECT_LE(4, harvest_for(&self->rig, RACE_MS, 4, &f.forks));
 	f.stop = true;
 	pthread_join(f.thread, NULL);
 	vcpu_stop(&self->rig.vm, 0);
 	TH_LOG("%u forks", f.forks);
-	EXPECT_LT(3, f.forks);
+	EXPECT_LE(4, f.forks);
 	rig_round(&self->rig, false);
 	PROOF(EXPECT_EQ(0, shadow_differs(&self->rig.shadow)));
 }
