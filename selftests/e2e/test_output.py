@@ -95,6 +95,25 @@ def test_standard_files_are_closed(directory, end, closed):
     godwit.proof(src, dst)
 
 
+# A job in the background of a terminal where the operator has said so: whoever of it writes there stops, unless it ignores that.
+BACKGROUND = ['setsid', '--wait', 'bash', '-c', 'exec 0<>/proc/self/fd/1; stty tostop; set -m; "$@" & wait $!', 'bash']
+
+
+@pytest.mark.parametrize('end', ['send', 'receive'])
+def test_in_the_background_of_a_terminal(directory, end):
+    """As after Ctrl-Z and "bg": the guest does not wait until somebody says "fg"."""
+    src = source(directory)
+    dst = godwit.destination(src)
+    of = {end: {'enter': BACKGROUND, 'columns': 80}}
+    there = godwit.receive(dst, '--peer-timeout', '5', **of.get('receive', {}))
+    there.wait_until(lambda: godwit.at_port(there.pid, 'listening'), 'port', 60)
+    here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '5', godwit.AT, **of.get('send', {}))
+    src.sender = here
+    assert here.wait(60) == 0 and there.wait(60) == 0, here.said + there.said
+    assert 'migrated' in here.said and 'received in' in there.said, here.said + there.said
+    godwit.proof(src, dst)
+
+
 FULL = ['sh', '-c', 'exec "$@" >/dev/full', 'sh']
 
 

@@ -66,6 +66,29 @@ static void the_first_reason_counts(void **state)
 	in_child(by_signal);
 }
 
+/* A word to a terminal with "stty tostop" from the background: the signal stops whoever does not ignore it. */
+static int goes_on_in_the_background(void)
+{
+	stop_install();
+	raise(SIGTTOU);
+	return !stop_requested();
+}
+
+static void a_terminal_stops_nothing(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	assert_return_code(pid, errno);
+	if (!pid)
+		_exit(goes_on_in_the_background() ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	if (WIFSTOPPED(status))
+		kill(pid, SIGKILL);
+	assert_int_equal(status, 0);
+}
+
 static int asked_before(void)
 {
 	return stop_request(STOP_COMMAND) && !stop_commit() && stop_requested();
@@ -203,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_reason_counts),
+		cmocka_unit_test(a_terminal_stops_nothing),
 		cmocka_unit_test(no_request_is_lost),
 		cmocka_unit_test(a_qmp_socket_that_says_nothing_can_be_left),
 		cmocka_unit_test(a_connection_under_way_can_be_left),

@@ -42,6 +42,8 @@ void stop_install(void)
 	signal(SIGPIPE, SIG_IGN);
 	/* A file that may grow no more is an error like any other (EFBIG). */
 	signal(SIGXFSZ, SIG_IGN);
+	/* "stty tostop": no word of a background job's may stop it while a guest waits for it. */
+	signal(SIGTTOU, SIG_IGN);
 }
 
 bool stop_requested(void)
