@@ -98,6 +98,47 @@ def test_the_source_s_monitor_is_lost(pair):
     godwit.unharmed(src)
 
 
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_another_qemu_takes_the_socket(pair, mode):
+    """
+    The source QEMU hangs in the switchover, the sender is killed, and the operator starts another QEMU with the same path, and
+    stops its guest: that one is left alone, and the first one's guest runs on as soon as it can.
+    """
+    src, dst = pair
+    killed = threading.Event()
+    here = None
+
+    def hangs():
+        here.kill(signal.SIGSTOP)
+        os.kill(src.pid, signal.SIGSTOP)
+        here.kill()
+        killed.set()
+    between = relay.Relay(TO, wire.RAM, at_cut=hangs)
+    try:
+        there = receive(dst)
+        here = send(src, '--qmp', src.main_qmp, '--device-state', mode, '--compress', 'off', to=between.address)
+        assert killed.wait(60), here.said
+        here.wait()
+        stranger = lab.Qemu('stranger', directory=src.directory, ram=64, append=APPEND).wait_ticks(1)
+        stranger.qmp('stop')
+        os.rename(stranger.main_qmp, src.main_qmp)
+        end = time.monotonic() + 60
+        while 'another program has the socket' not in here.said:
+            here.poll()
+            assert time.monotonic() < end, here.said
+            time.sleep(0.05)
+        assert f'process {src.pid}' in here.said and 'rolled back' not in here.said, here.said
+    finally:
+        os.kill(src.pid, signal.SIGCONT)
+        between.stop()
+    assert there.wait() != 0
+    godwit.unharmed(src)
+    here.poll()
+    assert 'rolled back' in here.said, here.said
+    proved(stranger.query_status() == 'paused', f'the other guest is {stranger.query_status()}')
+    stranger.kill()
+
+
 def test_cancelled_in_the_last_moment(directory):
     """By another client, while QEMU writes the device state: its stream then has an end, too, and the guest runs on."""
     src = source(directory, cpus=20)

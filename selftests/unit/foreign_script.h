@@ -47,14 +47,13 @@ static void script(struct peer *p)
 static struct peer peer;
 static struct foreign begin(const struct answer *answers)
 {
-	struct foreign f = { .qmp_path = peer.path, .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), .timeout_ms = 2000 };
+	struct foreign f = { .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), .timeout_ms = 2000 };
 	struct err e = { 0 };
 
 	memset(&qemu, 0, sizeof(qemu));
 	qemu.answers = answers;
 	assert_int_equal(peer_start(&peer, script, NULL, 1), 0);
 	assert_int_equal(qmp_open(peer.path, 2000, &f.qmp, &e), 0);
-	f.qmp_path = NULL;
 	return f;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "net/unix.h"
 #include "qmp_peer.h"
 #include "txn/guardian.h"
 
@@ -23,6 +24,7 @@ enum act { NOTHING, STANDS_DOWN, STANDS_UP, UNDOES, DISMISSES, MOVES, HANDS_OVER
 /**
  * struct scene
  * @control: the sender's socket, as far as the guardian knows: a file
+ * @at: QEMU's monitor, where the test listens in QEMU's name
  * @guardian: its process
  * @qemu: a process that lives as long as QEMU does
  * @said: what it writes to stderr
@@ -33,6 +35,7 @@ enum act { NOTHING, STANDS_DOWN, STANDS_UP, UNDOES, DISMISSES, MOVES, HANDS_OVER
  */
 struct scene {
 	struct peer peer;
+	struct qmp_place at;
 	char control[96];
 	pid_t sender, guardian, qemu;
 	int said, session;
@@ -83,7 +86,7 @@ static inline void sender(struct scene *s, enum act act, int ready)
 	struct guardian g = { .pipe = -1 };
 	struct journal j = { .pipe = -1 };
 	struct ward w = {
-		.qmp_path = s->peer.path,
+		.at = s->at,
 		.pidfd = (int)syscall(SYS_pidfd_open, s->qemu, 0),
 		.pid = s->qemu,
 		.vm_fd = -1,
@@ -176,12 +179,39 @@ static inline void assert_said(struct scene *s, const char *what)
 	assert_true(has_said(s, what));
 }
 
-/* No client has connected: also one that has left again would wait to be accepted. */
-static inline void assert_none_came(struct scene *s)
+/* The next client comes. */
+static inline void serve_one(struct scene *s)
 {
+	struct timeval silence = { .tv_usec = 300000 };
 	struct pollfd pfd = { .fd = s->peer.listener, .events = POLLIN };
 
+	assert_int_equal(poll(&pfd, 1, PATIENCE_MS), 1);
+	s->peer.fd = accept4(s->peer.listener, NULL, NULL, SOCK_CLOEXEC);
+	/* It may have given up, and be there still. */
+	setsockopt(s->peer.fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
+	source_vm(&s->peer);
+	close(s->peer.fd);
+}
+
+/* No client has connected: also one that has left again would wait to be accepted. */
+static inline void assert_none_came(int listener)
+{
+	struct pollfd pfd = { .fd = listener, .events = POLLIN };
+
 	assert_int_equal(poll(&pfd, 1, 0), 0);
+}
+
+/* What another QEMU does that is started with the same path. Return: its socket, which listens. */
+static inline int take_path(const struct scene *s)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(sun.sun_path, s->peer.path);
+	assert_return_code(unlink(s->peer.path), errno);
+	assert_return_code(bind(fd, (struct sockaddr *)&sun, sizeof(sun)), errno);
+	assert_return_code(listen(fd, 4), errno);
+	return fd;
 }
 
 static inline void end_qemu(struct scene *s)
@@ -209,6 +239,8 @@ static inline struct scene *scene(peer_script *script)
 	s->session = -1;
 	s->said = memfd_create("stderr", MFD_CLOEXEC);
 	assert_int_equal(peer_start(&s->peer, script, NULL, 4), 0);
+	s->at = (struct qmp_place) { .path = s->peer.path, .socket = sock_unix_hold(s->peer.path), .vmm = getpid() };
+	assert_true(s->at.socket >= 0);
 	snprintf(s->control, sizeof(s->control), "%s/control", s->peer.dir);
 	fd = open(s->control, O_CREAT | O_CLOEXEC | O_WRONLY, 0600);
 	assert_return_code(fd, errno);
@@ -239,6 +271,7 @@ static inline int teardown(void **state)
 	end_qemu(s);
 	unlink(s->control);
 	peer_stop(&s->peer);
+	qmp_place_forget(&s->at);
 	close(s->said);
 	free(s);
 	return 0;

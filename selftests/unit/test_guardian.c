@@ -50,17 +50,112 @@ static void a_monitor_that_is_taken_is_waited_for(void **state)
 	peer_nap(1200);
 	assert_int_equal(waitpid(s->guardian, NULL, WNOHANG), 0);
 	assert_said(s, "trying again");
-	while (!strstr(s->heard, "migrate-set-parameters")) {
-		struct timeval silence = { .tv_usec = 300000 };
-
-		s->peer.fd = accept4(s->peer.listener, NULL, NULL, SOCK_CLOEXEC);
-		setsockopt(s->peer.fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
-		source_vm(&s->peer);
-		close(s->peer.fd);
-	}
+	while (!strstr(s->heard, "migrate-set-parameters"))
+		serve_one(s);
 	assert_guardian_ends(s);
 	assert_said(s, "as it was before");
 	assert_non_null(strstr(s->heard, ENDS_IT "migrate-set-parameters "));
+}
+
+/* QEMU hangs, and another one is started by the same script: that one's guest is none of the guardian's. */
+static void another_qemu_has_its_path(void **state)
+{
+	struct scene *s = *state;
+	int other;
+
+	start_sender(s, NOTHING);
+	other = take_path(s);
+	kill_sender(s);
+	for (unsigned int ms = 0; !has_said(s, "another program has the socket") && ms < PATIENCE_MS; ms += 10)
+		peer_nap(10);
+	assert_said(s, "end that process");
+	assert_int_equal(waitpid(s->guardian, NULL, WNOHANG), 0);
+	while (!strstr(s->heard, "migrate-set-parameters"))
+		serve_one(s);
+	assert_guardian_ends(s);
+	assert_said(s, "as it was before");
+	assert_non_null(strstr(s->heard, ENDS_IT "migrate-set-parameters "));
+	assert_none_came(other);
+	close(other);
+}
+
+/* The guest may need RAM that is only there: to end that QEMU is no advice. */
+static void nor_is_the_first_to_be_ended_behind_the_commit_point(void **state)
+{
+	struct scene *s = *state;
+	int other;
+
+	start_sender(s, STANDS_DOWN);
+	other = take_path(s);
+	kill_sender(s);
+	for (unsigned int ms = 0; !has_said(s, "another program has the socket") && ms < PATIENCE_MS; ms += 10)
+		peer_nap(10);
+	assert_said(s, "whose settings are put back as soon as it answers");
+	assert_false(has_said(s, "end that process"));
+	while (!strstr(s->heard, "migrate-set-parameters"))
+		serve_one(s);
+	assert_guardian_ends(s);
+	assert_none_came(other);
+	close(other);
+}
+
+/* It listens where the other one did, and hears no word. */
+static void stranger(const struct scene *s, int ready)
+{
+	char byte;
+	int fd = take_path(s), client;
+	bool silent = write(ready, "", 1) == 1;
+
+	client = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	silent = client >= 0 && read(client, &byte, 1) == 0 && silent;
+	_exit(silent ? 0 : 1);
+}
+
+/* The first one lives, and does not listen any more: it cannot be reached, and the other is not it. */
+static void another_qemu_has_its_path_and_its_clients(void **state)
+{
+	struct scene *s = *state;
+	int ready[2], status;
+	pid_t other;
+	char byte;
+
+	assert_return_code(pipe2(ready, O_CLOEXEC), errno);
+	start_sender(s, NOTHING);
+	other = fork();
+	if (!other) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		stranger(s, ready[1]);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	shutdown(s->peer.listener, SHUT_RDWR);
+	kill_sender(s);
+	assert_int_equal(waitpid(other, &status, 0), other);
+	assert_int_equal(status, 0);
+	for (unsigned int ms = 0; !has_said(s, "another program has the socket") && ms < PATIENCE_MS; ms += 10)
+		peer_nap(10);
+	assert_said(s, "listens there now");
+	assert_said(s, "another program has the socket");
+	assert_false(has_said(s, "as it was before"));
+	end_qemu(s);
+	assert_guardian_ends(s);
+	assert_said(s, "nothing to roll back");
+}
+
+/* A relay that outlives QEMU, or one in another pid namespace: only that QEMU has exited tells them apart. */
+static void what_answers_when_qemu_has_exited_is_another(void **state)
+{
+	struct scene *s = *state;
+
+	s->at.vmm = 0;
+	start_sender(s, NOTHING);
+	end_qemu(s);
+	kill_sender(s);
+	assert_guardian_ends(s);
+	what_it_heard(s);
+	assert_string_equal(s->heard, "");
+	assert_said(s, "nothing to roll back");
 }
 
 /* QEMU is gone as well: it says that it could do nothing. */
@@ -132,6 +227,10 @@ static const struct CMUnitTest tests[] = {
 	TEST(a_sender_that_dies_is_put_back, with_qemu),
 	TEST(a_guest_that_is_left_is_no_success, with_qemu),
 	TEST(a_monitor_that_is_taken_is_waited_for, with_nobody),
+	TEST(another_qemu_has_its_path, with_nobody),
+	TEST(nor_is_the_first_to_be_ended_behind_the_commit_point, with_nobody),
+	TEST(another_qemu_has_its_path_and_its_clients, with_nobody),
+	TEST(what_answers_when_qemu_has_exited_is_another, with_qemu),
 	TEST(a_vm_that_is_gone_is_reported, with_nobody),
 	TEST(behind_the_commit_point_it_only_puts_settings_back, with_qemu),
 	TEST(a_sender_that_lives_has_not_died, with_qemu),

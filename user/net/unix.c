@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -52,6 +54,23 @@ int sock_unix_connect_until(const char *path, uint64_t deadline)
 	       !stop_requested())
 		nap_ms(AGAIN_MS);
 	return fd;
+}
+
+int sock_unix_hold(const char *path)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int sock_unix_connect_held(int held, uint64_t deadline)
+{
+	char path[32];
+
+	if (held < 0)
+		return -EBADF;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", held);
+	return sock_unix_connect_until(path, deadline);
 }
 
 pid_t sock_unix_peer(int fd)

@@ -8,6 +8,15 @@
 
 /* Return: the descriptor or -errno. -EAGAIN: as many clients wait there as the server lets wait. */
 int sock_unix_connect(const char *path);
+/*
+ * The socket itself that is at this path now, O_PATH: the path may be another's later. Return: the
+ * descriptor or -errno.
+ */
+int sock_unix_hold(const char *path);
+/*
+ * As sock_unix_connect_until(), to a socket that is held, under whatever path it is, or under none.
+ */
+int sock_unix_connect_held(int held, uint64_t deadline);
 /* Tries again as long as it is -EAGAIN, until then or until a stop is requested. */
 int sock_unix_connect_until(const char *path, uint64_t deadline);
 /* The process at the other end, in our pid namespace (SO_PEERCRED); 0: not known. */

@@ -368,6 +368,8 @@ void qmp_close(struct qmp *q)
 		return;
 	if (q->stream.fd >= 0)
 		close(q->stream.fd);
+	if (q->socket >= 0)
+		close(q->socket);
 	qmp_stream_free(&q->stream);
 	qmp_events_free(&q->events);
 	free(q);

@@ -24,6 +24,35 @@ struct qmp;
  * that a QMP socket serves one client at a time, and that another client may hold it).
  */
 int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e);
+
+/**
+ * struct qmp_place - where one QEMU's monitor is, to find that QEMU again, and no other
+ * A QEMU that is started with the same path takes the path. The one before still listens, at a
+ * socket that has no name any more.
+ * @path: for words, and for a monitor whose socket is not known, or that has a new one
+ * @socket: its socket, held (unix.h); negative: not known
+ * @vmm: QEMU's process, if that is what listened there; 0: it was another one (a relay, or what
+ *	passed the socket to QEMU), or one in another pid namespace
+ */
+struct qmp_place {
+	const char *path;
+	int socket;
+	pid_t vmm;
+};
+
+#define QMP_PLACE_NONE ((struct qmp_place) { .socket = -1 })
+
+/* Where q is connected to. vmm: its QEMU's process. path: stays the caller's. */
+struct qmp_place qmp_place(const struct qmp *q, const char *path, pid_t vmm);
+void qmp_place_forget(struct qmp_place *at);
+/* Has another socket its path by now? */
+bool qmp_place_is_taken(const struct qmp_place *at);
+/*
+ * As qmp_open(), at that place. Also GW_NO_SOCKET if another process listens there now: it is left
+ * alone.
+ */
+int qmp_open_at(const struct qmp_place *at, unsigned int timeout_ms, struct qmp **out,
+		struct err *e);
 void qmp_set_timeout(struct qmp *q, unsigned int ms);	/* for each command from now on */
 void qmp_close(struct qmp *q);		/* NULL is fine */
 

@@ -70,6 +70,7 @@ void qmp_events_free(struct qmp_events *q);
  * @owed: commands without a reply yet: no more replies than that can come
  * @begun: the command sent last, if it was sent by qmp_begin()
  * @peer: pid of the process that listens; 0: unknown
+ * @socket: what the path led to, held (unix.h); negative: not known
  * @broken: 0, or -errno: nothing more can be sent or received
  */
 struct qmp {
@@ -81,6 +82,7 @@ struct qmp {
 	unsigned int owed;
 	const char *begun;
 	pid_t peer;
+	int socket;
 	int broken;
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Connecting and the greeting: most mistakes on the command line show here. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
@@ -111,7 +114,26 @@ void qmp_set_timeout(struct qmp *q, unsigned int ms)
 	q->timeout_ms = ms;
 }
 
-int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e)
+/* By its path only if its socket is not known, or nothing listens there any more. */
+static int qmp_connect(const struct qmp_place *at, uint64_t deadline)
+{
+	int fd = sock_unix_connect_held(at->socket, deadline);
+
+	return fd >= 0 || fd == -EAGAIN ? fd : sock_unix_connect_until(at->path, deadline);
+}
+
+/* Before a word is exchanged: a QEMU serves one client at a time, and this one is another's. */
+static int qmp_check_peer(const struct qmp *q, const struct qmp_place *at, struct err *e)
+{
+	if (!at->vmm || q->peer == at->vmm)
+		return 0;
+	return err_set(e, GW_NO_SOCKET, ESTALE,
+		       "%s: process %d listens there now, and not process %d: it is left alone",
+		       at->path, (int)q->peer, (int)at->vmm);
+}
+
+int qmp_open_at(const struct qmp_place *at, unsigned int timeout_ms, struct qmp **out,
+		struct err *e)
 {
 	uint64_t deadline = deadline_ms(timeout_ms);
 	struct qmp *q = calloc(1, sizeof(*q));
@@ -121,16 +143,54 @@ int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct
 	if (!q)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	q->timeout_ms = timeout_ms;
-	q->stream.fd = sock_unix_connect_until(path, deadline);
+	q->socket = -1;
+	q->stream.fd = qmp_connect(at, deadline);
 	if (q->stream.fd < 0) {
-		r = qmp_no_socket(path, -q->stream.fd, e);
+		r = qmp_no_socket(at->path, -q->stream.fd, e);
 	} else {
 		q->peer = sock_unix_peer(q->stream.fd);
-		r = qmp_greet(q, path, deadline, e);
+		r = qmp_check_peer(q, at, e);
+		if (!r)
+			r = qmp_greet(q, at->path, deadline, e);
 	}
 	if (r)
 		qmp_close(q);
 	else
 		*out = q;
 	return r;
+}
+
+int qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e)
+{
+	struct qmp_place at = { .path = path, .socket = sock_unix_hold(path) };
+	int r = qmp_open_at(&at, timeout_ms, out, e);
+
+	if (r)
+		qmp_place_forget(&at);
+	else
+		(*out)->socket = at.socket;
+	return r;
+}
+
+struct qmp_place qmp_place(const struct qmp *q, const char *path, pid_t vmm)
+{
+	return (struct qmp_place) {
+		.path = path, .vmm = q->peer == vmm ? vmm : 0,
+		.socket = q->socket < 0 ? -1 : fcntl(q->socket, F_DUPFD_CLOEXEC, 0),
+	};
+}
+
+void qmp_place_forget(struct qmp_place *at)
+{
+	if (at->socket >= 0)
+		close(at->socket);
+	at->socket = -1;
+}
+
+bool qmp_place_is_taken(const struct qmp_place *at)
+{
+	struct stat was, is;
+
+	return at->socket >= 0 && !fstat(at->socket, &was) && !stat(at->path, &is) &&
+	       (was.st_ino != is.st_ino || was.st_dev != is.st_dev);
 }

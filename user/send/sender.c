@@ -126,13 +126,14 @@ static int sender_start_guardian(struct sender *s, struct err *e)
 {
 	int held[CLAIM_FDS_MAX], r;
 	struct ward w = {
-		.qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd, .pid = s->vm.pid,
+		.pidfd = s->vm.pidfd, .pid = s->vm.pid,
 		.vm_fd = s->vm.vm_fd, .session = -1,
 		.lock = s->claim.lock.fd < 0 ? "" : s->claim.lock.path,
 		.held = held, .nheld = claim_fds(&s->claim, &s->vm, held),
 		.control = s->control.socket.path, .timeout_ms = s->o->timeout_ms,
 	};
 
+	w.at = s->at = qmp_place(s->qmp, s->o->qmp_path, s->vm.pid);
 	/* The guardian keeps the session, so that comes first. */
 	if (!s->o->pause) {
 		s->session = device_open(e);
@@ -252,6 +253,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	else
 		claim_drop(&s->claim, &s->vm);
 	qmp_close(s->qmp);
+	qmp_place_forget(&s->at);
 }
 
 /*
@@ -284,6 +286,7 @@ int sender_run(const struct sender_options *o, struct report *report, struct err
 {
 	struct sender s = {
 		.o = o, .report = report, .vm = { .pidfd = -1, .vm_fd = -1 }, .session = -1,
+		.at = QMP_PLACE_NONE,
 		.migration = { .stream = -1 }, .devstate = &devstate_migrate, .save = SAVE_NONE,
 		.owing = OWING_NONE,
 		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 },

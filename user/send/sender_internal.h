@@ -90,6 +90,7 @@ struct sender {
 	const struct sender_options *o;
 	struct report *report;
 	struct qmp *qmp;
+	struct qmp_place at;		/* of qmp, once there is a guardian */
 	struct vm vm;
 	struct migration migration;
 	struct claim claim;

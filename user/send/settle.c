@@ -244,7 +244,7 @@ static bool settle_wait_foreign(struct sender *s, const struct foreign *f)
 void sender_end_session(struct sender *s)
 {
 	struct foreign f = {
-		.qmp = s->qmp, .qmp_path = s->o->qmp_path, .pidfd = s->vm.pidfd,
+		.qmp = s->qmp, .at = &s->at, .pidfd = s->vm.pidfd,
 		.timeout_ms = s->o->timeout_ms,
 	};
 	bool stays = s->commit != COMMIT_RUNS && s->source && !s->o->pause;

@@ -17,8 +17,11 @@ static int foreign_ask(const struct foreign *f, struct migration_status *m, bool
 {
 	struct qmp *q = f->qmp;
 	struct err e = { 0 };
-	int r = q ? 0 : qmp_open(f->qmp_path, f->timeout_ms, &q, &e);
+	int r = q ? 0 : qmp_open_at(f->at, f->timeout_ms, &q, &e);
 
+	/* Then another QEMU may answer at its path, perhaps under its number. */
+	if (!r && proc_ended(f->pidfd))
+		r = -ESRCH;
 	if (!r && cancel)
 		r = qmp_call(q, "migrate_cancel", NULL, NULL, &e);
 	else if (!r)

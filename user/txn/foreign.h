@@ -46,7 +46,8 @@ struct foreign_watch {
 
 /**
  * struct foreign - how to ask QEMU
- * @qmp: NULL: a connection for each question, so that other clients have the monitor in between
+ * @qmp: NULL: a connection @at its place for each question, so that other clients have the monitor
+ *	in between
  * @pidfd: of QEMU's process
  * @timeout_ms: for each of its answers
  * @watch: which lease it was cleared under, if we have not begun a migration ourselves; NULL: not
@@ -56,7 +57,7 @@ struct foreign_watch {
  */
 struct foreign {
 	struct qmp *qmp;
-	const char *qmp_path;
+	const struct qmp_place *at;
 	int pidfd;
 	unsigned int timeout_ms;
 	const struct foreign_watch *watch;

@@ -30,7 +30,7 @@
 #define DISMISS		"dismiss\n"
 
 #define AGAIN_MS	500	/* between two tries */
-#define KEPT		4u	/* descriptors, besides those of the ward */
+#define KEPT		5u	/* descriptors, besides those of the ward */
 
 /* fds: sorted; -1 stands for a descriptor that does not exist. */
 static void guardian_close_others(const int *fds, unsigned int n)
@@ -81,6 +81,33 @@ static enum sender_end guardian_read(int fd, struct journal *j, enum undo_what *
 	return end;
 }
 
+/* @failed, @taken: that was said. */
+struct guardian_words {
+	bool failed;
+	bool taken;
+};
+
+/*
+ * An operator may start another QEMU by the same script while this one hangs. Behind the commit
+ * point the first may have RAM that its guest still needs: nobody is told to end it.
+ */
+static void guardian_report(const struct ward *w, enum undo_what what, const struct err *e,
+			    struct guardian_words *said)
+{
+	if (!said->failed)
+		say("guardian: cannot roll the source VM back yet (process %d): %s; trying again",
+			(int)w->pid, e->text);
+	said->failed = true;
+	/* Of a relay, or in another pid namespace, it need not be another QEMU's. */
+	if (said->taken || !w->at.vmm || !qmp_place_is_taken(&w->at))
+		return;
+	said->taken = true;
+	say("guardian: another program has the socket %s by now, and is left alone; the source VM is still process %d, %s",
+		w->at.path, (int)w->pid,
+		what == UNDO_SETTINGS ? "whose settings are put back as soon as it answers" :
+		"whose guest goes on as soon as it answers: end that process (kill -9) if it must not, or never will");
+}
+
 /*
  * Another client may hold the monitor for long. No other process will do this work, so while QEMU
  * lives the guardian goes on trying.
@@ -88,7 +115,7 @@ static enum sender_end guardian_read(int fd, struct journal *j, enum undo_what *
 static void guardian_undo(const struct ward *w, struct journal *j, enum undo_what what,
 			  enum sender_end end)
 {
-	bool reported = false;
+	struct guardian_words said = { 0 };
 
 	/* A sender that lives has reported itself how its migration ended. */
 	if (what == UNDO_SETTINGS && end == SENDER_DIED)
@@ -96,10 +123,11 @@ static void guardian_undo(const struct ward *w, struct journal *j, enum undo_wha
 	for (;;) {
 		struct qmp *q = NULL;
 		struct err e = { 0 };
-		int r = qmp_open(w->qmp_path, w->timeout_ms, &q, &e);
+		int r = qmp_open_at(&w->at, w->timeout_ms, &q, &e);
 
+		/* If it has exited, another QEMU may answer at its path. */
 		if (!r)
-			r = journal_undo(j, q, what, &e);
+			r = proc_ended(w->pidfd) ? -ESRCH : journal_undo(j, q, what, &e);
 		qmp_close(q);
 		if (!r && what == UNDO_ALL && !j->left) {
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
@@ -113,9 +141,7 @@ static void guardian_undo(const struct ward *w, struct journal *j, enum undo_wha
 			say("guardian: the source QEMU has exited: nothing to roll back");
 			return;
 		}
-		if (!reported)
-			say("guardian: cannot roll the source VM back yet: %s; trying again", e.text);
-		reported = true;
+		guardian_report(w, what, &e, &said);
 		nap_ms(AGAIN_MS);
 	}
 }
@@ -125,7 +151,7 @@ static void guardian_end_session(const struct ward *w, enum undo_what what, bool
 				 uint64_t cleared_ns)
 {
 	struct foreign f = {
-		.qmp_path = w->qmp_path, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
+		.at = &w->at, .pidfd = w->pidfd, .timeout_ms = w->timeout_ms,
 		.quiet = quiet, .cleared_ns = what == UNDO_ALL ? cleared_ns : 0,
 	};
 
@@ -140,7 +166,9 @@ static void guardian_end_session(const struct ward *w, enum undo_what what, bool
 
 static void guardian_main(int pipe, const struct ward *w)
 {
-	int keep[KEPT + GUARDIAN_HELD_MAX] = { pipe, w->pidfd, w->vm_fd, w->session };
+	int keep[KEPT + GUARDIAN_HELD_MAX] = {
+		pipe, w->pidfd, w->vm_fd, w->session, w->at.socket,
+	};
 	unsigned int n = KEPT;
 	struct journal j = { .pipe = -1 };
 	struct err e = { 0 };

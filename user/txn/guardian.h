@@ -34,6 +34,7 @@ struct guardian {
 
 /**
  * struct ward - what the guardian looks after
+ * @at: where that QEMU's monitor is, and not who has its path when the guardian is needed
  * @pidfd: of QEMU's process
  * @pid: of that process: the guardian removes its note of a doubt (record.h) when all is undone
  * @vm_fd: of its KVM VM, to hurry what the module has still to undo; -1: none
@@ -46,7 +47,7 @@ struct guardian {
  * @timeout_ms: for each of QEMU's answers
  */
 struct ward {
-	const char *qmp_path;
+	struct qmp_place at;
 	int pidfd;
 	pid_t pid;
 	int vm_fd;
