@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #include "page/page.h"
+#include "qmp_peer.h"
+#include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 #include "run_dir.h"
 
@@ -62,8 +64,11 @@ static void qemu_begins(struct silent_qemu *q)
 
 static void qemu_ends(struct silent_qemu *q)
 {
-	kill(q->pid, SIGKILL);
-	waitpid(q->pid, NULL, 0);
+	if (q->pid) {
+		kill(q->pid, SIGKILL);
+		waitpid(q->pid, NULL, 0);
+	}
+	q->pid = 0;
 	unlink(q->path);
 	for (unsigned int i = 0; i < BLOCKS; i++)
 		close(q->fd[i]);
@@ -159,6 +164,43 @@ static void another_file(void **state)
 	kept_ram_forget(&before);
 }
 
+/*
+ * It hangs for long, and another QEMU is started with its path, which the receiver is to ask when all RAM is there: it asks
+ * the first, or none.
+ */
+static void another_qemu_has_its_path(void **state)
+{
+	struct silent_qemu q;
+	struct receiver_options o = { .recover = true, .timeout_ms = 1000, .qmp_path = q.path };
+	struct receiver before, after = receiver_of(&o);
+	struct peer answers;
+	struct err e = { 0 };
+
+	(void)state;
+	qemu_begins(&q);
+	before = the_one_before(&o, &q);
+	kept_ram_note(&before);
+	assert_int_equal(kept_ram_find(&after, &e), 1);
+	/* As long as the first one listens, the other is not seen at all. */
+	assert_int_equal(peer_start(&answers, peer_serve, NULL, 4), 0);
+	assert_return_code(rename(answers.path, q.path), errno);
+	postcopy_monitor(&after, 200);
+	assert_null(after.qmp);
+	/* Then it is, by its number. */
+	kill(q.pid, SIGKILL);
+	waitpid(q.pid, NULL, 0);
+	q.pid = 0;
+	postcopy_monitor(&after, 1000);
+	assert_null(after.qmp);
+	peer_stop(&answers);
+	assert_string_equal(answers.line, "");
+	claim_drop(&after.claim, &after.vm);
+	vm_close(&after.vm);
+	qmp_place_forget(&after.at);
+	kept_ram_forget(&before);
+	qemu_ends(&q);
+}
+
 /* Then QEMU is asked, as long as it takes. */
 static void no_note_that_makes_sense(void **state)
 {
@@ -193,6 +235,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_finds_what_was_noted),
 		cmocka_unit_test(another_file),
+		cmocka_unit_test(another_qemu_has_its_path),
 		cmocka_unit_test(no_note_that_makes_sense),
 	};
 

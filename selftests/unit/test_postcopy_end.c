@@ -170,7 +170,7 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 	s->peer = pair[1];
 	assert_int_equal(channel_new(pair[0], engine, 20000, &r->ch, e), 0);
 	assert_int_equal(peer_start(&monitor, qemu, s, 4), 0);
-	o.qmp_path = monitor.path;
+	r->at = (struct qmp_place) { .path = monitor.path, .socket = -1 };
 	if (!s->silent)
 		assert_int_equal(qmp_open(monitor.path, 20000, &r->qmp, e), 0);
 	r->migration = (struct migration) {

@@ -95,9 +95,9 @@ static void kept_ram_read(const json_t *note, struct ram_block *known, unsigned 
 }
 
 /* The process that listens there, whether or not it answers; 0: not known. */
-static pid_t kept_ram_peer(const struct receiver *r)
+static pid_t kept_ram_peer(const struct qmp_place *at, unsigned int timeout_ms)
 {
-	int fd = sock_unix_connect_until(r->o->qmp_path, deadline_ms(r->o->timeout_ms));
+	int fd = sock_unix_connect_held(at->socket, deadline_ms(timeout_ms));
 	pid_t peer;
 
 	if (fd < 0)
@@ -107,9 +107,9 @@ static pid_t kept_ram_peer(const struct receiver *r)
 	return peer;
 }
 
-int kept_ram_find(struct receiver *r, struct err *e)
+static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err *e)
 {
-	const pid_t pid = r->o->pid ? r->o->pid : kept_ram_peer(r);
+	const pid_t pid = r->o->pid ? r->o->pid : kept_ram_peer(at, r->o->timeout_ms);
 	struct ram_block known[WIRE_BLOCKS_MAX];
 	json_auto_t *note = NULL;
 	char name[RECORD_NAME];
@@ -124,8 +124,24 @@ int kept_ram_find(struct receiver *r, struct err *e)
 	if (!n)
 		return 0;
 	r->save_mode = json_is_true(json_object_get(note, "save-mode"));
+	/* It may be hours until QEMU can be asked: another one may have the path by then. */
+	at->vmm = r->o->pid ? 0 : pid;
 	ret = vm_find_known(pid, known, n, &r->vm, e);
 	if (!ret)
 		ret = claim_take(&r->claim, &r->vm, e);
 	return ret ? ret : 1;
+}
+
+int kept_ram_find(struct receiver *r, struct err *e)
+{
+	struct qmp_place at = {
+		.path = r->o->qmp_path, .socket = sock_unix_hold(r->o->qmp_path),
+	};
+	int ret = kept_ram_find_at(r, &at, e);
+
+	if (ret > 0)
+		r->at = at;
+	else
+		qmp_place_forget(&at);
+	return ret;
 }

@@ -321,7 +321,7 @@ void postcopy_monitor(struct receiver *r, unsigned int ms)
 	struct err ignored = { 0 };
 
 	if (!r->qmp)
-		qmp_open(r->o->qmp_path, ms, &r->qmp, &ignored);
+		qmp_open_at(&r->at, ms, &r->qmp, &ignored);
 	if (r->qmp)
 		qmp_set_timeout(r->qmp, ms);
 	r->migration.qmp = r->qmp;

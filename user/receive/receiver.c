@@ -203,6 +203,8 @@ int receiver_find(struct receiver *r, struct err *e)
 
 	if (!ret)
 		ret = vm_find(r->qmp, r->o->pid, VM_WRITE, &r->vm, e);
+	if (!ret)
+		r->at = qmp_place(r->qmp, r->o->qmp_path, r->vm.pid);
 	if (!ret && record_name_vm(r->vmm, "doubt", r->vm.pid))
 		r->vmm[0] = '\0';
 	return ret ? ret : claim_take(&r->claim, &r->vm, e);
@@ -273,6 +275,7 @@ static void receiver_release(struct receiver *r)
 	migration_free(&r->migration);
 	qom_known_free(&r->known);
 	qmp_close(r->qmp);
+	qmp_place_forget(&r->at);
 }
 
 int receiver_run(const struct receiver_options *o, struct receiver_result *res, struct err *e)
@@ -280,7 +283,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	struct receiver r = {
 		.o = o, .res = res, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 },
 		.migration = { .stream = -1 }, .commit = COMMIT_PREPARED, .postcopy = POSTCOPY_NONE,
-		.record = RECORD_NONE, .claim = CLAIM_NONE,
+		.record = RECORD_NONE, .claim = CLAIM_NONE, .at = QMP_PLACE_NONE,
 	};
 	int ret;
 

@@ -86,6 +86,7 @@ struct receiver {
 	const struct receiver_options *o;
 	struct receiver_result *res;
 	struct qmp *qmp;
+	struct qmp_place at;		/* its QEMU's, also where qmp is NULL */
 	struct vm vm;
 	struct qom_known known;		/* of its QEMU, since before a sender came */
 	struct migration migration;
