@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -260,7 +261,105 @@ static void test_progress(void **state)
 	close(l);
 }
 
+/* What comes to it is lost, each with this chance of 2^32; 0: nothing more is. */
+static void lose(int fd, uint32_t chance)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_RANDOM)),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, chance, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+	};
+	struct sock_fprog all = { .len = ARRAY_SIZE(code), .filter = code };
+
+	if (chance)
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &all, sizeof(all)), 0);
+	else
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &chance, sizeof(chance)), 0);
+}
+
+static void pass_on(int from, int to, unsigned int kib)
+{
+	static char bytes[64 << 10];
+
+	for (unsigned int sent = 0, got = 0; got < kib << 10;) {
+		ssize_t n = sent < kib << 10 ? send(from, bytes, sizeof(bytes), MSG_DONTWAIT) : 0;
+
+		sent += n > 0 ? (unsigned int)n : 0;
+		n = recv(to, bytes, sizeof(bytes), MSG_DONTWAIT);
+		got += n > 0 ? (unsigned int)n : 0;
+		if (n < 0)
+			assert_int_equal(sock_wait(to, POLLIN, deadline_ms(20000)), 0);
+	}
+}
+
+static void connected(int listener, int *a, int *b)
+{
+	char addr[64];
+
+	where(listener, addr, sizeof(addr));
+	*a = sock_tcp_connect(addr, deadline_ms(2000));
+	assert_int_equal(sock_wait(listener, POLLIN, deadline_ms(2000)), 0);
+	*b = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	assert_true(*a >= 0 && *b >= 0);
+}
+
+/* What was sent again is as much as was lost: nothing, or about every tenth. */
+static void test_what_is_lost(void **state)
+{
+	const int mss = 1400;
+	int listener = sock_tcp_listen("127.0.0.1:0"), a, b;
+	struct sock_sent before, now;
+
+	(void)state;
+	assert_int_equal(setsockopt(listener, IPPROTO_TCP, TCP_MAXSEG, &mss, sizeof(mss)), 0);
+	connected(listener, &a, &b);
+	pass_on(a, b, 2048);
+	before = sock_sent(a);
+	assert_in_range(before.segment, 1000, 1400);
+	assert_in_range(before.segments, (2048 << 10) / 1400, (2048 << 10) / 700);
+	assert_int_equal(before.again, 0);
+	lose(b, UINT32_MAX / 10);
+	pass_on(a, b, 2048);
+	lose(b, 0);
+	now = sock_sent(a);
+	assert_in_range(now.again, 1, now.segments / 2);
+	assert_in_range(now.segments - now.again, 2 * before.segments - before.segments / 2, 3 * before.segments);
+	close(a);
+	close(b);
+	close(listener);
+}
+
+/* A peer that does not read makes its window full, and that is told apart from a full buffer of this end. */
+static void test_whose_window_is_full(void **state)
+{
+	const int small = 16 << 10;
+	int listener = sock_tcp_listen("127.0.0.1:0"), a, b, local[2];
+	struct sock_sent before, now;
+	char bytes[4096] = "";
+
+	(void)state;
+	assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+	connected(listener, &a, &b);
+	while (send(a, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	before = sock_sent(a);
+	nap_ms(200);
+	now = sock_sent(a);
+	assert_in_range(now.window_ns - before.window_ns, 100 * MS, now.busy_ns - before.busy_ns);
+	assert_int_equal(now.buffer_ns, before.buffer_ns);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, local), 0);
+	now = sock_sent(local[0]);
+	assert_int_equal(now.segments + now.again + now.segment + now.busy_ns + now.window_ns, 0);
+	close(local[0]);
+	close(local[1]);
+	close(a);
+	close(b);
+	close(listener);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_what_is_lost), cmocka_unit_test(test_whose_window_is_full),
 	cmocka_unit_test(test_progress),
 	cmocka_unit_test(test_addresses),
 	cmocka_unit_test(test_tcp), cmocka_unit_test(test_round_trip),

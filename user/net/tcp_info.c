@@ -85,3 +85,17 @@ struct sock_progress sock_progress(int fd)
 			   link_waiting(in_flight, i.tcpi_rtt, i.tcpi_min_rtt),
 	};
 }
+
+struct sock_sent sock_sent(int fd)
+{
+	const struct tcp_info i = tcp_info(fd);
+	/* What was late, and not lost, the peer has twice, and says so. */
+	const uint32_t late = i.tcpi_dsack_dups, again = i.tcpi_total_retrans;
+
+	return (struct sock_sent) {
+		.segments = i.tcpi_data_segs_out, .again = again > late ? again - late : 0,
+		.segment = i.tcpi_snd_mss, .busy_ns = i.tcpi_busy_time * 1000,
+		.window_ns = i.tcpi_rwnd_limited * 1000,
+		.buffer_ns = i.tcpi_sndbuf_limited * 1000,
+	};
+}
