@@ -116,6 +116,10 @@ static inline void sample_packed(struct report *r)
 	sample_begin(r);
 	r->encrypted = r->kernel_tls = true;
 	snprintf(r->cipher, sizeof(r->cipher), "AES-128-GCM");
+	r->link = (struct report_link) {
+		.rtt_ns = 80 * MS, .segments = 20000, .again = 100, .loss_ns = 60 * MS, .busy_ns = 10 * S, .window_ns = 4 * S,
+		.buffer_ns = S,
+	};
 	report_round_sent(r, &sent);
 	r->total_ns = 11 * S;
 	report_round_end(r, r->total_ns);

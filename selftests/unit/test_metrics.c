@@ -57,8 +57,12 @@ static void base_units_and_kubevirt_names(void **state)
 	(void)state;
 	sample_begin(&r);
 	report_round_sent(&r, &(struct report_sent) { .delta_pages = 2, .delta_bytes = 1536, .unchanged_pages = 5 });
+	r.link = (struct report_link) { .rtt_ns = 80 * MS, .segments = 20000, .again = 100 };
 	assert_int_equal(metrics_write(path, "/run/a.qmp", &r, NULL, &e), 0);
 	read_back(text);
+	has(text, "\ngodwit_migration_link_round_trip_seconds{qmp=\"/run/a.qmp\"} 0.080000\n");
+	has(text, "\ngodwit_migration_link_segments{qmp=\"/run/a.qmp\"} 20000\n");
+	has(text, "\ngodwit_migration_link_segments_resent{qmp=\"/run/a.qmp\"} 100\n");
 	has(text, "\ngodwit_migration_page_delta_bytes{qmp=\"/run/a.qmp\"} 8192\n");
 	has(text, "\ngodwit_migration_page_delta_changed_bytes{qmp=\"/run/a.qmp\"} 1536\n");
 	has(text, "\ngodwit_migration_page_unchanged_bytes{qmp=\"/run/a.qmp\"} 20480\n");

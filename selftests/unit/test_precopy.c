@@ -75,9 +75,53 @@ static void no_end_before_it_has_told(void **state)
 	assert_int_equal(r.round, 3);
 }
 
+/* TCP that says nothing, and TCP that has lost nothing: both are as ever. */
+static void without_a_loss_nothing_changes(void **state)
+{
+	struct report as_ever, r;
+
+	(void)state;
+	rtt_now = 200 * MS;
+	as_ever = migrate(2000, 30, "off", NEVER, 0, NULL);
+	knows_tcp = true;
+	r = migrate(2000, 30, "off", NEVER, 0, NULL);
+	assert_in_range(r.link.segments, (ALL + DIRTY) * PAGE_BYTES / SEGMENT - 9, (ALL + DIRTY) * PAGE_BYTES / SEGMENT);
+	assert_int_equal(r.link.again + r.link.loss_ns, 0);
+	assert_int_equal(r.predicted_ns, as_ever.predicted_ns);
+	assert_int_equal(r.round, as_ever.round);
+	/* While TCP looked for the link's rate it has lost much. */
+	first_loses = 0.03;
+	r = migrate(2000, 30, "off", NEVER, 0, NULL);
+	first_loses = 0;
+	assert_in_range(r.link.again, ALL * PAGE_BYTES / SEGMENT * 3 / 100 - 9, ALL * PAGE_BYTES / SEGMENT * 3 / 100 + 9);
+	assert_int_equal(r.predicted_ns, as_ever.predicted_ns);
+	knows_tcp = false;
+	rtt_now = 0;
+}
+
+/* 11 MB in segments, of which 1 in 200 is lost: some are, seldom one twice. */
+static void a_loss_is_foreseen(void **state)
+{
+	struct report as_ever, r;
+
+	(void)state;
+	rtt_now = 200 * MS;
+	as_ever = migrate(2000, 30, "off", NEVER, 0, NULL);
+	knows_tcp = true;
+	first_loses = others_lose = 0.005;
+	r = migrate(2000, 30, "off", NEVER, 0, NULL);
+	knows_tcp = false;
+	first_loses = others_lose = 0;
+	rtt_now = 0;
+	assert_in_range(r.predicted_ns, as_ever.predicted_ns + 200 * MS, as_ever.predicted_ns + 320 * MS);
+	assert_int_equal(r.predicted_ns - r.link.loss_ns, as_ever.predicted_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_a_loss_nothing_changes),
+		cmocka_unit_test(a_loss_is_foreseen),
 		cmocka_unit_test(the_speed_is_reported),
 		cmocka_unit_test(zeros_in_huge_pages_are_no_data),
 		cmocka_unit_test(a_codec_that_changes),

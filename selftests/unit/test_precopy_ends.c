@@ -71,9 +71,53 @@ static void the_round_trip_is_named(void **state)
 	rtt_now = 0;
 }
 
+/* So it does what the link is expected to lose. */
+static void the_loss_is_named(void **state)
+{
+	static const double cases[] = { 0, 0.00001, 0.005 };
+	struct report r;
+
+	(void)state;
+	rtt_now = 200 * MS;
+	knows_tcp = true;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err e = { 0 };
+
+		first_loses = others_lose = cases[i];
+		assert_int_not_equal(try_migrate(&r, &e, 300, 3, "off", NEVER, 0, NULL), 0);
+		assert_int_equal(e.exit, GW_NOT_CONVERGED);
+		assert_int_equal(!!strstr(e.text, " ms as the link loses 0.50 % of the segments"), i == 2);
+	}
+	first_loses = others_lose = 0;
+	knows_tcp = false;
+	rtt_now = 0;
+}
+
+/* With what is lost the device state alone would take longer than is allowed: it is foretold, and no reason to stay. */
+static void a_loss_forbids_no_postcopy(void **state)
+{
+	struct report r;
+
+	(void)state;
+	rtt_now = 200 * MS;
+	knows_tcp = can_owe = true;
+	wish_now = POSTCOPY_AUTO;
+	first_loses = others_lose = 0.05;
+	r = migrate(180, 30, "off", NEVER, 0, NULL);
+	assert_true(world.owes);
+	assert_in_range(r.link.loss_ns, 200 * MS, 400 * MS);
+	assert_in_range(r.predicted_ns - r.link.loss_ns, 100 * MS, 180 * MS);
+	first_loses = others_lose = 0;
+	knows_tcp = can_owe = false;
+	wish_now = POSTCOPY_OFF;
+	rtt_now = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_loss_is_named),
+		cmocka_unit_test(a_loss_forbids_no_postcopy),
 		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
 		cmocka_unit_test(the_guest_is_slowed_first),
 		cmocka_unit_test(the_round_trip_is_named),

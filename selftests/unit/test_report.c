@@ -118,6 +118,23 @@ static void what_was_sent_in_part_is_told(void **state)
 	assert_true(says("Unchanged pages          768 pages         3.0 MiB"));
 }
 
+/* Of the link what there is to tell. */
+static void what_the_link_does_is_told(void **state)
+{
+	(void)state;
+	sample_done(&r);
+	assert_true(says("(limit 300 ms)\n"));
+	assert_false(says("resent") || says("Window full") || says("Buffer full"));
+	sample_packed(&r);
+	r.predicted_ns = 200 * MS;
+	assert_true(says("200.0 ms   (limit 300 ms; of it 60.0 ms for what the link loses)\n"));
+	assert_true(says("Segments resent          100      (0.50 % of those that rounds sent; round trip 80.0 ms)"));
+	assert_true(says("Window full           4000.0 ms   (of 10000.0 ms that a stream sent: the receiver reads"));
+	assert_false(says("Buffer full"));
+	r.link.buffer_ns = 3 * S;
+	assert_true(says("Buffer full           3000.0 ms   (of 10000.0 ms that a stream sent: this host's net.ipv4.tcp_wmem"));
+}
+
 /* A failure in the middle of a round leaves a row of what was done. */
 static void a_round_that_fails_has_a_row(void **state)
 {
@@ -259,7 +276,7 @@ static void an_earlier_report_is_read(void **state)
 {
 	static const char *const lacks[] = {
 		"encrypted", "kernel-tls", "cipher", "same-byte", "lz4", "zstd", "zlib", "normal-bytes", "delta", "delta-bytes",
-		"unchanged", "reused", "reused-bytes", "throttle", "throttled-time", "postcopy", "reuse", "image",
+		"unchanged", "reused", "reused-bytes", "throttle", "throttled-time", "postcopy", "reuse", "image", "link",
 		"late",
 	};
 	struct err outcome = { 0 }, e = { 0 };
@@ -382,7 +399,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_tell_of_rounds),
 		cmocka_unit_test(many_rounds_fit), cmocka_unit_test(late_rounds_have_rows_of_their_own),
-		cmocka_unit_test(what_was_sent_in_part_is_told),
+		cmocka_unit_test(what_was_sent_in_part_is_told), cmocka_unit_test(what_the_link_does_is_told),
 		cmocka_unit_test(a_round_that_fails_has_a_row),
 		cmocka_unit_test(pages_are_counted_once),
 		cmocka_unit_test(json_comes_back),

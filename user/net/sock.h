@@ -74,10 +74,11 @@ struct sock_progress {
 struct sock_progress sock_progress(int fd);
 
 /**
- * struct sock_sent - what TCP has counted since the connection began; zeros on another kind of socket
+ * struct sock_sent - what TCP has counted since the connection began; zeros on another kind of
+ *	socket
  * @segments: with data, each as often as it was sent
- * @again: of these, those that were sent again, but for what the peer says it had twice: so many were
- *	lost
+ * @again: of these, those that were sent again, but for what the peer says it had twice: so many
+ *	were lost
  * @segment: bytes that one carries at most
  * @busy_ns: how long there was something to send, or to be acknowledged. Of that:
  * @window_ns: the peer's receive window was full

@@ -60,6 +60,19 @@ static double converge_pages_at_stop(const struct converge *c)
 	return (double)c->pending + (more < room ? more : room);
 }
 
+static void converge_predict(struct converge *c, uint64_t ram_ns, double pages)
+{
+	double page = c->speed.page > 0 ? c->speed.page : PAGE_BYTES;
+
+	c->loss_ns = loss_ns(&c->loss, pages * page + DEVICE_BYTES);
+	c->predicted_ns = ram_ns + c->fixed_ns + c->loss_ns;
+}
+
+void converge_owing(struct converge *c)
+{
+	converge_predict(c, 0, 0);
+}
+
 /*
  * Progress is a tenth fewer dirty pages than at the last progress, so that rounds with slow
  * progress add up to some.
@@ -92,7 +105,10 @@ static enum verdict converge_not(const struct converge *c)
 {
 	const bool raised = c->raised == RAMP_STEPS || c->ramp_ns <= c->limit_ns;
 
-	/* The rest of the blackout stays, and may be too long for the limit by itself. */
+	/*
+	 * The rest of the blackout stays, and may be too long for the limit by itself. What the
+	 * link may lose forbids nothing here: it is a chance, and no round makes it less.
+	 */
 	if (c->may_owe && c->fixed_ns <= c->allowed_ns &&
 	    (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised && !c->may_slow)))
 		return CONVERGE_OWE;
@@ -102,13 +118,15 @@ static enum verdict converge_not(const struct converge *c)
 enum verdict converge(struct converge *c)
 {
 	uint64_t ram_ns;
+	double pages;
 
 	if (c->pending > c->most)
 		c->most = c->pending;
-	ram_ns = speed_ns(&c->speed, converge_pages_at_stop(c));
+	pages = converge_pages_at_stop(c);
+	ram_ns = speed_ns(&c->speed, pages);
 	if (ram_ns < c->read_ns)
 		ram_ns = c->read_ns;
-	c->predicted_ns = ram_ns + c->fixed_ns;
+	converge_predict(c, ram_ns, pages);
 	converge_compare(c);
 	converge_allow(c);
 	if (c->predicted_ns > c->allowed_ns && c->stalled && c->raised < RAMP_STEPS &&

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/loss.h"
 #include "plan/speed.h"
 
 /* CONVERGE_OWE: switch over with what is dirty still to come (post-copy) */
@@ -43,6 +44,7 @@ uint64_t converge_lead(const struct blackout *b);
  * @read_ns: at least this for RAM: to read all that is dirty, with what is zeros most likely, and
  *	not in @pending. 0: none is
  * @lead_ns: converge_lead(): how long the guest still runs in the switchover
+ * @loss: what the link loses
  * @max_rounds: give up after so many rounds
  * @may_owe: what rounds do not help with may follow the guest
  * @may_slow: the guest can still be slowed (further), so rounds may help
@@ -57,6 +59,7 @@ uint64_t converge_lead(const struct blackout *b);
  * @raised: steps of the ramp so far
  * @polished: rounds that were sent although the limit was met already
  * @allowed_ns: out: the limit as raised so far
+ * @loss_ns: out: of @predicted_ns, what the loss of segments is expected to add
  * @predicted_ns: out: downtime if the switchover began now
  */
 struct converge {
@@ -65,6 +68,7 @@ struct converge {
 	uint64_t fixed_ns;
 	uint64_t read_ns;
 	uint64_t lead_ns;
+	struct loss loss;
 	unsigned int max_rounds;
 	bool may_owe;
 	bool may_slow;
@@ -79,10 +83,13 @@ struct converge {
 	unsigned int raised;
 	unsigned int polished;
 	uint64_t allowed_ns;
+	uint64_t loss_ns;
 	uint64_t predicted_ns;
 };
 
 /* The caller calls this once after each round. */
 enum verdict converge(struct converge *c);
+/* The switchover is to begin, and RAM follows the guest: predicts that. */
+void converge_owing(struct converge *c);
 
 #endif

@@ -7,14 +7,19 @@
 #define TRIPS_MOST	16u	/* behind that it is no link */
 #define SELDOM		0.001
 
-void losses_add(struct losses *l, uint64_t sent, uint64_t again)
+static uint64_t losses_sum(uint64_t sum, int64_t more)
+{
+	return more >= 0 || sum > (uint64_t)-more ? sum + (uint64_t)more : 0;
+}
+
+void losses_add(struct losses *l, uint64_t sent, int64_t again)
 {
 	if (l->sent) {
 		l->later_sent += sent;
-		l->later_again += again;
+		l->later_again = losses_sum(l->later_again, again);
 	}
 	l->sent += sent;
-	l->again += again;
+	l->again = losses_sum(l->again, again);
 }
 
 static double losses_of(uint64_t sent, uint64_t again)

@@ -22,8 +22,8 @@ struct losses {
 	uint64_t later_sent, later_again;
 };
 
-/* A round has ended. */
-void losses_add(struct losses *l, uint64_t sent, uint64_t again);
+/* A round has ended. @again: less than 0 if what seemed to be lost before it was only late. */
+void losses_add(struct losses *l, uint64_t sent, int64_t again);
 /* Of the segments that are sent, how many are lost: 0 to 1/2. 0: none, or nothing is known. */
 double losses_share(const struct losses *l);
 

@@ -77,6 +77,16 @@ static const struct field ram_fields[] = {
 	R("mbps", UNIT_MBPS, speed.rate),
 };
 
+static const struct field link_fields[] = {
+	R("round-trip", UNIT_MS, link.rtt_ns),
+	R("segments", UNIT_COUNT, link.segments),
+	R("resent", UNIT_COUNT, link.again),
+	R("expected-loss", UNIT_MS, link.loss_ns),
+	R("busy", UNIT_MS, link.busy_ns),
+	R("window-full", UNIT_MS, link.window_ns),
+	R("buffer-full", UNIT_MS, link.buffer_ns),
+};
+
 static const struct field blackout_fields[] = {
 	R("stop", UNIT_MS, blackout.stop_ns),
 	R("harvest", UNIT_MS, blackout.harvest_ns),
@@ -146,6 +156,7 @@ static const struct field row_fields[] = {
 const struct field_table report_tables[REPORT_TABLES] = {
 	{ NULL, main_fields, N(main_fields) },
 	{ "ram", ram_fields, N(ram_fields) },
+	{ "link", link_fields, N(link_fields) },
 	{ "blackout", blackout_fields, N(blackout_fields) },
 	{ "postcopy", postcopy_fields, N(postcopy_fields) },
 	{ "reuse", reuse_fields, N(reuse_fields) },
@@ -238,6 +249,7 @@ static bool fields_are_newer(const char *key)
 		"reused", "reused-bytes", "entries", "left-out", "index-time", "memory", "refused",
 		"state", "bytes", "throttle", "throttled-time", "time", "owed", "early", "faults",
 		"zero-faults", "requests", "latency-mean", "latency-p99", "latency-worst", "late",
+		"round-trip", "segments", "resent", "expected-loss", "busy", "window-full", "buffer-full",
 	};
 
 	for (size_t i = 0; i < N(newer); i++)

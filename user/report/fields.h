@@ -17,7 +17,7 @@ struct field_table {
 	size_t n;
 };
 
-#define REPORT_TABLES	6
+#define REPORT_TABLES	7
 
 extern const struct field_table report_tables[REPORT_TABLES];	/* of a struct report */
 extern const struct field_table row_table;			/* of a struct report_row */

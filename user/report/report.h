@@ -67,6 +67,21 @@ struct report_row {
 };
 
 /**
+ * struct report_link - of the rounds before the switchover, zeros where TCP does not carry them
+ * @rtt_ns: the shortest round trip
+ * @segments: of TCP, that were sent with data, @again: of these, those that were lost before
+ * @loss_ns: of the predicted downtime, what such losses are expected to add
+ * @busy_ns: how long a stream had something to send, on average; of that, for @window_ns the
+ *	receiver's window was full, and for @buffer_ns this host's buffer
+ */
+struct report_link {
+	uint64_t rtt_ns;
+	uint64_t segments, again;
+	uint64_t loss_ns;
+	uint64_t busy_ns, window_ns, buffer_ns;
+};
+
+/**
  * struct report - counted by the sender
  * @started_realtime_ns: when, by CLOCK_REALTIME
  * @phase: "connect", "pre-copy", "switchover", "device state", "post-copy", "done"
@@ -97,6 +112,7 @@ struct report_row {
  * @clock_error_ns: how far the comparison of the two hosts' clocks may be off
  * @total_ns: from the first connection to the destination's RESUME
  * @setup_ns: of that, before the first round
+ * @link: what rounds have shown of it
  * @blackout: the parts of the downtime
  * @postcopy: what came after the guest, as the receiver said last
  * @reuse: what the receiver has in a file; @image: the file that the sender leaves (--leave-image)
@@ -139,6 +155,7 @@ struct report {
 	uint64_t clock_error_ns;
 	uint64_t total_ns;
 	uint64_t setup_ns;
+	struct report_link link;
 	struct {
 		uint64_t stop_ns;	/* STOP until the sender sees that it stands still */
 		uint64_t harvest_ns;

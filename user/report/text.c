@@ -145,6 +145,38 @@ static void report_print_image(FILE *f, const struct report *r)
 			bytes_to_mib(r->image.bytes), ns_to_ms(r->image.time_ns));
 }
 
+static void report_print_expected(FILE *f, const struct report *r)
+{
+	if (!r->predicted_ns)
+		return;
+	fprintf(f, "  Expected downtime %10.1f ms   (limit %.0f ms", ns_to_ms(r->predicted_ns),
+		ns_to_ms(r->limit_ns));
+	if (ns_to_ms(r->link.loss_ns) >= 0.1)
+		fprintf(f, "; of it %.1f ms for what the link loses", ns_to_ms(r->link.loss_ns));
+	fputs(")\n", f);
+}
+
+/* A stream waits for a window that is full when it could send: now and then is no trouble. */
+static bool report_was_held_up(const struct report_link *l, uint64_t full_ns)
+{
+	return full_ns > l->busy_ns / 4;
+}
+
+/* Only what is worth a word. */
+static void report_print_link(FILE *f, const struct report_link *l)
+{
+	if (l->again)
+		fprintf(f, "  Segments resent   %10llu      (%.2f %% of those that rounds sent; round trip %.1f ms)\n",
+			(unsigned long long)l->again,
+			100 * (double)l->again / (double)l->segments, ns_to_ms(l->rtt_ns));
+	if (report_was_held_up(l, l->window_ns))
+		fprintf(f, "  Window full       %10.1f ms   (of %.1f ms that a stream sent: the receiver reads more slowly than the link carries, or its host's net.ipv4.tcp_rmem is too small)\n",
+			ns_to_ms(l->window_ns), ns_to_ms(l->busy_ns));
+	if (report_was_held_up(l, l->buffer_ns))
+		fprintf(f, "  Buffer full       %10.1f ms   (of %.1f ms that a stream sent: this host's net.ipv4.tcp_wmem is too small)\n",
+			ns_to_ms(l->buffer_ns), ns_to_ms(l->busy_ns));
+}
+
 void report_print(FILE *f, const struct report *r, const struct err *outcome)
 {
 	char summary[REPORT_SUMMARY];
@@ -156,9 +188,8 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 	if (outcome->exit == GW_OK)
 		report_print_downtime(f, r);
 	report_print_postcopy(f, r);
-	if (r->predicted_ns)
-		fprintf(f, "  Expected downtime %10.1f ms   (limit %.0f ms)\n",
-			ns_to_ms(r->predicted_ns), ns_to_ms(r->limit_ns));
+	report_print_expected(f, r);
+	report_print_link(f, &r->link);
 	fprintf(f, "  Iteration         %10u      (streams: %u)\n", r->round, r->streams);
 	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state%s)\n",
 		bytes_to_mib(r->bytes), bytes_to_mib(r->device_bytes),

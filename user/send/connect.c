@@ -72,7 +72,7 @@ static int connect_hear(struct sender *s, struct hello_asked *asked, struct hell
 	}
 	if (r)
 		return r;
-	s->rtt_ns = pong->rtt_ns;
+	s->rtt_ns = s->report->link.rtt_ns = pong->rtt_ns;
 	s->clock_offset_ns = pong->offset_ns;
 	return 0;
 }

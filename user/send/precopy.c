@@ -13,6 +13,7 @@
  * struct precopy_measured - what the prediction is made of
  * @compress: how pages are packed, as codec_wish_word(), where @speeds were measured
  * @queued: bytes that were under way at the end of the last round
+ * @tcp: what had been counted then, of the same connections
  */
 struct precopy_measured {
 	struct qmp_latency latency;
@@ -20,6 +21,8 @@ struct precopy_measured {
 	uint32_t compress;
 	uint64_t harvest_ns;
 	uint64_t queued;
+	struct sock_sent tcp;
+	struct losses losses;
 };
 
 /* Of the round that has ended. */
@@ -48,6 +51,22 @@ static bool precopy_packs_otherwise(const struct sender *s, struct precopy_measu
 	return m->speeds.changed;
 }
 
+/* What TCP says of the round that has ended. */
+static void precopy_count_tcp(struct sender *s, struct precopy_measured *m)
+{
+	const struct sock_sent now = send_streams_tcp(s->streams), was = m->tcp;
+	struct report_link *link = &s->report->link;
+	const unsigned int n = s->report->streams ? s->report->streams : 1;
+
+	m->tcp = now;
+	losses_add(&m->losses, now.segments - was.segments, (int64_t)(now.again - was.again));
+	link->segments = m->losses.sent;
+	link->again = m->losses.again;
+	link->busy_ns += (now.busy_ns - was.busy_ns) / n;
+	link->window_ns += (now.window_ns - was.window_ns) / n;
+	link->buffer_ns += (now.buffer_ns - was.buffer_ns) / n;
+}
+
 static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t *ns, struct err *e)
 {
 	struct report *rep = s->report;
@@ -68,6 +87,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	if (again) {
 		rate_ns = now_ns() - s->again_ns;
 		bytes = s->again_bytes;
+		m->tcp = (struct sock_sent) { 0 };
 	}
 	/* What has arrived, not what the kernel has taken: that may be 4 MiB a stream more. */
 	m->queued = send_streams_queued(s->streams);
@@ -76,6 +96,7 @@ static int precopy_round(struct sender *s, struct precopy_measured *m, uint64_t 
 	bytes = arrived > bytes ? arrived - bytes : 0;
 	if (r)
 		return r;
+	precopy_count_tcp(s, m);
 	sent = precopy_sent(rep);
 	speeds_add(&m->speeds, &(struct speed_round) {
 		.bytes = bytes, .ns = rate_ns, .page = round_count_page(&sent),
@@ -152,6 +173,10 @@ static enum verdict precopy_decide(struct sender *s, struct precopy_measured *m,
 
 	c->fixed_ns = converge_fixed(&b);
 	c->lead_ns = converge_lead(&b);
+	c->loss = (struct loss) {
+		.share = losses_share(&m->losses), .segment = m->tcp.segment,
+		.streams = s->report->streams, .rtt_ns = s->rtt_ns,
+	};
 	c->speed = speed;
 	c->round = s->report->round;
 	/* The operator may have changed these (godwit set). */
@@ -204,6 +229,7 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 		/* Rounds that were on their way may be lost. */
 		*verdict = CONVERGE_AGAIN;
 		m->queued = 0;
+		m->tcp = (struct sock_sent) { 0 };
 		return connect_again(s, r, e);
 	}
 	if (changed || precopy_packs_otherwise(s, m))
@@ -213,21 +239,24 @@ static int precopy_check_fit(struct sender *s, struct precopy_measured *m, enum 
 
 static int precopy_not_converged(const struct sender *s, const struct converge *c, struct err *e)
 {
-	char least[120] = "", why[400] = "";
+	char least[120] = "", lost[120] = "", why[400] = "";
 
 	/* The round trip is the one part that no knob and no faster link makes less. */
 	if (s->rtt_ns / 2 > c->allowed_ns / 4)
 		snprintf(least, sizeof(least), ", of it %llu ms for half of the link's round trip, which cannot be less",
 			 (unsigned long long)(s->rtt_ns / 2000000));
+	if (c->loss_ns > c->allowed_ns / 4)
+		snprintf(lost, sizeof(lost), ", of it %llu ms as the link loses %.2f %% of the segments",
+			 (unsigned long long)(c->loss_ns / 1000000), 100 * c->loss.share);
 	if (c->may_owe)
 		snprintf(why, sizeof(why), "; no post-copy: without any RAM it would be about %llu ms",
 			 (unsigned long long)(c->fixed_ns / 1000000));
 	else if (s->limits.postcopy == POSTCOPY_AUTO)
 		snprintf(why, sizeof(why), "; no post-copy: %.300s", s->owing.why_not.text);
 	return err_set(e, GW_NOT_CONVERGED, ETIME,
-		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load%s",
+		       "after %u rounds %llu MiB are still to be sent, which would stop the guest for about %llu ms%s%s (limit %llu ms; %u rounds in a row did not help): raise --downtime-limit, --downtime-ramp or --max-rounds, use a faster link, or reduce the guest's write load%s",
 		       c->round, (unsigned long long)(c->pending * PAGE_BYTES >> 20),
-		       (unsigned long long)(c->predicted_ns / 1000000), least,
+		       (unsigned long long)(c->predicted_ns / 1000000), least, lost,
 		       (unsigned long long)(c->allowed_ns / 1000000), c->stalled, why);
 }
 
@@ -265,7 +294,7 @@ int precopy(struct sender *s, struct err *e)
 		if (owing_wanted(s))
 			verdict = CONVERGE_OWE;
 		if (verdict == CONVERGE_OWE)
-			c.predicted_ns = c.fixed_ns;
+			converge_owing(&c);
 		/*
 		 * The guest writes on while both ends are compared again: that is for another
 		 * round.
@@ -276,6 +305,7 @@ int precopy(struct sender *s, struct err *e)
 		rep->dirty_rate = c.round_ns ?
 				  (uint64_t)((double)c.pending * 1e9 / (double)c.round_ns) : 0;
 		rep->predicted_ns = c.predicted_ns;
+		rep->link.loss_ns = c.loss_ns;
 		rep->limit_ns = c.allowed_ns;
 		report_round_left(rep);
 		sender_slow(s);

@@ -293,6 +293,23 @@ uint64_t send_streams_queued(const struct send_streams *st)
 	return sum;
 }
 
+struct sock_sent send_streams_tcp(const struct send_streams *st)
+{
+	struct sock_sent sum = { 0 };
+
+	for (unsigned int i = 0; st && i < st->n; i++) {
+		const struct sock_sent one = sock_sent(st->s[i].socket);
+
+		sum.segments += one.segments;
+		sum.again += one.again;
+		sum.segment = one.segment;
+		sum.busy_ns += one.busy_ns;
+		sum.window_ns += one.window_ns;
+		sum.buffer_ns += one.buffer_ns;
+	}
+	return sum;
+}
+
 struct zero_copy_count send_streams_zero_copies(const struct send_streams *st)
 {
 	struct zero_copy_count sum = { 0, 0 };

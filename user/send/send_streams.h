@@ -11,6 +11,7 @@
 #include "net/channel.h"
 #include "net/engine.h"
 #include "net/pace.h"
+#include "net/sock.h"
 #include "round/ram_frame.h"
 #include "round/round.h"
 #include "tls/tls.h"
@@ -97,6 +98,8 @@ struct round_count send_streams_counts(const struct send_streams *st);
 void send_streams_load(struct send_streams *st, unsigned int load);
 /* Bytes that the kernel has, and the peer's has not acknowledged. */
 uint64_t send_streams_queued(const struct send_streams *st);
+/* What TCP has counted of all of them; @segment: of one. */
+struct sock_sent send_streams_tcp(const struct send_streams *st);
 struct zero_copy_count send_streams_zero_copies(const struct send_streams *st);
 void send_streams_free(struct send_streams *st);	/* NULL is fine */
 
