@@ -73,6 +73,9 @@ def test_link(src):
     finally:
         lab.call('ip', 'netns', 'exec', 'src', 'sh', '-c', f'echo 4096 16384 4194304 >{wmem}')
     assert result == 'warning' and 'tcp_wmem' in text, text
+    lab.link('loss', 1)
+    result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '4000')['link loss']
+    assert result == 'warning' and 0.2 < float(text.split()[0]) < 5 and 'give the sender --streams' in text, text
     lab.link('clear')
     lab.link('rate', 80)
     result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '2000')['link speed']

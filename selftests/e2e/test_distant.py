@@ -107,6 +107,24 @@ def test_packets_overtake_each_other(pair, mode):
     godwit.proof(*pair, stopped='paused' if mode == 'save' else 'postmigrate')
 
 
+@pytest.mark.usefixtures('module')
+@pytest.mark.parametrize('loss', [0, 1])
+def test_what_the_link_loses_is_foreseen(pair, loss):
+    lab.link('rate', 100)
+    lab.link('delay', 20)
+    if loss:
+        lab.link('loss', loss)
+    report = godwit.Run(*pair, '--streams', '4').wait()
+    link = report['link']
+    print(f'\n  {link}, downtime {report["downtime"]:.0f} ms, foretold {report["expected-downtime"]:.0f}')
+    assert link['round-trip'] >= 40 and link['segments'] > 1000 and link['busy'] > 0
+    if loss:
+        assert 0.002 < link['resent'] / link['segments'] < 0.05 and 1 < link['expected-loss'] < 200, link
+    else:
+        assert link['expected-loss'] < 1, link
+    godwit.proof(*pair)
+
+
 def late(near):
     """
     RESUMED is held back for longer than a near receiver may be silent, and then for longer than one may answer PINGs only. (With

@@ -298,7 +298,29 @@ static void what_the_guest_writes_is_not_reused(void **state)
 	assert_true(with.postcopy.owed_pages < 55 && without.postcopy.owed_pages > 490);
 }
 
+/* Half of a per cent over 80 ms: what is stopped for takes up to a round trip longer, and nothing else does. */
+static void what_is_lost_costs_time(void **state)
+{
+	struct estimate_in in = {
+		.curve = &idle, .content = { 1000, 0, .n = 0 }, .rate = 12500000, .limit_ns = S, .max_rounds = 10, .streams = 16,
+		.rtt_ns = 80000000, .loss.segment = 1448,
+	};
+	struct estimate without, with;
+
+	(void)state;
+	estimate(&in, &without);
+	in.loss.share = 0.005;
+	estimate(&in, &with);
+	assert_int_equal(without.loss_ns, 0);
+	assert_in_range(with.loss_ns, 40000000, 80000000);
+	assert_int_equal(with.downtime_ns - with.loss_ns, without.downtime_ns);
+	assert_int_equal(with.total_ns - with.loss_ns, without.total_ns);
+	assert_int_equal(with.postcopy.downtime_ns - with.loss_ns, without.postcopy.downtime_ns);
+	assert_int_equal(with.bytes, without.bytes);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_is_lost_costs_time),
 	cmocka_unit_test(references_are_short),
 	cmocka_unit_test(to_look_up_costs_cpu),
 	cmocka_unit_test(what_the_guest_writes_is_not_reused),

@@ -119,7 +119,23 @@ static void it_only_grows(void **state)
 	assert_in_range(costs(1e-7, 256 << 10), 0, MS / 10);
 }
 
+/* Mathis: 1448 bytes over 80 ms at 0.5 % are 313 KB/s, of each of 16. */
+static void what_streams_carry(void **state)
+{
+	struct loss l = { .share = 0.005, .segment = 1448, .streams = 16, .rtt_ns = TRIP };
+
+	(void)state;
+	assert_in_range(loss_rate(&l), 5000000, 5050000);
+	l.streams = 1;
+	assert_in_range(loss_rate(&l), 310000, 320000);
+	l.share = 0;
+	assert_int_equal(loss_rate(&l), UINT64_MAX);
+	l = (struct loss) { .share = 1e-300, .segment = UINT32_MAX, .streams = 16, .rtt_ns = 1 };
+	assert_int_equal(loss_rate(&l), UINT64_MAX);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_streams_carry),
 	cmocka_unit_test(nothing_is_lost), cmocka_unit_test(the_least_counts), cmocka_unit_test(as_a_dice_has_it),
 	cmocka_unit_test(it_only_grows),
 };

@@ -318,7 +318,44 @@ static void test_window(void **state)
 	assert_int_equal(row(&c, "link window")->result, CHECK_WARNING);
 }
 
+/* With 0.5 % a connection over 20 ms carries 1.25 MB/s: so more of them are to be used, as far as there may be more. */
+static void test_loss_row(void **state)
+{
+	static const struct {
+		double share;
+		uint64_t rtt_ns;
+		unsigned int streams, most;
+		enum check_result result;
+		const char *part;
+	} cases[] = {
+		{ 0, 20000000, 4, 16, CHECK_OK, "nothing" }, { 0.005, 20000000, 4, 16, CHECK_WARNING, "--streams 16" },
+		{ 0.005, 20000000, 4, 8, CHECK_WARNING, "--streams 8" }, { 0.005, 20000000, 4, 4, CHECK_WARNING, "4 connections, the most" },
+		{ 0.0000005, 20000000, 4, 16, CHECK_OK, "nevertheless" }, { 0.000005, 20000000, 2, 16, CHECK_WARNING, "--streams 4" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct loss l = {
+			.share = cases[i].share, .segment = 1448, .streams = cases[i].streams, .rtt_ns = cases[i].rtt_ns,
+		};
+		struct check c = { 0 };
+
+		check_loss(&l, cases[i].most, &c);
+		assert_int_equal(row(&c, "link loss")->result, cases[i].result);
+		assert_non_null(strstr(row(&c, "link loss")->text, cases[i].part));
+		/* No row for a short link, or another kind of socket. */
+		c.n = 0;
+		l.rtt_ns = 100000;
+		check_loss(&l, cases[i].most, &c);
+		l.rtt_ns = cases[i].rtt_ns;
+		l.segment = 0;
+		check_loss(&l, cases[i].most, &c);
+		assert_int_equal(c.n, 0);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_loss_row),
 	cmocka_unit_test(test_every_reason_is_told),
 	cmocka_unit_test(test_ram_row),
 	cmocka_unit_test(test_ram_access),

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "check/check.h"
+#include "plan/loss.h"
 #include "send/preflight.h"
 
 /* Adds a row; printf format. */
@@ -32,6 +33,11 @@ void check_io_uring(int err, uint64_t limit, struct check *c);
  */
 void check_window(uint64_t buffer, unsigned int cpus, unsigned int streams, uint64_t rtt_ns,
 		  struct check *c);
+/*
+ * Says what a long link loses, and how much it carries nevertheless: over as many streams as the
+ * sender would use (l->streams), or over more, of which the receiver allows so many.
+ */
+void check_loss(const struct loss *l, unsigned int streams, struct check *c);
 /* Adds a row for how godwit reads this RAM, and what would be faster. */
 void check_ram_access(const struct vm *vm, struct check *c);
 /*

@@ -13,10 +13,11 @@
 #include "peer/hello.h"
 #include "peer/postcopy_ask.h"
 #include "peer/referring.h"
+#include "plan/link.h"
 
 #define SLOW_BYTES_PER_S	(100000000u / 8)	/* 100 Mbit/s: slow for a migration */
 
-#define ROWS_BEHIND	11u	/* the most rows that come after those of the comparison */
+#define ROWS_BEHIND	12u	/* the most rows that come after those of the comparison */
 
 static const char delay_name[] = "link delay", speed_name[] = "link speed";
 
@@ -166,8 +167,9 @@ static uint64_t check_send_buffer(void)
 	return bytes;
 }
 
-static void check_delay(const struct check_options *o, unsigned int streams, struct channel *ch,
-			struct check *c)
+/* Return: the round trip; 0: not known. */
+static uint64_t check_delay(const struct check_options *o, unsigned int streams,
+			    struct channel *ch, struct check *c)
 {
 	uint64_t buffer = check_send_buffer();
 	struct findings clocks = { .accepted = o->accepted };
@@ -178,7 +180,7 @@ static void check_delay(const struct check_options *o, unsigned int streams, str
 
 	if (probe_delay(ch, &rtt_ns, &offset_ns, &e)) {
 		check_refuse(c, delay_name, &e);
-		return;
+		return 0;
 	}
 	host_compare_clocks(offset_ns, rtt_ns, &clocks);
 	check_add_findings(&clocks, findings_kept(&clocks), c);
@@ -193,15 +195,17 @@ static void check_delay(const struct check_options *o, unsigned int streams, str
 		check_add(c, delay_name, CHECK_OK, "%.2f ms for a round trip", ms);
 	if (buffer)
 		check_window(buffer, thread_cpus(), streams, rtt_ns, c);
+	return rtt_ns;
 }
 
-static void check_speed(const struct check_options *o, const struct vm *vm, struct channel *ch,
-			struct check *c)
+static void check_speed(const struct check_options *o, const struct vm *vm, unsigned int streams,
+			uint64_t rtt_ns, struct channel *ch, struct check *c)
 {
 	uint64_t rate, pages = 0;
 	struct err e = { 0 };
+	struct loss loss;
 
-	if (probe_speed(ch, o->probe_ms, &rate, &e)) {
+	if (probe_speed(ch, o->probe_ms, &rate, &loss, &e)) {
 		check_refuse(c, speed_name, &e);
 		return;
 	}
@@ -212,6 +216,9 @@ static void check_speed(const struct check_options *o, const struct vm *vm, stru
 		  (double)rate / (1 << 20),
 		  (double)(pages * PAGE_BYTES) / (double)(rate ? rate : 1),
 		  rate < SLOW_BYTES_PER_S ? ": make sure that this is the intended link; \"godwit estimate\" predicts a migration over it" : "");
+	loss.rtt_ns = rtt_ns;
+	loss.streams = link_streams(thread_cpus(), rtt_ns, streams);
+	check_loss(&loss, streams, c);
 }
 
 /* What the handshake has shown. */
@@ -259,6 +266,7 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 	struct channel *ch = NULL;
 	struct probe_answer there;
 	struct err e = { 0 };
+	uint64_t rtt_ns;
 	int r;
 
 	if (!l->vm->nblocks) {
@@ -282,9 +290,9 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 		check_save_mode(l, &there, c);
 		check_postcopy(o, l->vm, &there, ch, c);
 		check_reuse(&there, ch, c);
-		check_delay(o, there.streams, ch, c);
+		rtt_ns = check_delay(o, there.streams, ch, c);
 		if (o->probe_ms)
-			check_speed(o, l->vm, ch, c);
+			check_speed(o, l->vm, there.streams, rtt_ns, ch, c);
 	}
 	channel_free(ch);
 	fit_free(&fit);

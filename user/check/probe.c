@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "check/probe.h"
+#include "net/sock.h"
 #include "peer/hello.h"
 
 int probe_open(const struct probe_question *question, struct channel **out,
@@ -64,11 +65,22 @@ static int probe_random_bytes(uint8_t *to, size_t len)
 	return 0;
 }
 
-int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct err *e)
+static void probe_loss(const struct sock_sent *before, const struct sock_sent *now,
+		       struct loss *loss)
+{
+	struct losses l = { 0 };
+
+	losses_add(&l, now->segments - before->segments, (int64_t)(now->again - before->again));
+	*loss = (struct loss) { .share = losses_share(&l), .segment = now->segment };
+}
+
+int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct loss *loss,
+		struct err *e)
 {
 	struct wire_header h = { .type = WIRE_PROBE, .length = WIRE_PROBE_MAX };
 	uint8_t *body = malloc(WIRE_PROBE_MAX);
 	uint64_t begin = now_ns(), sent = 0, ns;
+	struct sock_sent before = { 0 }, after;
 	struct hello_pong pong;
 	int r = 0;
 
@@ -78,10 +90,14 @@ int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, stru
 	while (!r && (!sent || now_ns() < begin + ms * 1000000ull)) {
 		r = channel_send(ch, &h, body, e);
 		sent += WIRE_HEADER + WIRE_PROBE_MAX;
+		if (now_ns() < begin + ms * 500000ull)
+			before = sock_sent(channel_fd(ch));
 	}
 	if (!r)
 		r = hello_ping(ch, 0, &pong, e);
 	ns = now_ns() - begin;
+	after = sock_sent(channel_fd(ch));
+	probe_loss(&before, &after, loss);
 	*bytes_per_s = (uint64_t)((double)sent * 1e9 / (double)(ns ? ns : 1));
 	free(body);
 	return r;

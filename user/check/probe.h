@@ -12,6 +12,7 @@
 #include "devstate/private_ram.h"
 #include "fit/fit.h"
 #include "net/channel.h"
+#include "plan/loss.h"
 #include "vmm/vm.h"
 
 /**
@@ -64,7 +65,10 @@ int probe_delay(struct channel *ch, uint64_t *rtt_ns, int64_t *offset_ns, struct
  * probe_speed() - measure the speed of one connection
  * @ms: send for about so long
  * @bytes_per_s: measured until the receiver has read the last byte
+ * @loss: what was lost, and how much a segment carries. Not in the first half of that time, in
+ *	which TCP looks for the link's rate, and loses what is too much
  */
-int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct err *e);
+int probe_speed(struct channel *ch, unsigned int ms, uint64_t *bytes_per_s, struct loss *loss,
+		struct err *e);
 
 #endif

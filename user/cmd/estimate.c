@@ -223,7 +223,7 @@ static int estimate_measure_link(const struct estimate_args *a, struct found *f,
 	if (!r)
 		r = probe_delay(ch, &in->rtt_ns, &offset_ns, e);
 	if (!r)
-		r = probe_speed(ch, PROBE_MS, &rate, e);
+		r = probe_speed(ch, PROBE_MS, &rate, &in->loss, e);
 	if (!r && (!in->rate || rate < in->rate))
 		in->rate = rate ? rate : 1;
 	channel_free(ch);

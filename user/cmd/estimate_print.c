@@ -43,7 +43,11 @@ void estimate_print(const struct estimate_in *in, const struct reusable_state *r
 		       estimate_mib((double)in->content.reused_pages * PAGE_BYTES),
 		       estimate_mib((double)out->reused_bytes),
 		       (unsigned long long)reuse->entries, (unsigned long long)reuse->left_out);
-	printf("link            %10.1f MiB/s\n", estimate_mib((double)in->rate));
+	printf("link            %10.1f MiB/s", estimate_mib((double)in->rate));
+	if (in->loss.share > 0)
+		printf("  of the segments %.3f %% are lost, which adds %.0f ms to the downtime",
+		       100 * in->loss.share, (double)out->loss_ns / 1e6);
+	putchar('\n');
 	printf("compression     %10.2f         as %s, by a sample\n", PAGE_BYTES / out->page_bytes,
 	       codec_text(&out->choice, codec));
 	if (out->converges)
@@ -63,7 +67,7 @@ void estimate_print_json(const struct estimate_in *in, const struct reusable_sta
 {
 	char codec[CODEC_TEXT];
 	json_t *j = json_pack(
-		"{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f}",
+		"{s:b, s:i, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:f}",
 		"converges", out->converges, "rounds", (int)out->rounds, "total-time",
 		(double)out->total_ns / 1e6, "expected-downtime", (double)out->downtime_ns / 1e6,
 		"transferred", (json_int_t)out->bytes, "pending-pages",
@@ -76,7 +80,8 @@ void estimate_print_json(const struct estimate_in *in, const struct reusable_sta
 		(json_int_t)in->content.same_pages, "reused-pages",
 		(json_int_t)in->content.reused_pages, "reused-bytes",
 		(json_int_t)out->reused_bytes, "bytes-per-second", (json_int_t)in->rate,
-		"round-trip-ms", (double)in->rtt_ns / 1e6, "compress",
+		"round-trip-ms", (double)in->rtt_ns / 1e6, "loss", in->loss.share,
+		"expected-loss", (double)out->loss_ns / 1e6, "compress",
 		codec_text(&out->choice, codec), "bytes-per-page", out->page_bytes);
 	json_t *points = json_array();
 

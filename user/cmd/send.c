@@ -43,7 +43,10 @@ static const struct cmd_option send_streams = {
 		"CPU, or more on a link with a long round trip",
 	.more = "The receiver's own\n"
 		".Fl -streams\n"
-		"limits it.",
+		"limits it.\n"
+		"Where a long link loses packets more of them carry more:\n"
+		".Xr godwit-check 1\n"
+		"says how many.",
 };
 
 static const struct cmd_option send_zero_copy = {

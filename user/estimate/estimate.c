@@ -89,10 +89,14 @@ static uint64_t estimate_pending(const struct curve *c, uint64_t pages, uint64_t
 static void estimate_postcopy(const struct converge *c, double page_ns, uint64_t rtt_ns,
 			      struct estimate *out)
 {
+	struct converge owing = *c;
+
+	converge_owing(&owing);
 	out->postcopy.owed_pages = c->pending;
-	out->postcopy.downtime_ns = c->fixed_ns;
+	out->postcopy.downtime_ns = owing.predicted_ns;
 	out->postcopy.after_ns = (uint64_t)((double)c->pending * page_ns);
-	out->postcopy.total_ns = out->total_ns + rtt_ns + c->fixed_ns + out->postcopy.after_ns;
+	out->postcopy.total_ns = out->total_ns + rtt_ns + owing.predicted_ns +
+				 out->postcopy.after_ns;
 }
 
 void estimate(const struct estimate_in *in, struct estimate *out)
@@ -110,6 +114,10 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 		.limit_ns = in->limit_ns, .fixed_ns = converge_fixed(&b),
 		.lead_ns = converge_lead(&b), .max_rounds = in->max_rounds, .speed = speed,
 		.pending = UINT64_MAX, .best = UINT64_MAX,
+		.loss = {
+			.share = in->loss.share, .segment = in->loss.segment,
+			.streams = in->streams, .rtt_ns = in->rtt_ns,
+		},
 	};
 	uint64_t pages = in->content.allocated_pages;
 	double data = (double)(pages - in->content.zero_pages - in->content.same_pages -
@@ -141,6 +149,7 @@ void estimate(const struct estimate_in *in, struct estimate *out)
 	out->rounds = c.round;
 	out->pending_pages = c.pending;
 	out->downtime_ns = c.predicted_ns;
+	out->loss_ns = c.loss_ns;
 	if (!out->converges)
 		return;
 	out->rounds++;

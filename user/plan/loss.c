@@ -61,3 +61,13 @@ uint64_t loss_ns(const struct loss *l, double bytes)
 	}
 	return (uint64_t)(trips * (double)l->rtt_ns);
 }
+
+uint64_t loss_rate(const struct loss *l)
+{
+	double trip_s = (double)l->rtt_ns / 1e9, rate;
+
+	if (!(l->share > 0) || !l->segment || !l->rtt_ns)
+		return UINT64_MAX;
+	rate = l->streams * (double)l->segment * sqrt(1.5 / l->share) / trip_s;
+	return rate < (double)INT64_MAX ? (uint64_t)rate : UINT64_MAX;
+}

@@ -49,4 +49,11 @@ struct loss {
  */
 uint64_t loss_ns(const struct loss *l, double bytes);
 
+/*
+ * About how many bytes per second the streams carry at most, as TCP sends less after each loss, and
+ * the longer the round trip is, the later it is back (Mathis et al. 1997; Linux's cubic is not
+ * faster below some Mbit/s a stream, and BBR knows no such limit). UINT64_MAX: nothing is lost.
+ */
+uint64_t loss_rate(const struct loss *l);
+
 #endif

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "page/page.h"
+#include "plan/link.h"
 #include "report/text.h"
+#include "wire/wire.h"
 
 #define TAIL_ROWS	20u	/* how many of the last rows are printed */
 
@@ -163,12 +165,17 @@ static bool report_was_held_up(const struct report_link *l, uint64_t full_ns)
 }
 
 /* Only what is worth a word. */
-static void report_print_link(FILE *f, const struct report_link *l)
+static void report_print_link(FILE *f, const struct report *r)
 {
+	const struct report_link *l = &r->link;
+	/* Where packets are lost the rate of a connection falls with the round trip. */
+	bool more = link_is_long(l->rtt_ns) && r->streams < WIRE_STREAMS_MAX;
+
 	if (l->again)
-		fprintf(f, "  Segments resent   %10llu      (%.2f %% of those that rounds sent; round trip %.1f ms)\n",
+		fprintf(f, "  Segments resent   %10llu      (%.2f %% of those that rounds sent; round trip %.1f ms%s)\n",
 			(unsigned long long)l->again,
-			100 * (double)l->again / (double)l->segments, ns_to_ms(l->rtt_ns));
+			100 * (double)l->again / (double)l->segments, ns_to_ms(l->rtt_ns),
+			more ? "; more --streams may carry more" : "");
 	if (report_was_held_up(l, l->window_ns))
 		fprintf(f, "  Window full       %10.1f ms   (of %.1f ms that a stream sent: the receiver reads more slowly than the link carries, or its host's net.ipv4.tcp_rmem is too small)\n",
 			ns_to_ms(l->window_ns), ns_to_ms(l->busy_ns));
@@ -189,7 +196,7 @@ void report_print(FILE *f, const struct report *r, const struct err *outcome)
 		report_print_downtime(f, r);
 	report_print_postcopy(f, r);
 	report_print_expected(f, r);
-	report_print_link(f, &r->link);
+	report_print_link(f, r);
 	fprintf(f, "  Iteration         %10u      (streams: %u)\n", r->round, r->streams);
 	fprintf(f, "  Data processed    %10.1f MiB  (of it %.1f MiB device state%s)\n",
 		bytes_to_mib(r->bytes), bytes_to_mib(r->device_bytes),
