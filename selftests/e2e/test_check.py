@@ -66,13 +66,10 @@ def test_link(src):
     result, text = rows['link delay']
     assert result == 'warning' and '--downtime-limit' in text, text
     assert rows['link window'][0] == 'ok', rows
-    wmem = '/proc/sys/net/ipv4/tcp_wmem'
-    lab.call('ip', 'netns', 'exec', 'src', 'sh', '-c', f'echo 4096 16384 100000 >{wmem}')
-    try:
-        result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '0')['link window']
-    finally:
-        lab.call('ip', 'netns', 'exec', 'src', 'sh', '-c', f'echo 4096 16384 4194304 >{wmem}')
-    assert result == 'warning' and 'tcp_wmem' in text, text
+    for side, name, host in ('src', 'tcp_wmem', "source's"), ('dst', 'tcp_rmem', "destination's"):
+        with lab.sysctl(side, f'net.ipv4.{name}', '4096 16384 100000'):
+            result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '0')['link window']
+        assert result == 'warning' and f"of net.ipv4.{name} on the {host} host to" in text, text
     lab.link('loss', 1)
     result, text = check('--qmp', src.main_qmp, '--to', AT, '--probe', '4000')['link loss']
     assert result == 'warning' and 0.2 < float(text.split()[0]) < 5 and 'give the sender --streams' in text, text

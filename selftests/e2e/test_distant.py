@@ -125,6 +125,19 @@ def test_what_the_link_loses_is_foreseen(pair, loss):
     godwit.proof(*pair)
 
 
+@pytest.mark.usefixtures('module')
+def test_the_destination_has_small_buffers(pair):
+    """The sender says so before, and by how much they have held it up after."""
+    lab.link('delay', 20)
+    with lab.sysctl('dst', 'net.ipv4.tcp_rmem', '4096 65536 65536'):
+        run = godwit.Run(*pair, '--streams', '2', '--compress', 'off')
+        report = run.wait()
+    assert 'set the third value of net.ipv4.tcp_rmem on the destination' in run.send.said, run.send.said
+    assert 'tcp_wmem' not in run.send.said.split('net.ipv4.tcp_rmem', maxsplit=1)[0], run.send.said
+    assert report['link']['window-full'] > report['link']['busy'] / 4, report['link']
+    godwit.proof(*pair)
+
+
 def late(near):
     """
     RESUMED is held back for longer than a near receiver may be silent, and then for longer than one may answer PINGs only. (With

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -35,6 +36,9 @@ int __wrap_send_streams_start(const struct send_streams_options *o, const int *f
 
 static uint64_t rtt_ns;
 static unsigned int started;
+/* Views of both ends, as if they had been compared. */
+static json_t *here, *there;
+static unsigned int bandwidth;
 
 uint64_t __wrap_sock_least_rtt_ns(int fd)
 {
@@ -147,6 +151,9 @@ static void greet(struct both *b, uint64_t round_trip_ns, bool again, uint64_t o
 		       .devstate = &devstate_migrate, .owing = OWING_NONE },
 		.again = again,
 	};
+	b->s.fit.here = here;
+	b->s.fit.there = there;
+	b->s.limits.bandwidth_mib = bandwidth;
 	b->s.vm.nblocks = 1;
 	b->s.vm.blocks[0] = (struct ram_block) { .name = "ram0", .pages = 512, .fd = -1 };
 	b->report.streams = STREAMS;
@@ -325,6 +332,62 @@ static void of_an_older_receiver(void **state)
 	refused(&b, "the receiver sent PONG where READY was due");
 }
 
+/* What a sender over this link says, with that buffer at the destination. */
+static void hears_of_buffers(uint64_t round_trip_ns, int receive, char *text, size_t size)
+{
+	const int file = memfd_create("said", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+	struct both b;
+	ssize_t n;
+
+	here = json_pack("{s:{s:i}}", "host", "tcp-wmem", 64 << 20);
+	there = json_pack("{s:{s:i}}", "host", "tcp-rmem", receive);
+	assert_int_equal(dup2(file, STDERR_FILENO), STDERR_FILENO);
+	begin(&b, round_trip_ns, false);
+	if (round_trip_ns < 5 * MS) {
+		for (uint32_t i = 0; i < HELLO_AT_ONCE; i++) {
+			hears(b.control, WIRE_PING);
+			nap_ms(100);
+			pong(&b, i);
+		}
+		hears_joins(&b);
+	} else {
+		hears_pings(&b);
+		hears_joins(&b);
+		pong(&b, 1);
+		pong(&b, 2);
+	}
+	says(b.control, WIRE_STREAMS, STREAMS, 0, 0, 0);
+	end(&b, GW_OK);
+	assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+	json_decref(here);
+	json_decref(there);
+	here = there = NULL;
+	n = pread(file, text, size - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	close(before);
+	close(file);
+}
+
+/* The operator hears which host, which sysctl and which value, and only where it is the limit. */
+static void the_destination_has_small_buffers(void **state)
+{
+	static const struct { uint64_t rtt_ns; int receive; unsigned int bandwidth; const char *says; } cases[] = {
+		{ 80 * MS, 1 << 20, 0, "warning: host: the hosts' buffers let 3 connections carry no more than 18.8 MiB/s over a round trip of 80 ms: for 1000 Mbit/s set the third value of net.ipv4.tcp_rmem on the destination's host to 6666668 or more" },
+		{ 80 * MS, 1 << 20, 10, NULL }, { 80 * MS, 7 << 20, 0, NULL }, { MS, 1 << 20, 0, NULL },
+		{ 80 * MS, 1 << 20, 100, "for 839 Mbit/s" },
+	};
+	char text[4096];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		bandwidth = cases[i].bandwidth;
+		hears_of_buffers(cases[i].rtt_ns, cases[i].receive, text, sizeof(text));
+		bandwidth = 0;
+		if (cases[i].says ? !strstr(text, cases[i].says) : *text)
+			fail_msg("%s", text);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -334,6 +397,9 @@ int main(void)
 		cmocka_unit_test(over_a_short_link),
 		cmocka_unit_test(while_ram_is_emptied),
 		cmocka_unit_test(of_an_older_receiver),
+}
+
+		cmocka_unit_test(the_destination_has_small_buffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

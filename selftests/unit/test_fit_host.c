@@ -152,6 +152,35 @@ static void test_clocks(void **state)
 	clocks(INT64_MAX, UINT64_MAX, NULL);
 }
 
+static void window(const char *there, unsigned int streams, uint64_t rtt_ns, const char *finds)
+{
+	struct window w = { .send = 1, .receive = 1, .streams = streams, .rtt_ns = rtt_ns, .goal = WINDOW_GIGABIT };
+	json_auto_t *src = view("{'tcp-wmem': 4M}", "{}", NULL), *dst = view(there, "{}", NULL);
+	struct findings f = { .rows = NULL };
+
+	host_compare_window(src, dst, &w, &f);
+	assert_int_equal(f.n, finds != NULL);
+	assert_int_equal(f.nfatal, 0);
+	if (finds && !strstr(f.rows[0].text, finds))
+		fail_msg("\"%s\" is not in \"%s\"", finds, f.rows[0].text);
+	findings_free(&f);
+}
+
+/* Also where the peer says what makes no sense, or is too old to say. */
+static void test_window(void **state)
+{
+	(void)state;
+	window("{'tcp-rmem': 6M}", 16, 200000000, NULL);
+	window("{'tcp-rmem': 1M}", 16, 200000000, "tcp_rmem on the destination's host to 3125002 or more");
+	window("{'tcp-rmem': 1M}", 16, 1000000, NULL);
+	window("{'tcp-rmem': 0}", 16, 200000000, NULL);
+	window("{'tcp-rmem': 1e300}", 16, 200000000, NULL);
+	window("{'tcp-rmem': -1}", 16, 200000000, NULL);
+	window("{'tcp-rmem': 9223372036854775807}", 16, 200000000, NULL);
+	window("{}", 16, 200000000, NULL);
+	window("{}", 2, 200000000, "net.ipv4.tcp_wmem on the source's host, and of net.ipv4.tcp_rmem on the destination's");
+}
+
 static void test_accepted(void **state)
 {
 	json_auto_t *src = view("{'kvm': true, " RAM("100M", "x") "}", "{'vmx': true}", NULL);
@@ -169,7 +198,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nested), cmocka_unit_test(test_tsc), cmocka_unit_test(test_backends),
-		cmocka_unit_test(test_hostile), cmocka_unit_test(test_large_views), cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_hostile), cmocka_unit_test(test_large_views), cmocka_unit_test(test_clocks), cmocka_unit_test(test_window),
 		cmocka_unit_test(test_accepted),
 	};
 

@@ -92,6 +92,8 @@ static void test_source(void **state)
 
 	put(end, "proc/4711/cmdline", "qemu");
 	put(end, "proc/meminfo", "MemAvailable: 4 kB\n");
+	put(end, "proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
+	put(end, "proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
 	add_block(end, "ram0", fd, PAGES * PAGE_BYTES);
 	assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 	/* A file that is longer than its block does not hold more than that. */
@@ -107,6 +109,8 @@ static void test_source(void **state)
 	assert_null(fact(end, "fs"));
 	assert_null(fact(end, "memory"));
 	assert_null(fact(end, "backends"));
+	assert_number(end, "tcp-wmem", 4194304);
+	assert_null(fact(end, "tcp-rmem"));
 }
 
 /* The line of mountinfo of the file system that this file is on. */
@@ -133,7 +137,11 @@ static void test_tmpfs(void **state)
 	add_block(end, "ram0", fd, PAGES * PAGE_BYTES);
 	put_mount(end, "self", fd, "/", "/mnt/a\\040b", "rw,size=1024k");
 	put(end, "proc/meminfo", "MemTotal:  9 kB\nMemAvailable:    2048 kB\nSwapFree: 3 kB\n");
+	put(end, "proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
+	put(end, "proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
 	look(end, true, NULL);
+	assert_null(fact(end, "tcp-wmem"));
+	assert_number(end, "tcp-rmem", 6291456);
 	assert_return_code(fstat(fd, &st), errno);
 	snprintf(fs, sizeof(fs), "%u:%u", major(st.st_dev), minor(st.st_dev));
 	assert_text(end, "ram/ram0/fs", fs);

@@ -67,6 +67,7 @@ static void what_buffers_allow(void **state)
 	assert_true(link_rate_max(4 * MIB, 2, 200 * MS) < gigabit);
 	assert_in_range(link_rate_max(4 * MIB, 2, 200 * MS), 41000000, 42000000);
 	assert_true(link_rate_max(4 * MIB, 1, 0) > 1000 * gigabit);
+	assert_true(link_rate_max(UINT64_MAX / 2, 16, 1) > 1000 * gigabit);
 	assert_in_range(link_buffer(gigabit, 2, 200 * MS), 12500000, 12500001);
 	assert_true(link_rate_max(link_buffer(gigabit, 3, 80 * MS), 3, 80 * MS) >= gigabit);
 }

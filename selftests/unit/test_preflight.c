@@ -295,27 +295,48 @@ static void test_io_uring(void **state)
 	}
 }
 
-/* A row for a long link only; 4 MiB are enough for it, 100 KB are not, and the value to set is. */
+/* A row for a long link only; the hosts' defaults are enough for it, 100 KB are not, and what to set where is told. */
 static void test_window(void **state)
 {
-	const uint64_t rtt = 80000000;
+	static const struct {
+		uint64_t send, receive;
+		unsigned int streams;
+		enum check_result result;
+		const char *part, *not;
+	} cases[] = {
+		{ 4 << 20, 6 << 20, 16, CHECK_OK, "up to 400.0 MiB/s", "set" },
+		{ 100000, 6 << 20, 16, CHECK_WARNING, "value of net.ipv4.tcp_wmem on the source's host to 1250002 or more", "rmem" },
+		{ 4 << 20, 100000, 16, CHECK_WARNING, "value of net.ipv4.tcp_rmem on the destination's host to 1250002 or more", "wmem" },
+		{ 100000, 200000, 16, CHECK_WARNING, "wmem on the source's host, and of net.ipv4.tcp_rmem on the destination's host to", "-" },
+		{ 1250002, 1250002, 16, CHECK_OK, "up to 119.2 MiB/s", "set" },
+		{ 1250002, 6 << 20, 1, CHECK_WARNING, "let 1 connections", "-" },	/* the receiver allows one */
+		/* An older receiver. */
+		{ 4 << 20, 0, 16, CHECK_OK, "up to 400.0 MiB/s", "set" }, { 100000, 0, 16, CHECK_WARNING, "tcp_rmem", "-" },
+	};
+	struct window w = { .send = 100000, .receive = 100000, .streams = 2, .rtt_ns = 100000, .goal = WINDOW_GIGABIT };
+	const struct check_row *told;
 	struct check c = { 0 };
 
 	(void)state;
-	check_window(4 << 20, 2, 16, 100000, &c);
+	check_window(&w, &c);
+	w.rtt_ns = 80000000;
+	w.send = w.receive = 0;
+	check_window(&w, &c);
 	assert_int_equal(c.n, 0);
-	check_window(4 << 20, 2, 16, rtt, &c);
-	assert_int_equal(row(&c, "link window")->result, CHECK_OK);
-	c.n = 0;
-	check_window(100000, 2, 16, rtt, &c);
-	assert_int_equal(row(&c, "link window")->result, CHECK_WARNING);
-	assert_non_null(strstr(row(&c, "link window")->text, "to 1250002 or more"));
-	c.n = 0;
-	check_window(1250002, 2, 16, rtt, &c);
-	assert_int_equal(row(&c, "link window")->result, CHECK_OK);
-	c.n = 0;
-	check_window(1250002, 2, 1, rtt, &c);	/* the receiver allows one */
-	assert_int_equal(row(&c, "link window")->result, CHECK_WARNING);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		w.send = cases[i].send;
+		w.receive = cases[i].receive;
+		w.streams = cases[i].streams;
+		c.n = 0;
+		check_window(&w, &c);
+		told = row(&c, "link window");
+		assert_int_equal(told->result, cases[i].result);
+		if (!strstr(told->text, cases[i].part) || strstr(told->text, cases[i].not))
+			fail_msg("%s", told->text);
+	}
+	/* What --bandwidth leaves is enough. */
+	w = (struct window) { .send = 100000, .receive = 100000, .streams = 16, .rtt_ns = 80000000, .goal = 9 << 20 };
+	assert_false(window_lacks(&w, (char[400]) { "" }, 400));
 }
 
 /* With 0.5 % a connection over 20 ms carries 1.25 MB/s: so more of them are to be used, as far as there may be more. */

@@ -10,6 +10,7 @@
 
 #include "check/check.h"
 #include "plan/loss.h"
+#include "plan/window.h"
 #include "send/preflight.h"
 
 /* Adds a row; printf format. */
@@ -27,12 +28,8 @@ void check_kernel(const char *release, struct check *c);
  * none.
  */
 void check_io_uring(int err, uint64_t limit, struct check *c);
-/*
- * Says what socket buffers of so many bytes let a long link carry, over as many streams as the
- * sender would use. No row: the link is not long.
- */
-void check_window(uint64_t buffer, unsigned int cpus, unsigned int streams, uint64_t rtt_ns,
-		  struct check *c);
+/* Says what socket buffers let a long link carry. No row: the link is not long. */
+void check_window(const struct window *w, struct check *c);
 /*
  * Says what a long link loses, and how much it carries nevertheless: over as many streams as the
  * sender would use (l->streams), or over more, of which the receiver allows so many.

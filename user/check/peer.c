@@ -154,24 +154,11 @@ static void check_save_mode(const struct preflight *l, const struct probe_answer
 	}
 }
 
-/* The most that TCP gives a connection to send from, bytes. 0: not known. */
-static uint64_t check_send_buffer(void)
-{
-	FILE *f = fopen("/proc/sys/net/ipv4/tcp_wmem", "re");
-	unsigned long long bytes = 0;
-
-	if (f && fscanf(f, "%*u %*u %llu", &bytes) != 1)
-		bytes = 0;
-	if (f)
-		fclose(f);
-	return bytes;
-}
-
 /* Return: the round trip; 0: not known. */
 static uint64_t check_delay(const struct check_options *o, unsigned int streams,
-			    struct channel *ch, struct check *c)
+			    const struct fit *fit, struct channel *ch, struct check *c)
 {
-	uint64_t buffer = check_send_buffer();
+	struct window window = { .goal = WINDOW_GIGABIT };
 	struct findings clocks = { .accepted = o->accepted };
 	struct err e = { 0 };
 	uint64_t rtt_ns;
@@ -193,8 +180,11 @@ static uint64_t check_delay(const struct check_options *o, unsigned int streams,
 			  ms, o->downtime_limit_ms);
 	else
 		check_add(c, delay_name, CHECK_OK, "%.2f ms for a round trip", ms);
-	if (buffer)
-		check_window(buffer, thread_cpus(), streams, rtt_ns, c);
+	window.rtt_ns = rtt_ns;
+	/* As many as the sender would use. */
+	window.streams = link_streams(thread_cpus(), rtt_ns, streams);
+	host_window(fit->here, fit->there, &window);
+	check_window(&window, c);
 	return rtt_ns;
 }
 
@@ -290,7 +280,7 @@ void check_peer(const struct check_options *o, const struct preflight *l, struct
 		check_save_mode(l, &there, c);
 		check_postcopy(o, l->vm, &there, ch, c);
 		check_reuse(&there, ch, c);
-		rtt_ns = check_delay(o, there.streams, ch, c);
+		rtt_ns = check_delay(o, there.streams, &fit, ch, c);
 		if (o->probe_ms)
 			check_speed(o, l->vm, there.streams, rtt_ns, ch, c);
 	}

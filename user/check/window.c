@@ -2,27 +2,19 @@
 #include "check/check_internal.h"
 #include "plan/link.h"
 
-#define GIGABIT		125000000ull	/* bytes/s: below it the buffers may be the limit */
-
-void check_window(uint64_t buffer, unsigned int cpus, unsigned int streams, uint64_t rtt_ns,
-		  struct check *c)
+void check_window(const struct window *w, struct check *c)
 {
-	unsigned int n = link_streams(cpus, rtt_ns, streams);
-	/* The kernel counts what a buffer takes, not what it holds: twice as much, or nearly. */
-	uint64_t rate = link_rate_max(buffer / 2, n, rtt_ns);
-	double mib = (double)rate / (1 << 20);
+	static const char name[] = "link window";
+	char text[400];
 
-	if (!link_is_long(rtt_ns))
+	if (!link_is_long(w->rtt_ns) || window_rate(w) == UINT64_MAX)
 		return;
-	if (rate >= GIGABIT)
-		check_add(c, "link window", CHECK_OK,
-			  "%u connections with buffers of %llu KiB carry up to %.1f MiB/s over this round trip",
-			  n, (unsigned long long)(buffer >> 10), mib);
+	if (window_lacks(w, text, sizeof(text)))
+		check_add(c, name, CHECK_WARNING, "%s", text);
 	else
-		check_add(c, "link window", CHECK_WARNING,
-			  "%u connections with buffers of %llu KiB carry no more than %.1f MiB/s over this round trip: for 1 Gbit/s set the third value of net.ipv4.tcp_wmem on this host, and of net.ipv4.tcp_rmem on the destination's, to %llu or more",
-			  n, (unsigned long long)(buffer >> 10), mib,
-			  (unsigned long long)(2 * link_buffer(GIGABIT, n, rtt_ns)));
+		check_add(c, name, CHECK_OK,
+			  "the hosts' buffers let %u connections carry up to %.1f MiB/s over this round trip",
+			  w->streams, (double)window_rate(w) / (1 << 20));
 }
 
 void check_loss(const struct loss *l, unsigned int streams, struct check *c)
@@ -30,7 +22,7 @@ void check_loss(const struct loss *l, unsigned int streams, struct check *c)
 	static const char name[] = "link loss";
 	const uint64_t rate = loss_rate(l), one = l->streams ? rate / l->streams : 0;
 	const double lost = 100 * l->share, mib = (double)rate / (1 << 20);
-	uint64_t need = one ? GIGABIT / one + 1 : streams;
+	uint64_t need = one ? WINDOW_GIGABIT / one + 1 : streams;
 
 	if (!link_is_long(l->rtt_ns) || !l->segment)
 		return;
@@ -38,7 +30,7 @@ void check_loss(const struct loss *l, unsigned int streams, struct check *c)
 		need = streams;
 	if (rate == UINT64_MAX)
 		check_add(c, name, CHECK_OK, "nothing was lost");
-	else if (rate >= GIGABIT)
+	else if (rate >= WINDOW_GIGABIT)
 		check_add(c, name, CHECK_OK,
 			  "%.3f %% of the segments were lost: %u connections carry about %.1f MiB/s nevertheless",
 			  lost, l->streams, mib);

@@ -232,5 +232,6 @@ int host_view(json_t *view, struct qmp *q, const struct vm *vm, const char *proc
 
 	view_tsc_set(&l);
 	view_ram(&l);
+	host_view_window(&l, destination);
 	return r || !destination ? r : view_destination(&l, e);
 }

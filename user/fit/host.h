@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "fit/findings.h"
+#include "plan/window.h"
 #include "qmp/qmp.h"
 #include "vmm/vm.h"
 
@@ -22,6 +23,8 @@
  *
  *	kvm			bool: the VM runs under KVM
  *	tsc-set			bool: the VMM's command line sets a TSC frequency
+ *	tcp-wmem		the most that TCP gives a connection to send from; only the source's
+ *	tcp-rmem		D: and to receive into
  *	ram.NAME		of each RAM block:
  *	    bytes		how large it is
  *	    page-size		of the file system, or of the mapping
@@ -75,6 +78,12 @@ void host_compare(const json_t *src, const json_t *dst, struct findings *f);
  * @offset_ns: destination minus source, off by half of @rtt_ns at most
  */
 void host_compare_clocks(int64_t offset_ns, uint64_t rtt_ns, struct findings *f);
+
+/* Of both views, what buffers TCP may have; 0 where a view does not say. */
+void host_window(const json_t *src, const json_t *dst, struct window *w);
+/* Do they hold back a long link? w: the other members are known. */
+void host_compare_window(const json_t *src, const json_t *dst, struct window *w,
+			 struct findings *f);
 
 /**
  * host_lost_links() - find the vhost-user network backends that nothing is connected to

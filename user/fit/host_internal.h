@@ -39,6 +39,8 @@ bool host_read_field(const char *path, const char *word, uint64_t *value);
 bool host_read_switch(const struct host_look *l, const char *module, const char *parameter,
 		      bool *on);
 
+/* The most that TCP gives a connection, for what this end does. */
+void host_view_window(const struct host_look *l, bool destination);
 /* Facts of a destination. */
 int host_view_room(const struct host_look *l, struct err *e);
 void host_view_cgroups(const struct host_look *l);

@@ -25,7 +25,10 @@ bool link_is_long(uint64_t rtt_ns)
 
 uint64_t link_rate_max(uint64_t buffer, unsigned int streams, uint64_t rtt_ns)
 {
-	return (uint64_t)((double)buffer * streams * SEC_NS / (double)(rtt_ns ? rtt_ns : 1));
+	const double rate = (double)buffer * streams * SEC_NS / (double)(rtt_ns ? rtt_ns : 1);
+
+	/* The buffer may be what a peer says. */
+	return rate < (double)INT64_MAX ? (uint64_t)rate : INT64_MAX;
 }
 
 uint64_t link_buffer(uint64_t rate, unsigned int streams, uint64_t rtt_ns)

@@ -315,12 +315,21 @@ int sender_check_same(struct sender *s, struct err *e)
 	return s->views ? fit_check_same(s->qmp, &s->fit, e) : 0;
 }
 
-static int connect_compare_clocks(struct sender *s, struct err *e)
+/* What PINGs, and TCP, have told of both hosts. */
+static int connect_compare_hosts(struct sender *s, struct err *e)
 {
 	struct findings f = { .accepted = s->o->accepted };
+	/* TCP's round trip: behind a tunnel the buffers are the tunnel's. */
+	struct window window = {
+		.streams = s->report->streams, .rtt_ns = sock_least_rtt_ns(channel_fd(s->ch)),
+		.goal = WINDOW_GIGABIT,
+	};
 	int r;
 
 	host_compare_clocks(s->clock_offset_ns, s->rtt_ns, &f);
+	if (s->limits.bandwidth_mib && (uint64_t)s->limits.bandwidth_mib << 20 < window.goal)
+		window.goal = (uint64_t)s->limits.bandwidth_mib << 20;
+	host_compare_window(s->fit.here, s->fit.there, &window, &f);
 	r = connect_print_findings(&f, e);
 	findings_free(&f);
 	return r;
@@ -395,5 +404,5 @@ int connect_peer(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	channel_unasked(s->ch, sender_take, s);
-	return connect_compare_clocks(s, e);
+	return connect_compare_hosts(s, e);
 }

@@ -93,6 +93,18 @@ def link_cleared():
 
 
 @contextlib.contextmanager
+def sysctl(side, name, value):
+    """One of that side's network."""
+    path, within = f'/proc/sys/{name.replace(".", "/")}', ['ip', 'netns', 'exec', side, 'sh', '-c']
+    before = call(*within, f'cat {path}').strip()
+    call(*within, f'echo {value} >{path}')
+    try:
+        yield
+    finally:
+        call(*within, f'echo {before} >{path}')
+
+
+@contextlib.contextmanager
 def mounted(kind, options, at):
     os.makedirs(at, exist_ok=True)
     call('mount', '-t', kind, '-o', options, kind, at)
