@@ -125,11 +125,12 @@ def test_what_the_link_loses_is_foreseen(pair, loss):
     godwit.proof(*pair)
 
 
+@pytest.mark.compared
 @pytest.mark.usefixtures('module')
 def test_the_destination_has_small_buffers(pair):
     """The sender says so before, and by how much they have held it up after."""
     lab.link('delay', 20)
-    with lab.sysctl('dst', 'net.ipv4.tcp_rmem', '4096 65536 65536'):
+    with lab.sysctl('dst', 'net.ipv4.tcp_rmem', '4096 131072 131072'):
         run = godwit.Run(*pair, '--streams', '2', '--compress', 'off')
         report = run.wait()
     assert 'set the third value of net.ipv4.tcp_rmem on the destination' in run.send.said, run.send.said
