@@ -93,6 +93,26 @@ static void the_loss_is_named(void **state)
 	rtt_now = 0;
 }
 
+/* What may be lost of the device state is foretold, and no reason to stay, as rounds make it no less. What is lost of RAM they may. */
+static void a_loss_that_stays_refuses_no_guest(void **state)
+{
+	struct report as_ever, r, refused;
+	struct err e = { 0 };
+
+	(void)state;
+	rtt_now = 200 * MS;
+	knows_tcp = true;
+	as_ever = migrate(1150, 3, "off", NEVER, 0, NULL);
+	first_loses = others_lose = 0.003;
+	r = migrate(1150, 3, "off", NEVER, 0, NULL);
+	assert_int_not_equal(try_migrate(&refused, &e, 1100, 3, "off", NEVER, 0, NULL), 0);
+	first_loses = others_lose = 0;
+	knows_tcp = false;
+	rtt_now = 0;
+	assert_int_equal(r.round, as_ever.round);
+	assert_true(as_ever.predicted_ns < 1100 * MS && r.predicted_ns > 1150 * MS);
+}
+
 /* With what is lost the device state alone would take longer than is allowed: it is foretold, and no reason to stay. */
 static void a_loss_forbids_no_postcopy(void **state)
 {
@@ -117,7 +137,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_loss_is_named),
-		cmocka_unit_test(a_loss_forbids_no_postcopy),
+		cmocka_unit_test(a_loss_that_stays_refuses_no_guest), cmocka_unit_test(a_loss_forbids_no_postcopy),
 		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
 		cmocka_unit_test(the_guest_is_slowed_first),
 		cmocka_unit_test(the_round_trip_is_named),

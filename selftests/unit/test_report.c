@@ -344,6 +344,21 @@ static void rounds_that_shrink_converge(void **state)
 	assert_in_range(ns, 2879 * MS, 2881 * MS);
 }
 
+/* What the link may lose does not make it one that never arrives. */
+static void a_loss_is_no_round_more(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	sample_begin(&r);
+	sample_end_round(&r, 10240 * MS, 1024, 20);
+	r.link.loss_ns = 200 * MS;
+	r.predicted_ns += r.link.loss_ns;
+	assert_true(r.predicted_ns > r.limit_ns);
+	assert_int_equal(report_eta(&r, &ns), ETA_KNOWN);
+	assert_int_equal(ns, r.predicted_ns);
+}
+
 static void a_guest_as_fast_as_the_link_never_arrives(void **state)
 {
 	uint64_t ns;
@@ -409,7 +424,7 @@ int main(void)
 		cmocka_unit_test(an_earlier_report_is_read),
 		cmocka_unit_test(nothing_is_guessed_before_anything_is_known),
 		cmocka_unit_test(rounds_that_shrink_converge),
-		cmocka_unit_test(a_guest_as_fast_as_the_link_never_arrives),
+		cmocka_unit_test(a_loss_is_no_round_more), cmocka_unit_test(a_guest_as_fast_as_the_link_never_arrives),
 		cmocka_unit_test(packed_pages_take_less),
 		cmocka_unit_test(a_limit_below_the_fixed_part_is_never_met),
 		cmocka_unit_test(the_last_round_takes_what_is_left_of_it),

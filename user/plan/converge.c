@@ -68,6 +68,16 @@ static void converge_predict(struct converge *c, uint64_t ram_ns, double pages)
 	c->predicted_ns = ram_ns + c->fixed_ns + c->loss_ns;
 }
 
+/*
+ * Does the downtime fit, as far as it is for this limit to say? What the device state loses is a
+ * chance that no round makes less, nor does post-copy: to wait for more of them, or to refuse the
+ * guest, would be of no use.
+ */
+static bool converge_fits(const struct converge *c)
+{
+	return c->predicted_ns - loss_ns(&c->loss, DEVICE_BYTES) <= c->allowed_ns;
+}
+
 void converge_owing(struct converge *c)
 {
 	converge_predict(c, 0, 0);
@@ -105,10 +115,7 @@ static enum verdict converge_not(const struct converge *c)
 {
 	const bool raised = c->raised == RAMP_STEPS || c->ramp_ns <= c->limit_ns;
 
-	/*
-	 * The rest of the blackout stays, and may be too long for the limit by itself. What the
-	 * link may lose forbids nothing here: it is a chance, and no round makes it less.
-	 */
+	/* The rest of the blackout stays, and may be too long for the limit by itself. */
 	if (c->may_owe && c->fixed_ns <= c->allowed_ns &&
 	    (c->round >= c->max_rounds || (c->stalled >= OWE_STALLED && raised && !c->may_slow)))
 		return CONVERGE_OWE;
@@ -129,12 +136,11 @@ enum verdict converge(struct converge *c)
 	converge_predict(c, ram_ns, pages);
 	converge_compare(c);
 	converge_allow(c);
-	if (c->predicted_ns > c->allowed_ns && c->stalled && c->raised < RAMP_STEPS &&
-	    !c->may_slow) {
+	if (!converge_fits(c) && c->stalled && c->raised < RAMP_STEPS && !c->may_slow) {
 		c->raised++;
 		converge_allow(c);
 	}
-	if (c->predicted_ns > c->allowed_ns)
+	if (!converge_fits(c))
 		return converge_not(c);
 	if (c->round >= c->max_rounds || c->polished >= POLISH_MAX)
 		return CONVERGE_SWITCH;

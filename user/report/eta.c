@@ -26,6 +26,12 @@ static double eta_fixed_s(const struct report *r)
 	return all > ram ? all - ram : 0;
 }
 
+/* What the link loses is hardly a reason for more rounds: see converge(). */
+static uint64_t eta_limit_ns(const struct report *r)
+{
+	return r->limit_ns + r->link.loss_ns;
+}
+
 enum eta report_eta(const struct report *r, uint64_t *ns)
 {
 	const struct report_row *row = r->nr_rows ? &r->rows[r->nr_rows - 1] : NULL;
@@ -41,11 +47,11 @@ enum eta report_eta(const struct report *r, uint64_t *ns)
 	if (!r->predicted_ns)
 		return ETA_AT_LEAST;
 	ended = row->end_ns > row->start_ns;
-	if (ended && r->predicted_ns <= r->limit_ns) {
+	if (ended && r->predicted_ns <= eta_limit_ns(r)) {
 		*ns = r->predicted_ns;
 		return ETA_KNOWN;
 	}
-	limit = (double)r->limit_ns / 1e9;
+	limit = (double)eta_limit_ns(r) / 1e9;
 	fixed = eta_fixed_s(r);
 	dirty = eta_seconds(r, r->dirty_rate);
 	round = (ended ? 0 : (double)(r->total_ns - row->start_ns) / 1e9) + seconds;
