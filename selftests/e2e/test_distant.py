@@ -131,7 +131,7 @@ def test_the_destination_has_small_buffers(pair):
     """The sender says so before, and by how much they have held it up after."""
     lab.link('delay', 20)
     with lab.sysctl('dst', 'net.ipv4.tcp_rmem', '4096 131072 131072'):
-        run = godwit.Run(*pair, '--streams', '2', '--compress', 'off')
+        run = godwit.Run(*pair, '--streams', '4', '--compress', 'off')
         report = run.wait()
     assert 'set the third value of net.ipv4.tcp_rmem on the destination' in run.send.said, run.send.said
     assert 'tcp_wmem' not in run.send.said.split('net.ipv4.tcp_rmem', maxsplit=1)[0], run.send.said
