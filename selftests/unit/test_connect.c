@@ -26,8 +26,6 @@
 
 #define MS	1000000ull
 #define STREAMS	3u
-#define PATIENCE_MS 20000u
-#define EMPTYING_MS 3000u	/* the patience of one that knows of WIRE_EMPTIES */
 
 /* link: -Wl,--wrap for these */
 uint64_t __wrap_sock_least_rtt_ns(int fd);
@@ -134,19 +132,13 @@ static void says(int fd, enum wire_type type, uint32_t arg, uint32_t length, uin
 	assert_int_equal(send(fd, frame, WIRE_HEADER + length, MSG_NOSIGNAL), WIRE_HEADER + length);
 }
 
-static void pong(const struct both *b, uint32_t serial)
-{
-	says(b->control, WIRE_PONG, serial, 8, realtime_ns(), 0);
-}
-
-/* Up to HELLO, of which this is what the receiver offers more than usual. */
-static void greet(struct both *b, uint64_t round_trip_ns, bool again, uint64_t offers)
+/* Up to STREAMS, behind which the sender's PINGs come. */
+static void begin(struct both *b, uint64_t round_trip_ns, bool again)
 {
 	rtt_ns = round_trip_ns;
 	started = 0;
 	*b = (struct both) {
-		.o = { .addr = b->addr, .engine = &engine_poll, .streams = STREAMS, .no_compare = true,
-		       .timeout_ms = offers & WIRE_EMPTIES ? EMPTYING_MS : PATIENCE_MS },
+		.o = { .addr = b->addr, .engine = &engine_poll, .timeout_ms = 20000, .streams = STREAMS, .no_compare = true },
 		.s = { .o = &b->o, .report = &b->report, .limits.postcopy = POSTCOPY_OFF, .mode = MODE_MIGRATE,
 		       .devstate = &devstate_migrate, .owing = OWING_NONE },
 		.again = again,
@@ -161,17 +153,11 @@ static void greet(struct both *b, uint64_t round_trip_ns, bool again, uint64_t o
 	assert_int_equal(pthread_create(&b->thread, NULL, sender_main, b), 0);
 	b->control = comes(b->lfd);
 	hears(b->control, WIRE_HELLO);
-	says(b->control, WIRE_HELLO, WIRE_VERSION, WIRE_HELLO_BODY, WIRE_ONE_WAY | WIRE_LOADS | offers, WIRE_ONE_WAY);
-	if (!again)
+	says(b->control, WIRE_HELLO, WIRE_VERSION, WIRE_HELLO_BODY, WIRE_ONE_WAY | WIRE_LOADS, WIRE_ONE_WAY);
+	if (!again) {
 		hears(b->control, WIRE_BLOCKS);
-}
-
-/* Up to STREAMS, behind which the sender's PINGs come. */
-static void begin(struct both *b, uint64_t round_trip_ns, bool again)
-{
-	greet(b, round_trip_ns, again, 0);
-	if (!again)
 		says(b->control, WIRE_READY, STREAMS, WIRE_SECRET, 1, 2);
+	}
 	assert_int_equal(hears(b->control, WIRE_STREAMS).arg, STREAMS);
 	for (unsigned int i = 0; i < STREAMS; i++)
 		b->stream[i] = comes(b->lfd);
@@ -200,6 +186,11 @@ static void assert_none_joins(const struct both *b)
 	}
 }
 
+static void pong(const struct both *b, uint32_t serial)
+{
+	says(b->control, WIRE_PONG, serial, 8, realtime_ns(), 0);
+}
+
 static void end(struct both *b, enum gw_exit exit)
 {
 	pthread_join(b->thread, NULL);
@@ -207,21 +198,10 @@ static void end(struct both *b, enum gw_exit exit)
 	assert_int_equal(b->r, exit ? -EPROTO : 0);
 	assert_int_equal(started, exit ? 0 : STREAMS);
 	if (!exit)
-		assert_in_range(b->s.rtt_ns, 1, PATIENCE_MS * MS);
+		assert_in_range(b->s.rtt_ns, 1, 20000 * MS);
 	channel_free(b->s.ch);
 	for (unsigned int i = 0; i < STREAMS; i++)
 		close(b->stream[i]);
-	close(b->control);
-	close(b->lfd);
-}
-
-/* Before a stream. */
-static void refused(struct both *b, const char *words)
-{
-	pthread_join(b->thread, NULL);
-	assert_string_equal(b->e.text, words);
-	assert_int_equal(b->e.exit, GW_BAD_PEER);
-	channel_free(b->s.ch);
 	close(b->control);
 	close(b->lfd);
 }
@@ -307,31 +287,6 @@ static void over_a_short_link(void **state)
 	end(&b, GW_OK);
 }
 
-/* Each PONG is soon enough, and all of them together are not. */
-static void while_ram_is_emptied(void **state)
-{
-	struct both b;
-
-	(void)state;
-	greet(&b, 1 * MS, false, WIRE_EMPTIES);
-	for (unsigned int i = 0; i < 4; i++) {
-		nap_ms(EMPTYING_MS / 3);
-		pong(&b, 0);
-	}
-	says(b.control, WIRE_PING, 0, 8, 0, 0);
-	refused(&b, "the receiver sent PING where READY was due");
-}
-
-static void of_an_older_receiver(void **state)
-{
-	struct both b;
-
-	(void)state;
-	greet(&b, 1 * MS, false, 0);
-	pong(&b, 0);
-	refused(&b, "the receiver sent PONG where READY was due");
-}
-
 /* What a sender over this link says, with that buffer at the destination. */
 static void hears_of_buffers(uint64_t round_trip_ns, int receive, char *text, size_t size)
 {
@@ -395,10 +350,6 @@ int main(void)
 		cmocka_unit_test(others_than_wanted),
 		cmocka_unit_test(a_link_that_came_back),
 		cmocka_unit_test(over_a_short_link),
-		cmocka_unit_test(while_ram_is_emptied),
-		cmocka_unit_test(of_an_older_receiver),
-}
-
 		cmocka_unit_test(the_destination_has_small_buffers),
 	};
 

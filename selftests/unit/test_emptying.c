@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * While the receiver empties its RAM it says once a second that it lives, to a sender that knows of that, and hears a request to stop. How
- * long it takes is the test's, and so is the clock.
+ * While the receiver empties its RAM it says once a second that it lives, to a sender that knows of that, and hears a request to stop; the
+ * sender waits on. How long it takes is the test's, and so is the clock.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,10 +18,12 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "claim/owners.h"
+#include "peer/hello.h"
 #include "receive/receiver_internal.h"
 
 #define STEPS	50u
 #define STEP_NS	100000000ull
+#define PATIENCE_MS 3000u
 
 /* link: -Wl,--wrap for these */
 uint64_t __real_now_ns(void);
@@ -77,7 +80,7 @@ static void begin(struct rig *rig, uint64_t features)
 
 	*rig = (struct rig) { .r = { .o = &rig->o, .features = features } };
 	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), errno);
-	assert_int_equal(channel_new(fds[0], &engine_poll, 1000, &rig->r.ch, &rig->e), 0);
+	assert_int_equal(channel_new(fds[0], &engine_poll, PATIENCE_MS, &rig->r.ch, &rig->e), 0);
 	rig->peer = fds[1];
 	stop_at = 0;
 }
@@ -140,6 +143,55 @@ static void a_sender_that_is_gone(void **state)
 	end(&rig);
 }
 
+/* The receiver of a sender that waits for READY, a third of whose patience each nap is. */
+struct busy {
+	int fd;
+	pthread_t thread;
+};
+
+static void *say_pongs(void *arg)
+{
+	const struct wire_header pong = { .type = WIRE_PONG, .length = 8 }, ready = { .type = WIRE_READY, .arg = 7, .length = WIRE_SECRET };
+	uint8_t frame[WIRE_HEADER + WIRE_SECRET] = { 0 };
+	const struct busy *b = arg;
+
+	wire_put_header(frame, &pong);
+	for (unsigned int i = 0; i < 4; i++) {
+		nap_ms(PATIENCE_MS / 3);
+		assert_int_equal(send(b->fd, frame, WIRE_HEADER + 8, 0), WIRE_HEADER + 8);
+	}
+	wire_put_header(frame, &ready);
+	assert_int_equal(send(b->fd, frame, sizeof(frame), 0), sizeof(frame));
+	return NULL;
+}
+
+/* Each PONG is soon enough, and all of them together are not. */
+static void the_sender_waits(void **state)
+{
+	struct wire_header h;
+	uint8_t secret[WIRE_SECRET];
+	struct rig rig;
+	struct busy b;
+
+	(void)state;
+	for (int knows = 1; knows >= 0; knows--) {
+		begin(&rig, 0);
+		b.fd = rig.peer;
+		assert_int_equal(pthread_create(&b.thread, NULL, say_pongs, &b), 0);
+		if (knows) {
+			assert_int_equal(hello_ready(rig.r.ch, WIRE_EMPTIES, &h, &rig.e), 0);
+			assert_int_equal(h.arg, 7);
+			assert_int_equal(channel_body(rig.r.ch, secret, sizeof(secret), &rig.e), 0);
+		} else {
+			assert_int_not_equal(hello_ready(rig.r.ch, ~WIRE_EMPTIES, &h, &rig.e), 0);
+			assert_int_equal(rig.e.exit, GW_BAD_PEER);
+			assert_string_equal(rig.e.text, "the receiver sent PONG where READY was due");
+		}
+		pthread_join(b.thread, NULL);
+		end(&rig);
+	}
+}
+
 /* The last one: a request to stop is for ever. */
 static void a_request_to_stop(void **state)
 {
@@ -159,6 +211,7 @@ int main(void)
 		cmocka_unit_test(a_sign_of_life),
 		cmocka_unit_test(an_older_sender),
 		cmocka_unit_test(a_sender_that_is_gone),
+		cmocka_unit_test(the_sender_waits),
 		cmocka_unit_test(a_request_to_stop),
 	};
 

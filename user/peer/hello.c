@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "claim/own_ram.h"
 #include "net/address.h"
@@ -100,6 +101,26 @@ int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed,
 		return r;
 	channel_set_end(*out, peer->until_ns);
 	return hello_exchange(*out, agreed, e);
+}
+
+int hello_ready(struct channel *ch, uint64_t features, struct wire_header *h, struct err *e)
+{
+	uint8_t clock[8];
+	bool told = false;
+	int r = channel_recv(ch, h, false, e);
+
+	while (!r && h->type == WIRE_PONG && features & WIRE_EMPTIES) {
+		if (!told)
+			say("the receiver empties the destination's RAM");
+		told = true;
+		r = channel_body(ch, clock, sizeof(clock), e);
+		if (!r)
+			r = channel_recv(ch, h, false, e);
+	}
+	if (!r && h->type != WIRE_READY)
+		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where READY was due",
+			       wire_type_name(h->type));
+	return r;
 }
 
 int hello_send_ping(struct channel *ch, uint32_t serial, uint64_t realtime, struct err *e)

@@ -47,6 +47,14 @@ int hello(const struct hello_peer *peer, struct channel **out, uint64_t *agreed,
 int hello_exchange(struct channel *ch, uint64_t *agreed, struct err *e);
 
 /**
+ * hello_ready() - wait for READY, whose body is still to be read
+ * The receiver empties its RAM first, of which it may have more than a channel's timeout lasts.
+ * @features: that both peers offer
+ * Errors: GW_BAD_PEER; those of a channel.
+ */
+int hello_ready(struct channel *ch, uint64_t features, struct wire_header *h, struct err *e);
+
+/**
  * struct hello_pong - what a PING and its PONG have measured
  * @rtt_ns: the round trip
  * @offset_ns: the receiver's CLOCK_REALTIME minus ours; off by half of @rtt_ns at most

@@ -188,33 +188,12 @@ static unsigned int connect_wish(struct sender *s)
 			       link_streams(s->o->cpus, rtt_ns, WIRE_STREAMS_MAX);
 }
 
-/* The receiver empties its RAM first, of which it may have more than --peer-timeout lasts. */
-static int connect_wait_ready(struct sender *s, struct wire_header *h, struct err *e)
-{
-	uint8_t clock[8];
-	bool told = false;
-	int r = channel_recv(s->ch, h, false, e);
-
-	while (!r && h->type == WIRE_PONG && s->features & WIRE_EMPTIES) {
-		if (!told)
-			say("the receiver empties the destination's RAM");
-		told = true;
-		r = channel_body(s->ch, clock, sizeof(clock), e);
-		if (!r)
-			r = channel_recv(s->ch, h, false, e);
-	}
-	if (!r && h->type != WIRE_READY)
-		return err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s where READY was due",
-			       wire_type_name(h->type));
-	return r;
-}
-
 /* Receives READY, and opens n streams, as far as the receiver has so many. */
 static int connect_ready(struct sender *s, unsigned int n, struct dial *begun, struct err *e)
 {
 	struct wire_header h;
 	uint8_t secret[WIRE_SECRET];
-	int r = connect_wait_ready(s, &h, e);
+	int r = hello_ready(s->ch, s->features, &h, e);
 
 	if (!r)
 		r = channel_body(s->ch, secret, sizeof(secret), e);
