@@ -8,6 +8,7 @@
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/xarray.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -34,34 +35,89 @@ void godwit_watch_begin(struct godwit_session *s)
 }
 
 /*
- * A process that maps the file may hold its mmap_lock for as long as it likes. Before START that is
- * waited for. A harvest, which may be the last one, with the guest stopped, waits for such locks
- * for REGISTER_WAIT_NS, of however many processes, and then fails with -EAGAIN: the guest runs on,
- * and the next harvest tries again.
+ * A process that maps the file may keep us waiting for as long as it likes. Before START that is
+ * waited for. A harvest, which may be the last one, with the guest stopped, waits for
+ * REGISTER_WAIT_NS, of however many processes, and then fails with -EAGAIN: the guest runs on, and
+ * the next harvest tries again.
  */
-static int register_watch(struct godwit_watch *w)
+static int wait_a_bit(struct godwit_session *s)
 {
-	struct godwit_session *s = w->s;
-	int r;
+	u64 began_ns = ktime_get_ns();
 
-	if (s->state != GODWIT_STATE_STARTED)
-		return mmu_notifier_register(&w->mn, w->mm);
-	while (!down_write_trylock(&w->mm->mmap_lock)) {
-		u64 began_ns = ktime_get_ns();
+	if (s->state == GODWIT_STATE_STARTED && !s->wait_ns)
+		return -EAGAIN;
+	usleep_range(1000, 2000);
+	s->wait_ns -= min(s->wait_ns, ktime_get_ns() - began_ns);
+	return 0;
+}
 
-		if (!s->wait_ns)
-			return -EAGAIN;
-		usleep_range(1000, 2000);
-		s->wait_ns -= min(s->wait_ns, ktime_get_ns() - began_ns);
+static int lock_for_watch(struct godwit_session *s, struct mm_struct *mm)
+{
+	if (s->state != GODWIT_STATE_STARTED) {
+		mmap_write_lock(mm);
+		return 0;
+	}
+	while (!down_write_trylock(&mm->mmap_lock)) {
+		int r = wait_a_bit(s);
+
+		if (r)
+			return r;
 	}
 	/* As mmap_write_lock() does, of which there is no variant that tries. */
-	mm_lock_seqcount_begin(w->mm);
-	r = __mmu_notifier_register(&w->mn, w->mm);
+	mm_lock_seqcount_begin(mm);
+	return 0;
+}
+
+/*
+ * A fork that fails leaves an mm that no process gets. From Linux 6.8 on, until newer ones clear it
+ * first, such an mm is unlocked with a copy of its parent's tree of VMAs, in which an entry that is
+ * no VMA marks how far the fork has come: behind it are VMAs of the parent. Those of ours that are
+ * before it can be found by the file, and our reference keeps the mm from being torn down. But to
+ * register a notifier locks all that the tree has. The mark is set before the mmap_lock is let go,
+ * and none comes later. (MMF_UNSTABLE does not tell: where it is set then, it is also set on what
+ * the OOM killer reaps, through which a thread that is not dead yet may still store.)
+ */
+static bool is_half_made(struct mm_struct *mm)
+{
+	VMA_ITERATOR(vmi, mm, 0);
+	struct vm_area_struct *vma;
+
+	mmap_assert_write_locked(mm);
+	for_each_vma(vmi, vma)
+		if (xa_is_zero(vma))
+			return true;
+	return false;
+}
+
+/* -ESRCH: it is half made; -EAGAIN: see wait_a_bit(). */
+static int register_watch(struct godwit_watch *w)
+{
+	int r = lock_for_watch(w->s, w->mm);
+
+	if (r)
+		return r;
+	r = is_half_made(w->mm) ? -ESRCH : __mmu_notifier_register(&w->mn, w->mm);
 	mmap_write_unlock(w->mm);
 	return r;
 }
 
-/* ERR_PTR: -ESRCH: the mm is exiting; what register_watch() says. */
+/*
+ * What has failed to fork drops its mm next. Until then its mappings are news to each look, and
+ * where they are more than NEWS_MAX a sweep would look again without end: so -ESRCH is not said
+ * before they are for note_leaving().
+ */
+static int wait_until_left(struct godwit_session *s, struct mm_struct *mm)
+{
+	while (atomic_read(&mm->mm_users)) {
+		int r = wait_a_bit(s);
+
+		if (r)
+			return r;
+	}
+	return -ESRCH;
+}
+
+/* ERR_PTR: -ESRCH: no thread has the mm, or will have; else what register_watch() says. */
 static struct godwit_watch *new_watch(struct godwit_session *s, struct mm_struct *mm)
 {
 	struct godwit_watch *w = kzalloc(sizeof(*w), GFP_KERNEL);
@@ -82,6 +138,8 @@ static struct godwit_watch *new_watch(struct godwit_session *s, struct mm_struct
 	r = register_watch(w);	/* holds mm_count until unregistered */
 	/* The last one tears the mm down, and waits for its aio: not here, under session->lock. */
 	mmput_async(mm);
+	if (r == -ESRCH)
+		r = wait_until_left(s, mm);
 	if (r) {
 		kfree(w);
 		return ERR_PTR(r);
@@ -164,8 +222,8 @@ bool godwit_watch_take_gone(struct godwit_session *s, const struct godwit_ram *r
 }
 
 /*
- * Watches one more span. 0 also for an mm that is exiting: no thread stores through it any more,
- * and the caller counts the span as written.
+ * Watches one more span. 0 also for an mm that is exiting, or half made: no thread stores through
+ * it any more, and the caller counts the span as written.
  */
 int godwit_watch_add(struct godwit_session *s, struct mm_struct *mm, const struct godwit_span *span)
 {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A process that maps the RAM exits: while another one takes pages out of its mapping, while its aio does not end. */
+/*
+ * A process that maps the RAM exits: while another one takes pages out of its mapping, while its aio does not end, while
+ * it forks.
+ */
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <linux/mman.h>
@@ -7,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "blockdev.h"
@@ -17,11 +22,16 @@
 #define TRIES	10	/* without the repair each of them fails */
 #define NEWS	300	/* more mappings than a sweep takes in at a time (kmod/ledger/sweep.h) */
 #define THE_PAGE	7UL	/* the page that they show */
+#define FORKS	4	/* without the repair Linux 6.12 fails at the first */
+#define VMAS	60000UL	/* so many take long to be copied; 65,530 are allowed */
+#define LOW	((void *)(16 * MIB))	/* below all else that a program has */
 
 /* Between the test and the process. */
 static struct told {
 	volatile bool ready;
 	volatile bool go;
+	volatile bool forks;
+	volatile bool forked;
 	volatile uint64_t delay_ns;
 } *told;
 
@@ -174,6 +184,84 @@ TEST_F_TIMEOUT(exits, while_its_aio_hangs, 120)
 	wait_process(pid);
 	close(disk);
 	EXPECT_TRUE(blockdevs_drop_but(0));
+}
+
+/* Its mapping of the RAM is the first to be copied when it forks. No two of those behind it can be merged. */
+static void map_much_and_fork(struct rig *rig)
+{
+	uint8_t *many;
+	uint64_t i;
+
+	pin_to_cpu(1);
+	session_unmap(&rig->s);
+	close(rig->s.fd);
+	require(!munmap(rig->ram.map, BYTES), "munmap");
+	require(mmap(LOW, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, rig->ram.fd, 0) == LOW,
+		"a low mapping");
+	many = mmap(NULL, VMAS * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	require(many != MAP_FAILED, "mmap");
+	for (i = 0; i < VMAS; i += 2)
+		require(!mprotect(many + i * PAGE, PAGE, PROT_READ), "mprotect");
+	told->ready = true;
+	while (!told->go)
+		;
+	told->forks = true;
+	if (fork() >= 0)
+		told->forked = true;
+	pause();
+	_exit(0);
+}
+
+/* Kills one that forks, so long after it has begun. */
+static void kill_while_it_forks(struct rig *rig, unsigned int us)
+{
+	pid_t pid = fork_child();
+
+	if (!pid)
+		map_much_and_fork(rig);
+	while (!told->forks)
+		sched_yield();
+	usleep(us);
+	kill_process(pid);
+	_exit(0);
+}
+
+/*
+ * What it was about to make of itself has mappings of the RAM, and no process: from Linux 6.8 on a harvest that waits
+ * for their lock gets it when the fork has failed, and what is behind them is not to be touched.
+ */
+TEST_F_TIMEOUT(exits, while_it_forks, 240)
+{
+	unsigned int i, broken_off = 0;
+	struct vm another;
+
+	if (!self->rig.ram.map)
+		return;
+	srand(random_seed());
+	for (i = 0; i < FORKS; i++) {
+		pid_t pid;
+
+		told->ready = told->go = told->forks = told->forked = false;
+		pid = fork_child();
+		if (!pid)
+			kill_while_it_forks(&self->rig, (unsigned int)rand() % 50000);
+		while (!told->ready)
+			sleep_ms(1);
+		ASSERT_EQ(0, session_harvest(&self->rig.s, NULL));
+		told->go = true;
+		while (!waitpid(pid, NULL, WNOHANG)) {
+			int r = session_harvest(&self->rig.s, NULL);
+
+			PROOF(ASSERT_TRUE(!r || r == -EAGAIN));
+		}
+		broken_off += !told->forked;
+		PROOF(ASSERT_EQ(0, session_harvest(&self->rig.s, NULL)));
+	}
+	TH_LOG("%u of %u forks were broken off", broken_off, FORKS);
+	SHOWN(broken_off);
+	/* It takes the lock that a register of a notifier that went wrong would have kept. */
+	vm_create(&another, 1, 3);
+	vm_destroy(&another);
 }
 
 KST_MAIN
