@@ -16,7 +16,7 @@
  * Changes of protection keep the dirty bit and are not counted: automatic NUMA balancing would
  * otherwise report the whole guest again and again. Where the kernel loses that of a huge page
  * (Kbuild) the huge pages count that are there at the end: each that was changed is one still, or
- * has been split or taken away meanwhile, which is another invalidation.
+ * has been split or taken away meanwhile, which is another invalidation. And see may_leave_table().
  *
  * An mm that exits first calls release: no thread of it can store any more, and no invalidation is
  * reported from then on. So release counts all its spans, whose entries are dropped right after.
@@ -27,6 +27,7 @@
 #include <linux/hugetlb.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+#include <linux/userfaultfd_k.h>
 
 #include "compat.h"
 #include "internal.h"
@@ -94,10 +95,31 @@ static void note_gone(struct godwit_watch *w, unsigned long start, unsigned long
 	}
 }
 
+/*
+ * Processes that map the same GiB of hugetlbfs with pages of 2 MiB share its page table, with the
+ * dirty bits of all of them. A change of protection leaves that table to the others: its bits are
+ * not lost, but they are no longer where this mm's VMA is walked, and the others may be watched by
+ * nobody yet, and unmap before the next sweep. Whether it is shared can change until the kernel has
+ * its locks, after the start; so what could be shared counts. The kernel has widened the range to
+ * all that may go. It does so within one VMA, which stays as it is from the start to the end: who
+ * changes protection holds the mmap_lock, for reading at least.
+ */
+static bool may_leave_table(const struct mmu_notifier_range *range)
+{
+	struct vm_area_struct *vma = find_vma(range->mm, range->start);
+
+	return vma && is_vm_hugetlb_page(vma) && vma->vm_start <= range->start &&
+	       (vma->vm_flags & VM_MAYSHARE) && !uffd_disable_huge_pmd_share(vma) &&
+	       huge_page_size(hstate_vma(vma)) < PUD_SIZE &&
+	       round_up(range->start, PUD_SIZE) < round_down(range->end, PUD_SIZE);
+}
+
+/* The same at the start and at the end. */
 static bool keeps_dirty_bits(const struct mmu_notifier_range *range)
 {
-	return (range->event == MMU_NOTIFY_PROTECTION_VMA && godwit_pmd_modify_keeps_dirty()) ||
-	       range->event == MMU_NOTIFY_SOFT_DIRTY;
+	if (range->event != MMU_NOTIFY_PROTECTION_VMA)
+		return range->event == MMU_NOTIFY_SOFT_DIRTY;
+	return godwit_pmd_modify_keeps_dirty() && !may_leave_table(range);
 }
 
 /* *next: where to look on, at most @end. */
@@ -129,7 +151,8 @@ static bool is_huge(struct mm_struct *mm, unsigned long addr, unsigned long end,
  * Who changes protection holds the mmap_lock, for reading at least, so the tables of a VMA stay. An
  * mprotect() is within one, but a PAGEMAP_SCAN names any addresses; and where munmap() has taken
  * the VMAs away already it frees their tables with the lock held for reading. So VMAs are gone
- * through, and nothing in between. hugetlbfs changes its entries in another way.
+ * through, and nothing in between. hugetlbfs changes its entries in another way; see also
+ * may_leave_table().
  */
 static void only_huge(struct mm_struct *mm, unsigned long *start, unsigned long *end)
 {
@@ -182,7 +205,7 @@ static void unmap_end(struct mmu_notifier *mn, const struct mmu_notifier_range *
 
 	if (keeps_dirty_bits(range))
 		return;
-	if (range->event == MMU_NOTIFY_PROTECTION_VMA)
+	if (range->event == MMU_NOTIFY_PROTECTION_VMA && !may_leave_table(range))
 		only_huge(range->mm, &start, &end);
 	spin_lock(&w->lock);
 	note_range(w, start, end);

@@ -8,6 +8,7 @@
  * that say "dirty": it goes on writing and never sets the bit again, the next harvest finds nothing, and the copy
  * differs.
  */
+#include <linux/memfd.h>
 #include <sys/mman.h>
 
 #include "kst.h"
@@ -160,6 +161,58 @@ TEST_F(mapping, second_mapping_and_one_page_each)
 	ASSERT_EQ(0, session_harvest(&self->rig.s, &h));
 	PROOF(EXPECT_TRUE(bit_set(&self->rig.s.ram[0], 3)));
 	require(!mprotect(self->rig.ram.map, self->rig.ram.bytes, PROT_READ | PROT_WRITE), "PROT_WRITE");
+}
+
+FIXTURE(shared_table) {
+	struct rig rig;
+};
+
+/* A GiB of 2 MiB pages, of which hardly any is there: processes that map it share a page table. */
+FIXTURE_SETUP(shared_table)
+{
+	struct ram *ram = &self->rig.ram;
+
+	*ram = (struct ram){ .bytes = GIB, .page = 2 * MIB, .fd = sized_memfd(GIB, MFD_HUGETLB | MFD_HUGE_2MB) };
+	ram->map = mmap(aligned_room(GIB, GIB), GIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+			ram->fd, 0);
+	ASSERT_NE(MAP_FAILED, ram->map);
+	rig_begin(&self->rig, 3, WINDOW);
+}
+
+FIXTURE_TEARDOWN(shared_table)
+{
+	rig_end(&self->rig);
+}
+
+static void read_third_page(void *arg)
+{
+	struct rig *rig = arg;
+
+	(void)*(volatile uint64_t *)(rig->ram.map + 3 * PAGE);
+}
+
+/*
+ * A change of protection leaves the table to the other process, which no harvest has seen, and which takes the dirty bits
+ * along when it exits.
+ */
+TEST_F(shared_table, left_to_another)
+{
+	struct rig *rig = &self->rig;
+	struct bitmap *bits = &rig->s.ram[0];
+	pid_t pid;
+
+	*(volatile uint64_t *)(rig->ram.map + 3 * PAGE) = 1;
+	rig_round(rig, true);
+	ASSERT_EQ(0, session_harvest(&rig->s, NULL));
+	EXPECT_EQ(0, bits_count(bits));
+	*(volatile uint64_t *)(rig->ram.map + 3 * PAGE) = 2;
+	pid = fork_ready(read_third_page, rig);
+	require(!mprotect(rig->ram.map, GIB, PROT_READ), "PROT_READ");
+	kill_process(pid);
+	ASSERT_EQ(0, session_harvest(&rig->s, NULL));
+	PROOF(EXPECT_TRUE(bit_set(bits, 3)));
+	shadow_take(&rig->shadow, bits);
+	PROOF(EXPECT_EQ(0, shadow_differs(&rig->shadow)));
 }
 
 KST_MAIN
