@@ -55,6 +55,10 @@
  *	  system on top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a
  *	  rebuild of btrfs RAID5. The last harvest is taken when the VMM has drained its I/O, so
  *	  only what was noted by an earlier one, and changed after that, is missed.
+ *	- Zeros that a punch writes into a part of a huge page of tmpfs which it then cannot split,
+ *	  as somebody holds the page. They come after the unmapping, without an entry, and leave no
+ *	  hole to be found at the end; where the harvest that reports the unmapping, and the read,
+ *	  come before them, the caller keeps what was there.
  *	- A store to a transparent huge page in the instant in which madvise(MADV_COLD) ages it, on
  *	  kernels that put back what they had read of its entry before they took it.
  *
