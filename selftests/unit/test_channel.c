@@ -201,6 +201,31 @@ static void a_peer_that_trickles_is_left(void **state)
 	}
 }
 
+/* Nor do bytes that come faster than a wait looks at the time. */
+static void a_peer_that_trickles_fast_is_left(void **state)
+{
+	const struct wire_header h = { .type = WIRE_BLOCKS, .arg = 8, .length = 512 };
+	uint8_t bytes[WIRE_HEADER + 512] = { 0 }, body[512];
+	struct wire_header got;
+	struct link *l = *state;
+	pid_t child;
+
+	wire_put_header(bytes, &h);
+	assert_int_equal(write(l->peer, bytes, WIRE_HEADER), WIRE_HEADER);
+	child = fork();
+	for (unsigned int i = WIRE_HEADER; !child && i < sizeof(bytes); i++) {
+		nap(TIMEOUT_MS / 20);
+		(void)!write(l->peer, bytes + i, 1);
+	}
+	if (!child)
+		_exit(0);
+	assert_int_equal(channel_recv(l->ch, &got, false, &l->e), 0);
+	assert_int_not_equal(channel_body(l->ch, body, sizeof(body), &l->e), 0);
+	assert_int_equal(l->e.exit, GW_TIMEOUT);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	waitpid(child, NULL, 0);
+}
+
 static void a_peer_that_takes_nothing_is_left(void **state)
 {
 	struct link *l = *state;
@@ -330,6 +355,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(any_boundary, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_silent_peer_is_left, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_trickles_is_left, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_peer_that_trickles_fast_is_left, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_takes_nothing_is_left, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_reason_behind_other_frames, setup_narrow, teardown),

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "guest_lost_scene.h"
 
 #define SENT	"{\"state\":\"sent\",\"resumed-ns\":0,\"vmm\":\"doubt-7-7\",\"owing\":true,\"lost\":false}"
@@ -152,6 +153,43 @@ static void a_link_that_dies_in_silence(void **state)
 	}
 }
 
+#define BLOCKS_BYTES	8192u
+
+/* A peer that has sent BLOCKS before it hears the last word, and takes its time for that. */
+static void *trickle(void *arg)
+{
+	const struct wire_header blocks = { .type = WIRE_BLOCKS, .arg = WIRE_BLOCKS_MAX, .length = BLOCKS_BYTES };
+	uint8_t head[WIRE_HEADER], part[512] = { 0 };
+	struct scene *s = arg;
+
+	wire_put_header(head, &blocks);
+	for (unsigned int sent = 0; send(s->peer, sent ? part : head, sent ? sizeof(part) : sizeof(head), MSG_NOSIGNAL) > 0 &&
+				    sent < BLOCKS_BYTES; sent += sizeof(part))
+		nap_ms(TIMEOUT_MS * 3 / 4);
+	shutdown(s->peer, SHUT_RDWR);
+	return NULL;
+}
+
+/* Each part of it comes in time, and the whole does not: nothing says that the last word was read, and others wait. */
+static void a_peer_that_trickles(void **state)
+{
+	uint8_t asked[WIRE_SECRET];
+	struct err e = { 0 };
+	pthread_t thread;
+	struct scene s;
+
+	(void)state;
+	no_record();
+	open_scene(&s, WIRE_ASK, other);
+	assert_int_equal(channel_body(s.r.ch, asked, sizeof(asked), &e), 0);
+	channel_set_timeout(s.r.ch, TIMEOUT_MS);
+	assert_int_equal(pthread_create(&thread, NULL, trickle, &s), 0);
+	assert_int_equal(receiver_was_read(&s.r), SENDER_TOLD);
+	channel_free(s.r.ch);
+	pthread_join(thread, NULL);
+	close(s.peer);
+}
+
 /* receive --recover, whose QEMU exited before its sender came: the record says which migration had that QEMU. */
 static void the_receiver_that_took_over(void **state)
 {
@@ -262,6 +300,7 @@ int main(void)
 		cmocka_unit_test(a_guest_that_lacks_ram),
 		cmocka_unit_test(a_guest_that_has_all),
 		cmocka_unit_test(a_link_that_dies_in_silence),
+		cmocka_unit_test(a_peer_that_trickles),
 		cmocka_unit_test(the_receiver_that_took_over),
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),

@@ -62,6 +62,11 @@ void channel_set_end(struct channel *ch, uint64_t until_ns)
 	ch->until_ns = until_ns;
 }
 
+void channel_set_last(struct channel *ch)
+{
+	ch->until_ns = channel_patience(ch);
+}
+
 void channel_set_timeout(struct channel *ch, unsigned int timeout_ms)
 {
 	ch->timeout_ns = timeout_ms * 1000000ull;
@@ -176,6 +181,13 @@ int channel_given_up(struct channel *ch, struct err *e)
 	return 0;
 }
 
+int channel_silent(struct channel *ch, struct err *e)
+{
+	ch->broken = true;
+	return err_set_silent(e, "the other host has stopped talking (nothing for %llu s)",
+			      (unsigned long long)(ch->timeout_ns / 1000000000ull));
+}
+
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 {
 	const bool receiving = ch->engine->receiving;
@@ -193,11 +205,8 @@ int channel_wait(struct channel *ch, uint64_t deadline, struct err *e)
 		r = channel_given_up(ch, e);
 		if (r)
 			return r;
-		if (deadline && now_ns() > deadline) {
-			ch->broken = true;
-			return err_set_silent(e, "the other host has stopped talking (nothing for %llu s)",
-				       (unsigned long long)(ch->timeout_ns / 1000000000ull));
-		}
+		if (deadline && now_ns() > deadline)
+			return channel_silent(ch, e);
 	}
 }
 

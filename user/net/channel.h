@@ -84,6 +84,8 @@ const struct tls *channel_tls(const struct channel *ch);
 void channel_set_timeout(struct channel *ch, unsigned int timeout_ms);
 /* From then on each wait fails (-ETIMEDOUT, *e is left alone), whatever comes; 0: no such limit. */
 void channel_set_end(struct channel *ch, uint64_t until_ns);
+/* The same, within a timeout from now: what is still to come is no more than a confirmation. */
+void channel_set_last(struct channel *ch);
 void channel_free(struct channel *ch);		/* NULL is fine; ends what is under way */
 int channel_fd(const struct channel *ch);	/* for poll */
 uint64_t channel_sent(const struct channel *ch);	/* bytes, headers included */

@@ -76,6 +76,8 @@ int channel_reap(struct channel *ch, struct err *e);
 int channel_wait(struct channel *ch, uint64_t deadline, struct err *e);
 /* Is there a reason to wait no more? -ECANCELED and -ETIMEDOUT (@until_ns) leave *e alone. */
 int channel_given_up(struct channel *ch, struct err *e);
+/* The peer has said nothing for as long as it may, or too little: sets *e. */
+int channel_silent(struct channel *ch, struct err *e);
 /* The deadline of a wait that begins now. */
 uint64_t channel_patience(const struct channel *ch);
 /* Drops len bytes from the front of a vector. */

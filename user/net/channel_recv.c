@@ -119,6 +119,25 @@ int channel_lost(struct channel *ch, int err, struct err *e)
 	return err_set(e, GW_LINK_LOST, err, "the connection to the other host broke: %s", strerror(err));
 }
 
+/*
+ * A peer that sends a byte now and then would hold us for ever; on a slow link with many streams a
+ * whole body may take longer than the timeout. channel_wait() looks at the time only where nothing
+ * has come for a slice, which a peer can avoid.
+ */
+static int recv_in_time(struct channel *ch, size_t got, size_t *mark, uint64_t *deadline,
+			struct err *e)
+{
+	if (ch->until_ns && now_ns() > ch->until_ns)
+		return channel_given_up(ch, e);
+	if (!*deadline)
+		return 0;
+	if (got - *mark >= PROGRESS) {
+		*mark = got;
+		*deadline = channel_patience(ch);
+	}
+	return now_ns() > *deadline ? channel_silent(ch, e) : 0;
+}
+
 /* got: bytes that have come, also when it fails. */
 static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool patient,
 		    size_t *got, struct err *e)
@@ -161,15 +180,11 @@ static int recv_all(struct channel *ch, struct iovec *iov, unsigned int n, bool 
 		if (en->received <= 0)
 			return channel_lost(ch, en->received ? (int)-en->received : ECONNRESET, e);
 		*got += (size_t)en->received;
-		/*
-		 * A peer that sends a byte now and then would hold us for ever; on a slow link with
-		 * many streams a whole body may take longer than the timeout.
-		 */
-		if (deadline && *got - mark >= PROGRESS) {
-			mark = *got;
-			deadline = channel_patience(ch);
-		}
 		channel_iov_advance(&ch->recv_msg, (size_t)en->received);
+		if (ch->recv_msg.msg_iovlen)
+			r = recv_in_time(ch, *got, &mark, &deadline, e);
+		if (r)
+			return r;
 	}
 	return 0;
 }

@@ -221,8 +221,11 @@ enum sender_knowledge receiver_was_read(struct receiver *r)
 {
 	struct wire_header end;
 	struct err e = { 0 };
-	int ret = channel_recv(r->ch, &end, false, &e);
+	int ret;
 
+	/* A stranger may ask, too, and keeps the sender out meanwhile. */
+	channel_set_last(r->ch);
+	ret = channel_recv(r->ch, &end, false, &e);
 	if (!ret && end.type == WIRE_BLOCKS)
 		ret = verdict_skip_blocks(r, &end, &e);
 	/* Our patience is over, or the kernel's, or the operator's. */
