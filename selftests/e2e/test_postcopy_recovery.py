@@ -191,7 +191,7 @@ def test_qemu_ends_without_a_link(pair, first):
             receive.kill().wait()
             receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
         dst.kill()
-        receive.wait_for('(the guest is lost): waiting')
+        receive.wait_for('for its question')
         run.send.wait_for('trying to connect again')
         assert run.send.poll() is None and receive.poll() is None
         between.rise()

@@ -228,6 +228,43 @@ static void the_receiver_that_took_over(void **state)
 	}
 }
 
+/* The same, and QEMU had said before that its guest had ended of its own accord: that guest lacks nothing. */
+static void the_receiver_that_saw_its_guest_end(void **state)
+{
+	const struct {
+		const char *vmm;
+		const uint8_t *token;
+		bool ours;
+	} each[] = {
+		{ "doubt-7-7", token, true }, { "doubt-7-8", token, false }, { "", token, false },
+		{ "doubt-7-7", other, false }, { "doubt-7-7", zeros, false },
+	};
+	struct scene s;
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(each) / sizeof(each[0]); i++) {
+		const bool ours = each[i / 2].ours, asks = i % 2;
+
+		have_record(OWING);
+		open_scene(&s, asks ? WIRE_ASK : WIRE_RECOVER, each[i / 2].token);
+		s.o.recover = s.r.whole = s.r.ended = true;
+		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i / 2].vmm);
+		if (asks)
+			assert_int_equal(answer(&s, reply), ours ? SENDER_KNOWS : SENDER_MAY_NOT_KNOW);
+		else
+			answer(&s, tell);
+		record_close(&s.r.record);
+		if (!asks)
+			assert_said(&s, ours ? WIRE_COMPLETE : WIRE_ABORT, ours ? 0 : GW_NO_MIGRATION, ours);
+		else if (ours)
+			assert_int_equal(s.said.flags, 0);
+		else if (each[i / 2].token == token)
+			assert_int_equal(s.said.flags, WIRE_OWING);
+		/* For receivers that are asked later. */
+		assert_int_equal(verdict_whole(token), ours);
+	}
+}
+
 /* This one's guest runs, and its own sender may not know that; another guest's sender tries the same address. */
 static void the_loss_of_another_guest(void **state)
 {
@@ -302,6 +339,7 @@ int main(void)
 		cmocka_unit_test(a_link_that_dies_in_silence),
 		cmocka_unit_test(a_peer_that_trickles),
 		cmocka_unit_test(the_receiver_that_took_over),
+		cmocka_unit_test(the_receiver_that_saw_its_guest_end),
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),
 		cmocka_unit_test(another_receiver),

@@ -76,7 +76,8 @@ int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serv
  * @silent: QEMU did not answer until that one's sender was back: it waited for a page
  * @given_back: they were, before the mark was looked for
  * @waits: QEMU was asked something while it may have waited for a page, and nobody served faults
- * @owes: a unit, and the link is lost
+ * @owes: a unit, and the link is lost; @lacks: one, and it is not
+ * @other: and the monitor is another QEMU's by now
  * @late: the sender takes a while to confirm what it has read
  * @said: the frames that the sender has read, but for those that tell of page faults
  * @status: of ABORT
@@ -84,7 +85,7 @@ int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serv
 struct scene {
 	pid_t qemu;
 	const char *qemu_says;
-	bool hears, takes_over, silent, given_back, waits, owes, late;
+	bool hears, takes_over, silent, given_back, waits, owes, lacks, other, late;
 	int peer;
 	unsigned int said;
 	uint32_t status;
@@ -158,13 +159,15 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 		pause();
 		_exit(0);
 	}
+	/* Its monitor is this process's. */
+	o.pid = s->other ? 0 : s->qemu;
 	*r = (struct receiver) {
 		.o = &o, .lfd = -1, .vm = { .pid = s->qemu, .pidfd = pidfd_open(s->qemu, 0), .vm_fd = -1 }, .postcopy = POSTCOPY_NONE,
 		.commit = COMMIT_RUNS, .record = RECORD_NONE, .claim = CLAIM_NONE, .features = WIRE_POSTCOPY | WIRE_LOSSES,
 		.verdicts = true, .sender = SENDER_KNOWS,
 	};
 	r->postcopy.begun = true;
-	r->postcopy.lazy.owed.left = s->owes;
+	r->postcopy.lazy.owed.left = s->owes || s->lacks;
 	assert_true(r->vm.pidfd >= 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	s->peer = pair[1];
@@ -222,9 +225,10 @@ static void a_guest_whose_qemu_was_killed(void **state)
 		struct err e = { 0 };
 		struct receiver r;
 
+		s.lacks = i % 3 == 2;
 		assert_true(end_with(&s, qemu_ends, &r, &e) < 0);
 		assert_int_equal(e.exit, GW_VM_GONE);
-		assert_non_null(strstr(e.text, "the guest is lost"));
+		assert_non_null(strstr(e.text, ": the guest is lost"));
 		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_ABORT));
 		assert_int_equal(s.status, GW_GUEST_LOST);
 		assert_true(r.lost);
@@ -233,7 +237,7 @@ static void a_guest_whose_qemu_was_killed(void **state)
 	}
 }
 
-/* It had all of its RAM, so it lacks nothing. */
+/* It had all of its RAM, or needs no more: so it lacks nothing. */
 static void a_guest_that_has_powered_itself_off(void **state)
 {
 	static const char *const says[] = {
@@ -243,17 +247,98 @@ static void a_guest_that_has_powered_itself_off(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < 2 * sizeof(says) / sizeof(says[0]); i++) {
-		struct scene s = { .qemu_says = says[i / 2], .hears = i % 2 };
+	for (size_t i = 0; i < 4 * sizeof(says) / sizeof(says[0]); i++) {
+		struct scene s = { .qemu_says = says[i / 4], .hears = i % 2, .lacks = i & 2 };
+		struct err e = { 0 };
+		struct receiver r;
+
+		/* Where RAM is missing nobody asks QEMU for anything. */
+		s.hears &= !s.lacks;
+		assert_int_equal(end_with(&s, qemu_ends, &r, &e), 0);
+		assert_int_equal(e.exit, GW_OK);
+		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
+		assert_true(r.ended && r.whole && !r.lost && !postcopy_lacks_ram(&r));
+		assert_int_equal(r.sender, SENDER_KNOWS);
+	}
+}
+
+/* receive --recover, whose QEMU answers as soon as it has the page that it waited for: what it says then counts. */
+static void one_that_took_over_hears_it(void **state)
+{
+	(void)state;
+	for (unsigned int lacks = 0; lacks < 2; lacks++) {
+		struct scene s = {
+			.qemu_says = SHUTDOWN("true", "guest-shutdown"), .takes_over = true, .silent = true, .hears = true, .lacks = lacks,
+		};
 		struct err e = { 0 };
 		struct receiver r;
 
 		assert_int_equal(end_with(&s, qemu_ends, &r, &e), 0);
-		assert_int_equal(e.exit, GW_OK);
 		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
-		assert_false(r.lost);
-		assert_int_equal(r.sender, SENDER_KNOWS);
+		assert_true(r.ended && !r.lost);
 	}
+}
+
+static void qemu_dies(struct peer *p)
+{
+	const struct scene *s = p->arg;
+
+	peer_nap(1500);
+	kill(s->qemu, SIGKILL);
+}
+
+/* And one that never heard QEMU says that it does not know: neither that the guest is lost, nor that all is well. */
+static void one_that_heard_nothing_does_not_know(void **state)
+{
+	(void)state;
+	for (unsigned int lacks = 0; lacks < 2; lacks++) {
+		struct scene s = { .takes_over = true, .silent = true, .lacks = lacks };
+		struct err e = { 0 };
+		struct receiver r;
+
+		assert_true(end_with(&s, qemu_dies, &r, &e) < 0);
+		assert_int_equal(e.exit, GW_VM_GONE);
+		assert_non_null(strstr(e.text, "cannot be known"));
+		assert_null(strstr(e.text, ": the guest is lost"));
+		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_ABORT));
+		assert_int_equal(s.status, GW_GUEST_LOST);
+		assert_true(r.lost && !r.ended);
+	}
+}
+
+static void qemu_runs(struct peer *p)
+{
+	peer_negotiate(p);
+	peer_line(p);
+	peer_reply(p, "return", "{\"status\": \"running\"}");
+	peer_nap(300);
+	kill(((const struct scene *)p->arg)->qemu, SIGKILL);
+}
+
+/* That its guest ran when it was heard first, and said nothing of an end since, is proof again. */
+static void one_that_saw_the_guest_run_knows(void **state)
+{
+	struct scene s = { .takes_over = true, .silent = true, .lacks = true };
+	struct err e = { 0 };
+	struct receiver r;
+
+	(void)state;
+	assert_true(end_with(&s, qemu_runs, &r, &e) < 0);
+	assert_non_null(strstr(e.text, ": the guest is lost"));
+	assert_true(r.ran && r.lost);
+}
+
+/* Another QEMU listens where ours did. */
+static void the_words_of_another_qemu_are_not_taken(void **state)
+{
+	struct scene s = { .qemu_says = SHUTDOWN("true", "guest-shutdown"), .takes_over = true, .silent = true, .lacks = true, .other = true };
+	struct err e = { 0 };
+	struct receiver r;
+
+	(void)state;
+	assert_true(end_with(&s, qemu_ends, &r, &e) < 0);
+	assert_non_null(strstr(e.text, "cannot be known"));
+	assert_false(r.off || r.ended);
 }
 
 /* Nobody is there to be told: who asks hears that the guest has all. */
@@ -295,6 +380,10 @@ int main(void)
 		cmocka_unit_test(a_guest_that_is_whole),
 		cmocka_unit_test(a_guest_whose_qemu_was_killed),
 		cmocka_unit_test(a_guest_that_has_powered_itself_off),
+		cmocka_unit_test(one_that_took_over_hears_it),
+		cmocka_unit_test(one_that_heard_nothing_does_not_know),
+		cmocka_unit_test(one_that_saw_the_guest_run_knows),
+		cmocka_unit_test(the_words_of_another_qemu_are_not_taken),
 		cmocka_unit_test(the_last_page_comes_when_the_link_is_lost),
 		cmocka_unit_test(it_does_not_come),
 	};

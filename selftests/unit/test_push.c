@@ -179,6 +179,20 @@ static void what_is_asked_for_is_not_pushed(void **state)
 	the_rest();
 }
 
+/* The destination has said that it needs no more: no fault that is on its way begins anew. */
+static void it_stops(void **state)
+{
+	struct wire_extent x;
+
+	(void)state;
+	begin(1);
+	push_fault(&p, 1, 640);
+	next(64, 640, 64);
+	push_stop(&p);
+	push_fault(&p, 1, 1280);
+	assert_false(push_take(&p, 64, &x));
+}
+
 static void units_are_whole(void **state)
 {
 	(void)state;
@@ -198,6 +212,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_teardown(one_of_several_trails_ends, end),
 	cmocka_unit_test_teardown(a_trail_ends, end),
 	cmocka_unit_test_teardown(what_is_asked_for_is_not_pushed, end),
+	cmocka_unit_test_teardown(it_stops, end),
 	cmocka_unit_test_teardown(units_are_whole, end),
 };
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "send/sender_internal.h"
@@ -159,12 +161,47 @@ static void the_lease_is_renewed_at_its_own_pace(void **state)
 	assert_in_range(renewals, 119, 121);
 }
 
+/* COMPLETE may come while much is left to push: the guest has ended there. */
+static void nothing_is_pushed_behind_complete(void **state)
+{
+	static const uint64_t pages[] = { 64 };
+	static const uint32_t units[] = { 1 };
+	struct wire_header complete = { .type = WIRE_COMPLETE };
+	static struct sender_options o;
+	static struct report report;
+	static struct sender s;
+	struct wire_extent x;
+	struct err e = { 0 };
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(channel_new(pair[0], &engine_poll, 1000, &s.ch, &e), 0);
+	s.o = &o;
+	s.report = &report;
+	s.commit = COMMIT_RUNS;
+	assert_int_equal(owed_init(&s.owing.owed, pages, units, 1, &e), 0);
+	assert_int_equal(owed_add(&s.owing.owed, 0, 0, 64), 0);
+	push_init(&s.owing.push, &s.owing.owed);
+	s.owing.collected = true;
+	assert_true(push_take(&s.owing.push, 1, &x));
+	assert_int_equal(sender_take(&s, &complete, &e), 1);
+	assert_true(s.owing.complete);
+	assert_false(push_take(&s.owing.push, 1, &x));
+	/* Once. */
+	assert_int_equal(sender_take(&s, &complete, &e), 0);
+	owing_reset(&s.owing);
+	channel_free(s.ch);
+	close(pair[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_round_over_several_connections),
 		cmocka_unit_test(the_first_round_tells_what_a_page_takes),
 		cmocka_unit_test(the_lease_is_renewed_at_its_own_pace),
+		cmocka_unit_test(nothing_is_pushed_behind_complete),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

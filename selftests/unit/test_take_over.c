@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* receive --recover: what it learns of a QEMU whose receiver was killed, before and when the sender has come. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,10 +32,15 @@ int __wrap_receiver_find(struct receiver *r, struct err *e)
 	return 0;
 }
 
-/* The sender comes at once. */
+static bool exits, ended;
+
+/* The sender comes at once; or QEMU exits before. */
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
 {
-	(void)until, (void)serve, (void)e;
+	(void)until, (void)serve;
+	r->off = ended;
+	if (exits)
+		return err_set(e, GW_VM_GONE, ESRCH, "QEMU has exited");
 	memcpy(r->token, token, sizeof(token));
 	return 1;
 }
@@ -101,10 +107,42 @@ static void what_one_that_takes_over_learns(void **state)
 	}
 }
 
+/* Its guest may have ended of its own accord. If it was not seen to run nobody can know. */
+static void qemu_exits_before_the_sender_comes(void **state)
+{
+	static const struct peer_answer running[] = { MARKED, { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
+	static const struct peer_answer paused[] = { MARKED, { "query-status", "", "{\"status\": \"paused\"}" }, { 0 } };
+	static const char *const words[] = { "cannot be known", ": the guest is lost" };
+
+	(void)state;
+	exits = true;
+	for (unsigned int i = 0; i < 4; i++) {
+		const struct receiver_options o = { .recover = true, .qmp_path = "/tmp/godwit-none" };
+		struct receiver r = { .o = &o, .lfd = -1, .postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .migration = { .stream = -1 } };
+		struct err e = { 0 };
+		struct peer qemu;
+		int ret;
+
+		ended = i / 2;
+		found = peer_qemu(&qemu, i % 2 ? running : paused, &e);
+		assert_non_null(found);
+		ret = recover_take_over(&r, &e);
+		assert_int_equal(ret == 0, ended);
+		assert_int_equal(r.lost, !ended);
+		assert_true(r.whole == ended && r.ended == ended);
+		assert_int_equal(e.exit, ended ? GW_OK : GW_VM_GONE);
+		if (!ended)
+			assert_non_null(strstr(e.text, words[i % 2]));
+		peer_qemu_end(&qemu, found);
+	}
+	exits = ended = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_one_that_takes_over_learns),
+		cmocka_unit_test(qemu_exits_before_the_sender_comes),
 	};
 
 	return cmocka_run_group_tests(tests, run_dir_make, run_dir_remove);

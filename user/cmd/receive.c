@@ -172,7 +172,8 @@ static int receive_main(int argc, char **argv)
 		       a.o.reuse);
 	printf("godwit: received in %llu rounds, %llu pages with data, %llu zero; the guest %s here\n",
 	       (unsigned long long)res.rounds, (unsigned long long)res.data_pages,
-	       (unsigned long long)res.zero_pages, res.paused ? "is paused, as it was," : "runs");
+	       (unsigned long long)res.zero_pages, res.ended ? "has ended" :
+	       res.paused ? "is paused, as it was," : "runs");
 	return 0;
 }
 

@@ -76,7 +76,7 @@ static int resolve_incomplete(const char *addr, struct err *e)
 static int resolve_lost(const char *addr, const json_t *note, struct err *e)
 {
 	return err_set(e, GW_GUEST_LOST, ESRCH,
-		       "the guest is lost: its QEMU at %s has exited before all of its RAM was there. %s",
+		       "the guest is lost, unless it had ended of its own accord: its QEMU at %s has exited before all of its RAM was there. %s",
 		       addr, doubt_lost_words(doubt_guest(note)));
 }
 

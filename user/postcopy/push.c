@@ -106,13 +106,20 @@ static bool push_take_trail(struct push *p, uint32_t pages, struct wire_extent *
 	return false;
 }
 
+void push_stop(struct push *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->over = true;
+	pthread_mutex_unlock(&p->lock);
+}
+
 bool push_take(struct push *p, uint32_t pages, struct wire_extent *x)
 {
 	bool took;
 
 	pthread_mutex_lock(&p->lock);
-	took = push_take_trail(p, pages, x);
-	while (!took && p->block < p->owed->blocks) {
+	took = !p->over && push_take_trail(p, pages, x);
+	while (!took && !p->over && p->block < p->owed->blocks) {
 		took = push_take_from(p, p->block, &p->at, pages, x);
 		if (!took) {
 			p->block++;

@@ -33,6 +33,7 @@ struct push_trail {
  * @trail: the newest first, @nr of them
  * @turn: whose turn it is; @given: pages of it so far
  * @block, @at: where the order of addresses is
+ * @over: nothing more is to be pushed
  */
 struct push {
 	struct owed *owed;
@@ -42,12 +43,15 @@ struct push {
 	uint64_t given;
 	unsigned int block;
 	uint64_t at;
+	bool over;
 };
 
 void push_init(struct push *p, struct owed *owed);
 void push_free(struct push *p);
 /* A fault waits for this unit, which is answered by another path. */
 void push_fault(struct push *p, unsigned int block, uint64_t unit);
+/* The destination needs no more. */
+void push_stop(struct push *p);
 /*
  * Takes the next units to push, one after the other, of at most so many pages, but one unit at
  * least: *x is all of their pages. false: nothing is left to push.

@@ -316,17 +316,6 @@ int postcopy_mark(struct receiver *r, struct err *e)
 	return mark_make(r->qmp, token, MARK_HERE, e);
 }
 
-void postcopy_monitor(struct receiver *r, unsigned int ms)
-{
-	struct err ignored = { 0 };
-
-	if (!r->qmp)
-		qmp_open_at(&r->at, ms, &r->qmp, &ignored);
-	if (r->qmp)
-		qmp_set_timeout(r->qmp, ms);
-	r->migration.qmp = r->qmp;
-}
-
 bool postcopy_unmark(struct receiver *r)
 {
 	char token[MARK_TOKEN + 1];
@@ -348,7 +337,7 @@ bool postcopy_lacks_ram(const struct receiver *r)
 {
 	const struct postcopy *p = &r->postcopy;
 
-	if (!p->begun || r->commit == COMMIT_PREPARED || r->commit == COMMIT_DEAD)
+	if (!p->begun || r->whole || r->commit == COMMIT_PREPARED || r->commit == COMMIT_DEAD)
 		return false;
 	return (p->taken && !atomic_load(&p->ready)) || atomic_load(&p->lazy.owed.left);
 }

@@ -80,6 +80,15 @@ bool postcopy_lacks_ram(const struct receiver *r);
  * waiting for the pages that it touches, and the module keeps it so.
  */
 int postcopy_finish(struct receiver *r, struct err *e);
+/*
+ * Once a second, while the guest runs and lacks RAM: hears what QEMU says. A receiver that took
+ * over connects to its monitor as soon as that answers.
+ */
+void postcopy_attend(struct receiver *r);
+/* *e: QEMU has exited. Had its guest ended of its own accord? Then *e is none. */
+bool postcopy_has_ended(struct receiver *r, struct err *e);
+/* Else: what became of the guest, in words. */
+const char *postcopy_loss(const struct receiver *r);
 /* QEMU has exited, or is about to: a process that is killed may wait for a fault. */
 bool postcopy_vm_gone(const struct receiver *r, unsigned int ms, struct err *e);
 /*

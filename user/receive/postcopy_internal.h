@@ -24,6 +24,8 @@ int postcopy_serve(struct receiver *r, struct err *e);
  * page faults are served.
  */
 void postcopy_monitor(struct receiver *r, unsigned int ms);
+/* Reads what QEMU has said. Return: its guest has ended of its own accord. */
+bool postcopy_hear(struct receiver *r);
 /*
  * Where QEMU does not answer the mark stays: "godwit resolve --forget" removes it. Return: QEMU has
  * not closed its monitor.

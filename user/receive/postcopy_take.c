@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernel/device.h"
+#include "proc/proc_io.h"
 #include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 
@@ -101,4 +102,35 @@ int postcopy_resume(struct receiver *r, struct err *e)
 	if (!ret)
 		lazy_wake_all(&r->postcopy.lazy);
 	return ret;
+}
+
+static void postcopy_connect(struct receiver *r, unsigned int ms)
+{
+	struct err why = { 0 };
+	char status[64] = "";
+	bool ours;
+
+	if (qmp_open_at(&r->at, ms, &r->qmp, &why))
+		return;
+	/* Another QEMU may listen at its path since ours has exited, perhaps under its number. */
+	ours = !proc_ended(r->vm.pidfd);
+	/* From here on it is heard if the guest ends. */
+	if (ours && !migration_vm_status(r->qmp, status, sizeof(status), &why))
+		r->ran |= !strcmp(status, "running");
+	/* It waits for a page again, or exits: that may be heard already. */
+	if (ours && (why.exit == GW_TIMEOUT || why.exit == GW_VM_GONE))
+		postcopy_hear(r);
+	else if (ours)
+		return;
+	qmp_close(r->qmp);
+	r->qmp = NULL;
+}
+
+void postcopy_monitor(struct receiver *r, unsigned int ms)
+{
+	if (!r->qmp)
+		postcopy_connect(r, ms);
+	if (r->qmp)
+		qmp_set_timeout(r->qmp, ms);
+	r->migration.qmp = r->qmp;
 }

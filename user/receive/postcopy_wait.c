@@ -15,6 +15,7 @@
 
 #define ALIVE_NS	1000000000ull	/* between two PONGs */
 #define GONE_MS		2000u		/* the module looks once a second */
+#define ATTEND_MS	100u		/* nothing else is served meanwhile */
 
 /* 1: DONE. */
 static int postcopy_frame(struct receiver *r, struct err *e)
@@ -29,7 +30,7 @@ static int postcopy_frame(struct receiver *r, struct err *e)
 		r->sender = SENDER_KNOWS;
 		return 0;
 	}
-	if (h.type == WIRE_DONE && !atomic_load(&r->postcopy.lazy.owed.left))
+	if (h.type == WIRE_DONE && (r->whole || !atomic_load(&r->postcopy.lazy.owed.left)))
 		return 1;
 	if (h.type != WIRE_PING)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the sender sent %s while it owes pages",
@@ -110,6 +111,7 @@ static int postcopy_wait(struct receiver *r, struct err *e)
 		if (ret || now_ns() < next_alive_ns)
 			continue;
 		next_alive_ns = now_ns() + ALIVE_NS;
+		postcopy_attend(r);
 		ret = receiver_alive(r, e);
 		count = postcopy_count(&r->postcopy);
 		if (!ret)
@@ -155,25 +157,64 @@ static void postcopy_tell_loss(struct receiver *r, const struct err *why)
 		r->sender = SENDER_KNOWS;
 }
 
-/*
- * By what QEMU has said: has its guest ended of its own accord, and not begun anew since? Who ended
- * QEMU then is of no interest.
- */
-static bool postcopy_powered_off(const struct receiver *r)
+static void postcopy_on_event(struct receiver *r, const struct qmp_event *ev)
 {
-	struct err ignored = { 0 };
+	const char *why = json_string_value(json_object_get(ev->data, "reason"));
+
+	if (!strcmp(ev->name, "SHUTDOWN"))
+		r->off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
+	else if (!strcmp(ev->name, "RESUME"))
+		r->off = false;
+}
+
+/*
+ * By what QEMU has said until now: has its guest ended of its own accord, and not begun anew since?
+ * Such a guest has lost nothing, whatever RAM it lacks. Who ended QEMU then is of no interest.
+ */
+bool postcopy_hear(struct receiver *r)
+{
+	struct err why = { 0 };
 	struct qmp_event ev;
-	bool off = false;
+	int ret = r->qmp ? 1 : 0;
 
-	while (r->qmp && qmp_event(r->qmp, 0, &ev, &ignored) > 0) {
-		const char *why = json_string_value(json_object_get(ev.data, "reason"));
-
-		if (!strcmp(ev.name, "SHUTDOWN"))
-			off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
-		else if (!strcmp(ev.name, "RESUME"))
-			off = false;
+	/* That QEMU refuses the command of migration_restore_begin() does not end what it says. */
+	while (ret > 0 || (ret < 0 && why.exit == GW_QMP)) {
+		why = (struct err) { 0 };
+		ret = qmp_event(r->qmp, 0, &ev, &why);
+		if (ret > 0)
+			postcopy_on_event(r, &ev);
 	}
-	return off;
+	return r->off;
+}
+
+/*
+ * QEMU has exited. A receiver that took over, and has not seen the guest run since, has not heard
+ * what QEMU said before: nothing else tells a guest that has ended itself from one that was killed
+ * (QEMU's exit status is for its parent only, and is 0 after SIGTERM, too).
+ */
+const char *postcopy_loss(const struct receiver *r)
+{
+	if (!r->o->recover || r->ran)
+		return "the guest is lost";
+	return "whether the guest is lost, or had ended of its own accord, cannot be known: "
+	       "QEMU's monitor has not answered since this receiver took over";
+}
+
+bool postcopy_has_ended(struct receiver *r, struct err *e)
+{
+	if (!postcopy_hear(r))
+		return false;
+	*e = (struct err) { 0 };
+	r->ended = true;
+	say_out("the guest has ended here of its own accord");
+	return true;
+}
+
+void postcopy_attend(struct receiver *r)
+{
+	if (!r->qmp)
+		postcopy_monitor(r, ATTEND_MS);
+	postcopy_hear(r);
 }
 
 static void postcopy_sign_of_life(struct receiver *r)
@@ -187,7 +228,6 @@ static void postcopy_sign_of_life(struct receiver *r)
 /*
  * Nothing is owed. But pages come into place without QEMU as well: one that was killed before the
  * last of them has lost the guest. If it has closed its monitor the kernel tells of its end soon.
- * One whose guest had powered itself off has lost nothing: a guest that has ended needs no RAM.
  */
 static int postcopy_whole(struct receiver *r, struct err *e)
 {
@@ -208,16 +248,13 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	postcopy_sign_of_life(r);
 	answers = postcopy_unmark(r);
 	postcopy_sign_of_life(r);
-	if (!postcopy_vm_gone(r, answers ? 0 : GONE_MS, e))
-		return 0;
-	if (!postcopy_powered_off(r))
-		return -ESRCH;
-	*e = (struct err) { 0 };
-	say_out("the guest has ended here of its own accord");
-	return 0;
+	return postcopy_vm_gone(r, answers ? 0 : GONE_MS, e) ? -ESRCH : 0;
 }
 
-/* All is there. Whether the sender hears of it changes nothing here. */
+/*
+ * All is there, or is not needed any more. Whether the sender hears of it changes nothing here. One
+ * that still pushes ends that, or is older: its pages have files to go to, also without QEMU.
+ */
 static void postcopy_complete(struct receiver *r)
 {
 	/* The guest touches new pages still: both ends tell of one moment. */
@@ -226,7 +263,8 @@ static void postcopy_complete(struct receiver *r)
 	int ret;
 
 	r->whole = true;
-	postcopy_print(&r->postcopy, &count);
+	if (!r->ended)
+		postcopy_print(&r->postcopy, &count);
 	verdict_write(r);
 	kept_ram_forget(r);
 	/*
@@ -267,17 +305,21 @@ int postcopy_finish(struct receiver *r, struct err *e)
 		*e = (struct err) { 0 };
 		ret = postcopy_whole(r, e);
 	}
+	if (ret)
+		postcopy_look_for_loss(r, e);
+	if (ret && e->exit == GW_VM_GONE && postcopy_has_ended(r, e))
+		ret = 0;
 	if (!ret) {
 		postcopy_complete(r);
 		return 0;
 	}
-	postcopy_look_for_loss(r, e);
 	cause = *e;
 	e->exit = GW_OK;
-	if (cause.exit == GW_VM_GONE)
-		postcopy_tell_loss(r, &cause);
-	if (cause.exit == GW_VM_GONE)
-		return err_set(e, cause.exit, -ret, "%.500s: the guest is lost", cause.text);
+	if (cause.exit == GW_VM_GONE) {
+		err_set(e, cause.exit, -ret, "%.300s: %s", cause.text, postcopy_loss(r));
+		postcopy_tell_loss(r, e);
+		return ret;
+	}
 	return err_set(e, GW_INCOMPLETE, -ret,
 		       "%.500s. The guest runs here and waits when it touches one of %llu units of RAM that the source still has: end neither QEMU",
 		       cause.text, (unsigned long long)left);

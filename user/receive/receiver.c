@@ -165,7 +165,7 @@ static void receiver_linger(struct receiver *r)
 	/* A signal may end this wait: the verdict stays in its file. */
 	stop_heed();
 	say("the sender may not know how the migration ended (%s): waiting %u s for its question",
-		r->lost ? "the guest is lost" : commit_state_name(r->commit), ms / 1000);
+		r->lost ? postcopy_loss(r) : commit_state_name(r->commit), ms / 1000);
 	while (r->sender == SENDER_MAY_NOT_KNOW && !receiver_greet(r, &h, until, until, &e)) {
 		struct err busy = { 0 };
 
@@ -257,7 +257,8 @@ static void receiver_settle(struct receiver *r, int ret, const struct err *e)
 	}
 	if (r->commit == COMMIT_DEAD)
 		migration_restore(&r->migration);
-	if ((r->verdicts || r->lost) && r->state >= RECEIVER_SWITCHES &&
+	if ((r->verdicts || r->lost || (r->whole && r->o->recover)) &&
+	    r->state >= RECEIVER_SWITCHES &&
 	    r->sender == SENDER_MAY_NOT_KNOW)
 		receiver_linger(r);
 	receiver_end_record(r);
@@ -311,6 +312,7 @@ int receiver_run(const struct receiver_options *o, struct receiver_result *res, 
 	res->data_pages = r.before.data_pages;
 	res->zero_pages = r.before.zero_pages;
 	res->reused_pages = r.before.reused_pages;
+	res->ended = r.ended;
 	receiver_release(&r);
 	return ret;
 }

@@ -51,6 +51,7 @@ struct receiver_options {
 /**
  * struct receiver_result - for the last line
  * @paused: the guest was paused at the source and is paused here
+ * @ended: it has run here, and has ended of its own accord
  */
 struct receiver_result {
 	uint64_t data_pages;
@@ -58,6 +59,7 @@ struct receiver_result {
 	uint64_t reused_pages;
 	uint64_t rounds;
 	bool paused;
+	bool ended;
 };
 
 /*

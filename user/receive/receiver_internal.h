@@ -78,8 +78,10 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
  * @verdicts: the sender may ask by @token, and @record answers, also after this receiver has exited
  * @vmm: names QEMU's process in records (record_name_vm()), also when it has exited; "": not known
  * @ran: this receiver has taken a guest over, and QEMU has said that it runs
- * @lost: QEMU has exited with the only copy of what its guest has done
- * @whole: what was owed has come
+ * @off: QEMU has said that its guest has ended of its own accord; @ended: and has exited then
+ * @lost: QEMU has exited with the only copy of what its guest has done, or nobody knows
+ *	(postcopy_loss())
+ * @whole: what was owed has come, or is not needed any more
  * @lacks_ram: the migration is over here, and what is owed has not come
  */
 struct receiver {
@@ -123,7 +125,7 @@ struct receiver {
 	uint8_t token[WIRE_SECRET];
 	struct record record;
 	char vmm[RECORD_NAME];
-	bool ran, lost, whole, lacks_ram;
+	bool ran, off, ended, lost, whole, lacks_ram;
 	struct claim claim;
 };
 
@@ -208,6 +210,8 @@ void kept_ram_forget(const struct receiver *r);
  * Return: 1; 0: there is no note; or -errno.
  */
 int kept_ram_find(struct receiver *r, struct err *e);
+/* This receiver has seen the end of its guest, and knows now which migration that was, maybe. */
+void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /* Takes the guest over from a receiver that has ended, and serves it to the end. */
 int recover_take_over(struct receiver *r, struct err *e);
 /*

@@ -70,6 +70,8 @@ static int receiver_wait_peers(struct receiver *r, uint64_t until, receiver_serv
 		/* A QEMU that is about to exit may wait for a page: the module tells of it then. */
 		if (postcopy_vm_gone(r, 0, e))
 			return -ESRCH;
+		if (r->commit == COMMIT_RUNS)
+			postcopy_attend(r);
 		if (stop_requested())
 			return stop_err(e);
 		/* The address may be free again. */

@@ -73,14 +73,14 @@ static int recover_lost(struct err *e)
 
 /*
  * Only now does a receiver that took over, and whose QEMU has exited since, know which migration
- * that was: for other receivers, the record. Unless another guest is lost: its record stays as it
+ * that was: for other receivers, the record. Unless it is another guest's: its record stays as it
  * is, and our sender has yet to come.
  */
-static void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
+void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
 {
 	json_auto_t *record = verdict_ours(r, token);
 
-	if (!r->lost || r->verdicts || !record)
+	if (!(r->lost || r->whole) || r->verdicts || !record)
 		return;
 	memcpy(r->token, token, sizeof(r->token));
 	r->verdicts = true;
@@ -120,11 +120,13 @@ static int recover_token(struct receiver *r, const struct wire_header *h,
 		recover_adopt(r, token);
 		return recover_lost(e);
 	}
+	if (!ret && r->whole)
+		recover_adopt(r, token);
 	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
-	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts && !r->lost)
+	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts && !r->lost && !r->whole)
 		return recover_take(r, token, e);
 	/* In the last case no sender has told this receiver which migration it is for. */
-	if (!ret && (!join_secret_ok(token, r->token) || (r->lost && !r->verdicts)))
+	if (!ret && (!join_secret_ok(token, r->token) || ((r->lost || r->whole) && !r->verdicts)))
 		ret = err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for the sender of another migration");
 	if (!ret && !(r->features & WIRE_POSTCOPY))
 		ret = err_set(e, GW_BAD_PEER, EPROTO, "the sender sent RECOVER, which it does not offer");
@@ -261,6 +263,19 @@ static void recover_settings(struct receiver *r)
 		r->migration.old_caps = json_incref(capabilities);
 }
 
+/* QEMU has exited before its sender has come. */
+static int recover_gone(struct receiver *r, int ret, struct err *e)
+{
+	struct err gone = *e;
+
+	r->whole = postcopy_has_ended(r, e);
+	if (r->whole)
+		return 0;
+	r->lost = true;
+	e->exit = GW_OK;
+	return err_set(e, GW_VM_GONE, -ret, "%.300s: %s", gone.text, postcopy_loss(r));
+}
+
 int recover_take_over(struct receiver *r, struct err *e)
 {
 	int ret = recover_claim(r, e);
@@ -275,9 +290,8 @@ int recover_take_over(struct receiver *r, struct err *e)
 	ret = recover_wait(r, e);
 	if (!ret)
 		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);
-	r->lost = e->exit == GW_VM_GONE;
 	if (ret < 0)
-		return ret;
+		return e->exit == GW_VM_GONE ? recover_gone(r, ret, e) : ret;
 	stop_ignore();
 	postcopy_monitor(r, MONITOR_MS);
 	recover_settings(r);

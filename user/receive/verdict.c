@@ -248,6 +248,8 @@ enum sender_knowledge verdict_reply(struct receiver *r)
 		commit_destination(&r->commit, DESTINATION_GIVES_UP);
 		verdict_write(r);
 	}
+	if (!ret && r->whole)
+		recover_adopt(r, token);
 	if (!ret) {
 		h.arg = verdict_look_up(r, token, &resumed_ns, &flags);
 		h.flags = h.arg == COMMIT_RUNS ? flags : 0;
@@ -260,7 +262,7 @@ enum sender_knowledge verdict_reply(struct receiver *r)
 	r->ch = NULL;
 	if (!ret)
 		say_out("a sender asked how its migration ended: %s",
-		       h.flags & WIRE_LOST ? "the guest is lost" :
+		       h.flags & WIRE_LOST ? "the guest is lost, or had ended" :
 		       h.arg < COMMIT_STATES ? commit_state_name(h.arg) : "unknown");
 	/* "in-doubt" is not final: a later question, perhaps to another receiver, may get more. */
 	if (h.arg != COMMIT_RUNS && h.arg != COMMIT_DEAD)

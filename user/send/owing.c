@@ -347,7 +347,7 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	cause = *e;
 	e->exit = GW_OK;
 	if (lost)
-		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there (%.500s). %s",
+		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there, unless it had ended of its own accord (%.500s). %s",
 			       cause.text, doubt_lost_words(owing_guest(s)));
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
 		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",

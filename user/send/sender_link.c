@@ -131,6 +131,8 @@ int sender_take(void *arg, const struct wire_header *h, struct err *e)
 		if (!s->owing.collected || s->owing.complete || s->commit != COMMIT_RUNS)
 			return 0;
 		s->owing.complete = true;
+		/* There may be more to push: a guest that has ended needs none of it. */
+		push_stop(&s->owing.push);
 		return 1;
 	case WIRE_FAULTS:
 		return s->owing.collected ? owing_take_faults(s, e) : 0;
