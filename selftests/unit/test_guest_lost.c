@@ -5,6 +5,7 @@
  * which only lacks RAM is neither lost nor complete.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,10 +24,20 @@ static const uint8_t other[WIRE_SECRET] = "of another one", zeros[WIRE_SECRET];
 int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e);
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 
-/* The module keeps nothing of it. */
+static unsigned int takes;
+
+/* The module keeps nothing of it; or something of either. */
 int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e)
 {
-	(void)r, (void)with;
+	struct postcopy *p = &r->postcopy;
+
+	if (takes) {
+		takes++;
+		p->dev = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		p->taken = p->agreed = p->announced = p->begun = true;
+		memcpy(r->token, with, sizeof(r->token));
+		return 0;
+	}
 	return err_set(e, GW_NO_MIGRATION, ENOENT, "none is kept");
 }
 
@@ -205,7 +216,8 @@ static void the_receiver_that_took_over(void **state)
 		{ SENT, "doubt-7-7", token, GW_NO_MIGRATION, false },	/* nobody knows whether it ran */
 		{ SENT, "doubt-7-7", token, GW_GUEST_LOST, true },
 		{ SENT, "doubt-7-8", token, GW_NO_MIGRATION, true },
-		{ WHOLE, "doubt-7-7", token, GW_NO_MIGRATION, false },
+		{ WHOLE, "doubt-7-7", token, GW_OK, false },
+		{ WHOLE, "doubt-7-8", token, GW_OK, false },	/* another guest is, whose sender has come here */
 		{ LOST, "doubt-7-7", token, GW_GUEST_LOST, false },
 		{ LOST, "doubt-7-8", token, GW_GUEST_LOST, false },	/* so is another guest, whose sender has come here */
 		{ OWING, "doubt-7-7", other, GW_NO_MIGRATION, false },
@@ -221,7 +233,7 @@ static void the_receiver_that_took_over(void **state)
 		s.r.ran = each[i].ran;
 		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
 		answer(&s, tell);
-		assert_said(&s, WIRE_ABORT, each[i].status,
+		assert_said(&s, each[i].status ? WIRE_ABORT : WIRE_COMPLETE, each[i].status,
 			    each[i].status == GW_GUEST_LOST && !strcmp(each[i].vmm, "doubt-7-7"));
 		record_close(&s.r.record);
 		assert_record_names("doubt-7-7");
@@ -244,6 +256,7 @@ static void the_receiver_that_saw_its_guest_end(void **state)
 	(void)state;
 	for (size_t i = 0; i < 2 * sizeof(each) / sizeof(each[0]); i++) {
 		const bool ours = each[i / 2].ours, asks = i % 2;
+		json_t *whole;
 
 		have_record(OWING);
 		open_scene(&s, asks ? WIRE_ASK : WIRE_RECOVER, each[i / 2].token);
@@ -261,7 +274,9 @@ static void the_receiver_that_saw_its_guest_end(void **state)
 		else if (each[i / 2].token == token)
 			assert_int_equal(s.said.flags, WIRE_OWING);
 		/* For receivers that are asked later. */
-		assert_int_equal(verdict_whole(token), ours);
+		whole = verdict_whole(token);
+		assert_int_equal(whole != NULL, ours);
+		json_decref(whole);
 	}
 }
 
@@ -291,7 +306,8 @@ static void a_qemu_that_is_about_to_exit(void **state)
 		bool silent;
 	} each[] = {
 		{ OWING, "doubt-7-7", token, true }, { SENT, "doubt-7-7", token, true }, { OWING, "doubt-7-8", token, false },
-		{ OWING, "", token, false }, { WHOLE, "doubt-7-7", token, false }, { OWING, "doubt-7-7", other, false },
+		{ OWING, "", token, false }, { WHOLE, "doubt-7-7", token, false },
+		{ WHOLE, "doubt-7-8", token, false }, { OWING, "doubt-7-7", other, false },
 	};
 	struct scene s;
 
@@ -303,8 +319,37 @@ static void a_qemu_that_is_about_to_exit(void **state)
 		s.o.recover_s = 1;
 		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm);
 		assert_int_not_equal(answer(&s, wait_for), 0);
-		assert_said(&s, each[i].silent ? SILENCE : WIRE_ABORT, each[i].silent ? 0 : GW_NO_MIGRATION, false);
+		/* It waits on for its own. */
+		if (!strcmp(each[i].record, WHOLE) && each[i].token == token)
+			assert_said(&s, WIRE_COMPLETE, 0, false);
+		else
+			assert_said(&s, each[i].silent ? SILENCE : WIRE_ABORT, each[i].silent ? 0 : GW_NO_MIGRATION, false);
 	}
+}
+
+/*
+ * receive --recover, where the sender of another guest comes first, whose receiver was killed: what is kept of that guest is left as it
+ * was, and the own sender is not taken for the wrong one.
+ */
+static void a_stranger_s_keep_is_left(void **state)
+{
+	const uint8_t *const comes_with[] = { other, token };
+	struct scene s;
+
+	(void)state;
+	no_record();
+	takes = 1;
+	for (unsigned int i = 0; i < 2; i++) {
+		open_scene(&s, WIRE_RECOVER, comes_with[i]);
+		s.o.recover = s.silent = true;
+		s.o.recover_s = 1;
+		/* Its RAM is never named, or is another's. */
+		answer(&s, wait_for);
+		assert_int_equal(takes, 2 + i);
+		assert_false(s.r.postcopy.taken || s.r.postcopy.begun || s.r.postcopy.dev >= 0);
+		assert_memory_equal(s.r.token, zeros, sizeof(zeros));
+	}
+	takes = 0;
 }
 
 /* One that waits for another guest. */
@@ -342,6 +387,7 @@ int main(void)
 		cmocka_unit_test(the_receiver_that_saw_its_guest_end),
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),
+		cmocka_unit_test(a_stranger_s_keep_is_left),
 		cmocka_unit_test(another_receiver),
 	};
 

@@ -153,23 +153,6 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 			strerror(-ret));
 }
 
-/* As record_name_verdict() wrote it. */
-static bool doubt_parse_token(const char *text, uint8_t token[WIRE_SECRET])
-{
-	size_t skip = strlen("verdict-");
-
-	if (!text || strlen(text) != skip + 2 * WIRE_SECRET)
-		return false;
-	for (unsigned int i = 0; i < WIRE_SECRET; i++) {
-		unsigned int byte;
-
-		if (sscanf(text + skip + 2 * i, "%2x", &byte) != 1)
-			return false;
-		token[i] = (uint8_t)byte;
-	}
-	return true;
-}
-
 enum doubt_guest doubt_guest(const json_t *note)
 {
 	const json_t *paused = json_object_get(note, "paused");
@@ -212,7 +195,8 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 			       "the migration of this VM is still under way: wait for \"godwit send\" to end");
 	d->addr = json_string_value(json_object_get(*note, "receiver"));
 	if (!d->addr ||
-	    !doubt_parse_token(json_string_value(json_object_get(*note, "token")), d->token) ||
+	    !record_parse_verdict(json_string_value(json_object_get(*note, "token")), d->token,
+				  sizeof(d->token)) ||
 	    !json_is_array(json_object_get(*note, "undo")))
 		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
 			       name);

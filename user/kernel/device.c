@@ -60,7 +60,7 @@ int device_attach(int dev, int vm_fd, struct err *e)
 				       "another godwit session watches this VM: wait until that session ends, or end it");
 		if (errno == EINPROGRESS)
 			return err_set(e, GW_INCOMPLETE, EINPROGRESS,
-				       "this guest came by post-copy, and lacks RAM that only its source has: wait until \"godwit receive\" says that all RAM is here");
+				       "this guest came by post-copy, and may lack RAM that only its source has: wait until \"godwit receive\" says that all RAM is here; if none runs any more, start \"godwit receive --recover\" for it");
 		if (errno == EOPNOTSUPP)
 			return err_set(e, GW_DIRTY_RING, EOPNOTSUPP,
 				       "the VM uses KVM's dirty ring, or is confidential: start QEMU without \"-accel kvm,dirty-ring-size=...\" and without confidential-guest-support");

@@ -16,13 +16,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "kernel/device.h"
 #include "net/unix.h"
 #include "receive/receiver_internal.h"
 
-/* By r->vmm, which is known also when the process has exited. false: it is not known. */
-static bool kept_ram_name(const struct receiver *r, char name[RECORD_NAME])
+/* By the name of its process, which is known also when that has exited. false: it is not known. */
+static bool kept_ram_name(const char *vmm, char name[RECORD_NAME])
 {
-	const char *process = strchr(r->vmm, '-');
+	const char *process = vmm ? strchr(vmm, '-') : NULL;
 
 	return process && snprintf(name, RECORD_NAME, "ram%s", process) < (int)RECORD_NAME;
 }
@@ -42,7 +43,7 @@ void kept_ram_note(const struct receiver *r)
 	json_t *blocks;
 	int lacks = 0;
 
-	if (!kept_ram_name(r, name) || record_open(&rec, record_dir(), name))
+	if (!kept_ram_name(r->vmm, name) || record_open(&rec, record_dir(), name))
 		return;
 	blocks = json_array();
 	for (unsigned int i = 0; i < r->vm.nblocks; i++)
@@ -58,7 +59,29 @@ void kept_ram_forget(const struct receiver *r)
 {
 	char name[RECORD_NAME];
 
-	if (kept_ram_name(r, name))
+	if (kept_ram_name(r->vmm, name))
+		record_forget(name);
+}
+
+/*
+ * The token names the keep and the record alike, so the keep is of a guest to which nothing is
+ * owed: what waits there waits for a page that is zero, as the kernel makes it.
+ */
+void kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole)
+{
+	struct err why = { 0 }, ignored = { 0 };
+	char name[RECORD_NAME];
+	int dev = device_open(&why);
+	bool ended;
+
+	if (dev < 0)
+		return;
+	ended = device_keep(dev, token, true, &why) >= 0;
+	if (ended)
+		device_keep_end(dev, &ignored);
+	close(dev);
+	if ((ended || why.exit == GW_NO_MIGRATION) &&
+	    kept_ram_name(json_string_value(json_object_get(whole, "vmm")), name))
 		record_forget(name);
 }
 
@@ -117,7 +140,7 @@ static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err
 	bool held;
 	int ret;
 
-	if (pid <= 0 || record_name_vm(r->vmm, "doubt", pid) || !kept_ram_name(r, name))
+	if (pid <= 0 || record_name_vm(r->vmm, "doubt", pid) || !kept_ram_name(r->vmm, name))
 		return 0;
 	note = record_find(name, &held);
 	kept_ram_read(note, known, &n);
@@ -144,4 +167,44 @@ int kept_ram_find(struct receiver *r, struct err *e)
 	else
 		qmp_place_forget(&at);
 	return ret;
+}
+
+/*
+ * The receiver before may have been killed when it had removed the mark, which is last but for what
+ * the module keeps: as long as there is that, it has not ended (postcopy_complete()).
+ */
+bool kept_ram_left(const struct receiver *r)
+{
+	uint8_t token[WIRE_SECRET];
+	struct err why = { 0 };
+	bool left = false;
+	int dev;
+
+	if (!verdict_search(r, token))
+		return false;
+	dev = device_open(&why);
+	if (dev >= 0)
+		left = device_keep(dev, token, true, &why) >= 0;
+	/* Which leaves it as it was. */
+	if (dev >= 0)
+		close(dev);
+	return left;
+}
+
+/*
+ * All RAM was here when the receiver before was killed, and its record says so: what is left of it
+ * ends without the sender, which may know that already, from another receiver. The keep first, as
+ * QEMU may wait for a page of zeros.
+ */
+bool kept_ram_whole(struct receiver *r)
+{
+	json_auto_t *whole = NULL;
+
+	if (!verdict_search(r, r->token))
+		return false;
+	whole = verdict_whole(r->token);
+	if (!whole)
+		return false;
+	kept_ram_end(r->token, whole);
+	return true;
 }

@@ -96,6 +96,11 @@ bool postcopy_vm_gone(const struct receiver *r, unsigned int ms, struct err *e);
  * Errors: GW_NO_MIGRATION: it keeps nothing of it; those of device_keep() and of its files.
  */
 int postcopy_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e);
+/*
+ * That has failed, or what follows: it is left as it was, as the module's next look may show that
+ * it is another guest's, whose sender has come to this address.
+ */
+void postcopy_release(struct receiver *r);
 /* The rest of that: finds out what is missing. The blocks are numbered as the sender does. */
 int postcopy_taken(struct receiver *r, struct err *e);
 /* Ends the threads that put pages in place, and their connections. */

@@ -22,6 +22,18 @@ int postcopy_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct e
 	return 0;
 }
 
+void postcopy_release(struct receiver *r)
+{
+	struct postcopy *p = &r->postcopy;
+
+	if (!p->taken || atomic_load(&p->ready))
+		return;
+	postcopy_close(&p->dev);
+	postcopy_close(&p->userfaultfd);
+	p->taken = p->agreed = p->announced = p->begun = false;
+	memset(r->token, 0, sizeof(r->token));
+}
+
 /*
  * A hole is missing, or zero at the source, or was given back by the guest: the sender knows only
  * that its page is here, or is zero. On hugetlbfs no file shows its holes: all may be missing, and
@@ -67,7 +79,7 @@ int postcopy_taken(struct receiver *r, struct err *e)
 	int ret = atomic_load(&p->ready) ? 0 : postcopy_look(r, e);
 
 	if (ret) {
-		/* The next RECOVER begins here again. What is registered stays so. */
+		/* The next RECOVER begins anew. What is registered stays so. */
 		ram_writer_close(&r->writer);
 		r->writer = (struct ram_writer) { .vm = NULL };
 		lazy_close(&p->lazy);

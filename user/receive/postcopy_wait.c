@@ -56,8 +56,9 @@ bool postcopy_vm_gone(const struct receiver *r, unsigned int ms, struct err *e)
 static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
 {
 	struct postcopy *p = &r->postcopy;
-	struct pollfd wait = { .fd = channel_fd(r->ch), .events = POLLIN };
+	struct pollfd wait = { .events = POLLIN };
 
+	/* Of a guest that is whole there may be no connection (kept_ram_whole()). */
 	if (!atomic_load(&p->lazy.owed.left))
 		return 1;
 	if (postcopy_vm_gone(r, 0, e))
@@ -70,6 +71,7 @@ static int postcopy_step(struct receiver *r, uint64_t *heard_ns, struct err *e)
 	}
 	if (now_ns() - *heard_ns > receiver_patience_ms(r) * 1000000ull)
 		return err_set_silent(e, "the sender says nothing any more");
+	wait.fd = channel_fd(r->ch);
 	poll(&wait, 1, channel_readable(r->ch) ? 0 : STOP_SLICE_NS / 10000000);
 	if (!channel_readable(r->ch))
 		return 0;
@@ -265,14 +267,28 @@ static void postcopy_complete(struct receiver *r)
 	r->whole = true;
 	if (!r->ended)
 		postcopy_print(&r->postcopy, &count);
-	verdict_write(r);
-	kept_ram_forget(r);
 	/*
-	 * Not only when the sender has confirmed: without the mark no receiver takes over from one
-	 * that is killed meanwhile, and what the module kept then would stay, in the way of the
-	 * guest's next migration.
+	 * Not only when the sender has confirmed: what the module keeps is in the way of the
+	 * guest's next migration. Killed in between, in this order (kept_ram.c has the note, mark.h
+	 * the mark, receiver_finish() and postcopy_whole() what is before):
+	 *
+	 *	before the waits end, or the mark goes: another receiver takes over, by the note,
+	 *		or by the mark. It believes that what is a hole is missing, which the sender
+	 *		has still, or has not to send: it has not heard COMPLETE.
+	 *	with the mark gone: the same, by the note; without one (no file could be made) by
+	 *		the record, which says "owing", and the keep (kept_ram_left()).
+	 *	with the record "whole": nobody need send anything. Whoever is started for this
+	 *		QEMU, or is asked by its sender, ends the keep and removes the note, in this
+	 *		order again (kept_ram_whole(), kept_ram_end()).
+	 *	with the keep ended: the same. All that is left is a note, which leads there.
+	 *	with the note gone: nothing is left but the record, for the sender.
+	 *
+	 * The note goes last: the other way round a keep was left that no receiver looked for.
+	 * If the record cannot be written there is none, and the note leads to the sender.
 	 */
+	verdict_write(r);
 	device_keep_end(r->postcopy.dev, &ignored);
+	kept_ram_forget(r);
 	ret = r->ch ? postcopy_tell(r, &count, &lost) : -ENOTCONN;
 	if (!ret)
 		ret = receiver_send(r, WIRE_COMPLETE, 0, &lost);

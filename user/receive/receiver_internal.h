@@ -206,6 +206,15 @@ void kept_ram_note(const struct receiver *r);
 /* Nothing is owed any more, or the guest is lost. */
 void kept_ram_forget(const struct receiver *r);
 /*
+ * The record says that this guest has all of its RAM: ends what its receiver, which was killed, has
+ * left in the module, and its note. Another receiver may be at that: then nothing.
+ */
+void kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole);
+/* QEMU has no mark, and there is no note: does the module keep something of its guest? */
+bool kept_ram_left(const struct receiver *r);
+/* Is all of it here, by the record? Then r->token is its, and the module keeps nothing any more. */
+bool kept_ram_whole(struct receiver *r);
+/*
  * Finds a QEMU by that note, which need not answer, and takes the claim on it; r->qmp stays NULL.
  * Return: 1; 0: there is no note; or -errno.
  */
@@ -255,8 +264,10 @@ json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
  * of one that has? A receiver that was killed before its QEMU exited has seen nothing: false.
  */
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
-/* Does the record say that the guest runs, and lacks nothing? */
-bool verdict_whole(const uint8_t token[WIRE_SECRET]);
+/* The record, a new reference, if it says that the guest runs, and lacks nothing; else NULL. */
+json_t *verdict_whole(const uint8_t token[WIRE_SECRET]);
+/* By the records: which migration has brought the guest of this receiver's QEMU? false: none. */
+bool verdict_search(const struct receiver *r, uint8_t token[WIRE_SECRET]);
 /*
  * The last word on r->ch has left. The sender closes the connection when it has read that. A link
  * that is silent instead may have died under it, or be one that keeps the close to itself: so that

@@ -107,6 +107,27 @@ static int recover_take(struct receiver *r, const uint8_t token[WIRE_SECRET], st
 	return ret;
 }
 
+/* A guest whose receiver has ended: its sender may come here, too. r->ch is closed then: 1. */
+static int recover_tell_whole(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e)
+{
+	const struct wire_header done = { .type = WIRE_COMPLETE };
+	json_auto_t *whole = verdict_whole(token);
+	int ret;
+
+	if (!whole)
+		return 0;
+	kept_ram_end(token, whole);
+	ret = channel_send(r->ch, &done, NULL, e);
+	if (ret)
+		return ret;
+	receiver_was_read(r);
+	channel_free(r->ch);
+	r->ch = NULL;
+	say_out("told the sender of another guest that its guest has all of its RAM");
+	return 1;
+}
+
+/* 1: it was another guest's sender, which knows now that its guest is whole. */
 static int recover_token(struct receiver *r, const struct wire_header *h,
 			 uint8_t token[WIRE_SECRET], struct err *e)
 {
@@ -122,6 +143,8 @@ static int recover_token(struct receiver *r, const struct wire_header *h,
 	}
 	if (!ret && r->whole)
 		recover_adopt(r, token);
+	if (!ret && !(r->verdicts && join_secret_ok(token, r->token)))
+		ret = recover_tell_whole(r, token, e);
 	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
 	if (!ret && r->o->recover && r->postcopy.dev < 0 && !r->verdicts && !r->lost && !r->whole)
 		return recover_take(r, token, e);
@@ -172,12 +195,16 @@ static void recover_reject(struct receiver *r, const struct err *why)
 static int recover_serve(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	struct err why = { 0 };
+	int ret;
 
 	if (h->type == WIRE_ASK) {
 		verdict_reply(r);
 		return 0;
 	}
-	if (!recover_join(r, h, &why) && !postcopy_resume(r, &why)) {
+	ret = recover_join(r, h, &why);
+	if (ret > 0)
+		return 0;
+	if (!ret && !postcopy_resume(r, &why)) {
 		/* Whoever says RECOVER: the one DONE to come is for COMPLETE. */
 		r->sender = SENDER_KNOWS;
 		return 1;
@@ -189,6 +216,7 @@ static int recover_serve(struct receiver *r, const struct wire_header *h, struct
 		recover_disconnect(r);
 	else
 		recover_reject(r, &why);
+	postcopy_release(r);
 	return 0;
 }
 
@@ -239,7 +267,7 @@ static int recover_claim(struct receiver *r, struct err *e)
 	ret = receiver_find(r, e);
 	if (!ret)
 		ret = mark_read(r->qmp, target, e);
-	if (ret >= 0 && strcmp(target, MARK_HERE))
+	if (ret >= 0 && strcmp(target, MARK_HERE) && !kept_ram_left(r))
 		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
 	if (ret > 0)
 		ret = migration_vm_status(r->qmp, status, sizeof(status), e);
@@ -263,6 +291,16 @@ static void recover_settings(struct receiver *r)
 		r->migration.old_caps = json_incref(capabilities);
 }
 
+static int recover_finish(struct receiver *r, struct err *e)
+{
+	stop_ignore();
+	postcopy_monitor(r, MONITOR_MS);
+	recover_settings(r);
+	r->verdicts = true;
+	verdict_open(r);
+	return postcopy_finish(r, e);
+}
+
 /* QEMU has exited before its sender has come. */
 static int recover_gone(struct receiver *r, int ret, struct err *e)
 {
@@ -284,6 +322,12 @@ int recover_take_over(struct receiver *r, struct err *e)
 		ret = receiver_listen(r, e);
 	if (ret)
 		return ret;
+	if (kept_ram_whole(r)) {
+		r->commit = COMMIT_RUNS;
+		r->state = RECEIVER_COMMITTED;
+		return recover_finish(r, e);
+	}
+	memset(r->token, 0, sizeof(r->token));
 	/* It runs, or is about to: nothing that happens here says otherwise. */
 	r->commit = COMMIT_RUNS;
 	r->state = RECEIVER_COMMITTED;
@@ -292,12 +336,7 @@ int recover_take_over(struct receiver *r, struct err *e)
 		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);
 	if (ret < 0)
 		return e->exit == GW_VM_GONE ? recover_gone(r, ret, e) : ret;
-	stop_ignore();
-	postcopy_monitor(r, MONITOR_MS);
-	recover_settings(r);
-	r->verdicts = true;
-	verdict_open(r);
-	return postcopy_finish(r, e);
+	return recover_finish(r, e);
 }
 
 void recover_tell(struct receiver *r, const struct wire_header *h)
@@ -313,6 +352,8 @@ void recover_tell(struct receiver *r, const struct wire_header *h)
 	 */
 	if (!ret && r->lacks_ram) {
 		r->sender = SENDER_KNOWS;
+	} else if (ret > 0) {
+		return;
 	} else if (!ret && !channel_send(r->ch, &done, NULL, &why)) {
 		r->sender = receiver_was_read(r);
 	} else if (!err_is_link(&why) && channel_abort(r->ch, &why) && why.exit == GW_GUEST_LOST &&
@@ -326,22 +367,13 @@ void recover_tell(struct receiver *r, const struct wire_header *h)
 
 int recover_refuse(struct receiver *r, struct err *e)
 {
-	const struct wire_header done = { .type = WIRE_COMPLETE };
 	uint8_t token[WIRE_SECRET];
 	int ret = channel_body(r->ch, token, sizeof(token), e);
 
-	if (!ret && verdict_whole(token)) {
-		ret = channel_send(r->ch, &done, NULL, e);
-		if (ret)
-			return ret;
-		receiver_was_read(r);
-		channel_free(r->ch);
-		r->ch = NULL;
-		say_out("told the sender of another guest that its guest has all of its RAM");
-		return 0;
-	}
+	if (!ret)
+		ret = recover_tell_whole(r, token, e);
 	if (ret)
-		return ret;
+		return ret < 0 ? ret : 0;
 	return verdict_lost(r, token) ? recover_lost(e) :
 	       err_set(e, GW_NO_MIGRATION, ESRCH, "this receiver waits for a guest that is still to come: start \"godwit receive --recover\" for the QEMU whose guest lacks RAM");
 }

@@ -158,19 +158,44 @@ bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 	return verdict_tells_loss(r, record);
 }
 
-bool verdict_whole(const uint8_t token[WIRE_SECRET])
+static bool verdict_says_whole(const json_t *record)
 {
-	char name[RECORD_NAME];
-	json_auto_t *record = NULL;
-	bool writer_lives;
-	const char *state;
+	const char *state = json_string_value(json_object_get(record, "state"));
 
-	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_find(name, &writer_lives);
-	state = json_string_value(json_object_get(record, "state"));
 	return state && commit_state_parse(state) == COMMIT_RUNS &&
 	       json_is_false(json_object_get(record, "owing")) &&
 	       !json_is_true(json_object_get(record, "lost"));
+}
+
+json_t *verdict_whole(const uint8_t token[WIRE_SECRET])
+{
+	char name[RECORD_NAME];
+	bool writer_lives;
+	json_t *record;
+
+	record_name_verdict(name, token, WIRE_SECRET);
+	record = record_find(name, &writer_lives);
+	if (record && verdict_says_whole(record))
+		return record;
+	json_decref(record);
+	return NULL;
+}
+
+/* Of a guest that has come to the QEMU of this receiver: no process takes two. */
+static bool verdict_is_of_guest(const json_t *record, const void *arg)
+{
+	const char *state = json_string_value(json_object_get(record, "state"));
+
+	return verdict_names_vmm(arg, record) && state &&
+	       commit_state_parse(state) == COMMIT_RUNS;
+}
+
+bool verdict_search(const struct receiver *r, uint8_t token[WIRE_SECRET])
+{
+	char name[RECORD_NAME];
+
+	return record_search("verdict-", verdict_is_of_guest, r, name) &&
+	       record_parse_verdict(name, token, WIRE_SECRET);
 }
 
 /* flags: WIRE_OWING if it runs and may lack RAM, WIRE_LOST if it has run, and is lost. */

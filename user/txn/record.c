@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -170,6 +171,41 @@ json_t *record_find(const char *name, bool *held)
 	return record_find_in(dirs, sizeof(dirs) / sizeof(dirs[0]), name, held);
 }
 
+/* What the directory says; a record of that name may be in another one as well. */
+static bool record_search_in(const char *dir, const char *kind, record_wanted_fn *wanted,
+			     const void *arg, char name[RECORD_NAME])
+{
+	DIR *d = opendir(dir);
+	const struct dirent *file;
+	bool found = false;
+
+	while (d && !found && (file = readdir(d))) {
+		json_t *j;
+		bool held;
+
+		if (strncmp(file->d_name, kind, strlen(kind)) ||
+		    snprintf(name, RECORD_NAME, "%s", file->d_name) >= (int)RECORD_NAME)
+			continue;
+		j = record_find(name, &held);
+		found = j && wanted(j, arg);
+		json_decref(j);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+bool record_search(const char *kind, record_wanted_fn *wanted, const void *arg,
+		   char name[RECORD_NAME])
+{
+	const char *const dirs[] = RECORD_DIRS;
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		if (record_search_in(dirs[i], kind, wanted, arg, name))
+			return true;
+	return false;
+}
+
 void record_forget(const char *name)
 {
 	const char *const dirs[] = RECORD_DIRS;
@@ -187,6 +223,22 @@ void record_name_verdict(char *name, const uint8_t *token, size_t len)
 
 	for (size_t i = 0; i < len; i++)
 		n += snprintf(name + n, RECORD_NAME - (size_t)n, "%02x", token[i]);
+}
+
+bool record_parse_verdict(const char *name, uint8_t *token, size_t len)
+{
+	const size_t skip = strlen("verdict-");
+
+	if (!name || strlen(name) != skip + 2 * len)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		unsigned int byte;
+
+		if (sscanf(name + skip + 2 * i, "%2x", &byte) != 1)
+			return false;
+		token[i] = (uint8_t)byte;
+	}
+	return true;
 }
 
 /*

@@ -56,11 +56,17 @@ json_t *record_read(const char *dir, const char *name, bool *held);
  */
 json_t *record_find(const char *name, bool *held);
 json_t *record_find_in(const char *const *dirs, size_t n, const char *name, bool *held);
+/* The name of a record of that kind ("verdict-") which is wanted. false: there is none. */
+typedef bool record_wanted_fn(const json_t *record, const void *arg);
+bool record_search(const char *kind, record_wanted_fn *wanted, const void *arg,
+		   char name[RECORD_NAME]);
 /* Unlinks it in each of these directories. */
 void record_forget(const char *name);
 
 /* "verdict-" and the token in hex. name: RECORD_NAME bytes. */
 void record_name_verdict(char *name, const uint8_t *token, size_t len);
+/* The token of such a name. */
+bool record_parse_verdict(const char *name, uint8_t *token, size_t len);
 /* kind ("doubt", "claim"), the VMM's PID, and when its process began. name: RECORD_NAME bytes. */
 int record_name_vm(char *name, const char *kind, pid_t vmm);
 /* Unlinks the record of this VM, if there is one. */

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The end of a post-copy at the destination, and a receiver that is killed before each of its steps. What the module keeps, QEMU's
+ * mark, the note and the record are what is left of it then: a receiver that is started for this QEMU, or is asked by the sender,
+ * must end all of that, and must wait for a sender only if that one may still have something to send.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "kernel/device.h"
+#include "receive/receiver_internal.h"
+#include "run_dir.h"
+#include "txn/mark.h"
+
+static const uint8_t token[WIRE_SECRET] = "the guest's own";
+
+/**
+ * struct left - what is there besides files
+ * @kept: the module keeps page faults, which wait
+ * @mark: in QEMU
+ * @steps: until the receiver is killed; 0: it is not
+ */
+static struct left {
+	bool kept, waits, mark;
+	unsigned int steps;
+} *left;
+
+static pid_t qemu;
+static bool takes_over;
+static unsigned int waited_for_sender;
+
+int __wrap_device_open(struct err *e);
+int __wrap_device_keep(int dev, const uint8_t with[GODWIT_TOKEN_BYTES], bool take, struct err *e);
+int __wrap_device_keep_end(int dev, struct err *e);
+void __wrap_lazy_unregister(struct lazy_ram *l);
+bool __wrap_postcopy_unmark(struct receiver *r);
+void __wrap_postcopy_monitor(struct receiver *r, unsigned int ms);
+int __wrap_record_write(struct record *r, json_t *j);
+void __wrap_record_forget(const char *name);
+int __wrap_mark_read(struct qmp *q, char target[MARK_MAX], struct err *e);
+int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e);
+int __wrap_vm_find_known(pid_t pid, const struct ram_block *known, unsigned int n, struct vm *vm, struct err *e);
+int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e);
+void __wrap_claim_drop(struct claim *c, struct vm *vm);
+int __wrap_receiver_find(struct receiver *r, struct err *e);
+int __wrap_receiver_listen(struct receiver *r, struct err *e);
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
+int __real_record_write(struct record *r, json_t *j);
+void __real_record_forget(const char *name);
+
+/* Before each thing that changes anything. */
+static void step(void)
+{
+	if (left->steps && !--left->steps)
+		raise(SIGKILL);
+}
+
+int __wrap_device_open(struct err *e)
+{
+	(void)e;
+	return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+int __wrap_device_keep(int dev, const uint8_t with[GODWIT_TOKEN_BYTES], bool take, struct err *e)
+{
+	assert_true(dev >= 0 && take && !memcmp(with, token, sizeof(token)));
+	return left->kept ? 1 : err_set(e, GW_NO_MIGRATION, ENOENT, "none is kept");
+}
+
+int __wrap_device_keep_end(int dev, struct err *e)
+{
+	(void)dev, (void)e;
+	step();
+	left->kept = left->waits = false;
+	return 0;
+}
+
+void __wrap_lazy_unregister(struct lazy_ram *l)
+{
+	(void)l;
+	step();
+	/* Of one that has taken over without the sender nothing is registered. */
+	left->waits &= takes_over && !waited_for_sender;
+}
+
+bool __wrap_postcopy_unmark(struct receiver *r)
+{
+	(void)r;
+	/* QEMU may wait for a page as long as that. */
+	assert_false(left->waits);
+	step();
+	left->mark = false;
+	return true;
+}
+
+void __wrap_postcopy_monitor(struct receiver *r, unsigned int ms)
+{
+	(void)r, (void)ms;
+}
+
+int __wrap_record_write(struct record *r, json_t *j)
+{
+	step();
+	return __real_record_write(r, j);
+}
+
+void __wrap_record_forget(const char *name)
+{
+	step();
+	__real_record_forget(name);
+}
+
+int __wrap_mark_read(struct qmp *q, char target[MARK_MAX], struct err *e)
+{
+	(void)q, (void)e;
+	strcpy(target, left->mark ? MARK_HERE : "");
+	return left->mark;
+}
+
+int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e)
+{
+	(void)q, (void)e;
+	snprintf(buf, len, "running");
+	return 0;
+}
+
+int __wrap_vm_find_known(pid_t pid, const struct ram_block *known, unsigned int n, struct vm *vm, struct err *e)
+{
+	(void)known, (void)e;
+	vm->pid = pid;
+	return n == 1 ? 0 : -EINVAL;
+}
+
+int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e)
+{
+	(void)c, (void)vm, (void)e;
+	return 0;
+}
+
+void __wrap_claim_drop(struct claim *c, struct vm *vm)
+{
+	(void)c, (void)vm;
+}
+
+int __wrap_receiver_find(struct receiver *r, struct err *e)
+{
+	(void)e;
+	r->vm.pid = qemu;
+	return record_name_vm(r->vmm, "doubt", qemu);
+}
+
+int __wrap_receiver_listen(struct receiver *r, struct err *e)
+{
+	(void)r, (void)e;
+	return 0;
+}
+
+/* It comes, and all that it owed has come. */
+int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
+{
+	(void)until, (void)serve, (void)e;
+	waited_for_sender++;
+	memcpy(r->token, token, sizeof(token));
+	r->postcopy.dev = __wrap_device_open(e);
+	return 1;
+}
+
+static struct receiver receiver_of(const struct receiver_options *o)
+{
+	return (struct receiver) {
+		.o = o, .lfd = -1, .vm = { .pid = qemu, .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .commit = COMMIT_RUNS,
+		.postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .claim = CLAIM_NONE,
+	};
+}
+
+/* Its guest runs, and the last page has come: it ends, or is killed on the way. Return: it was. */
+static bool first_receiver(unsigned int steps, bool note)
+{
+	const struct receiver_options o = { .timeout_ms = 1000, .qmp_path = "/tmp/godwit-none" };
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		struct receiver r = receiver_of(&o);
+		struct err e = { 0 };
+
+		memcpy(r.token, token, sizeof(token));
+		record_name_vm(r.vmm, "doubt", qemu);
+		r.vm.nblocks = 1;
+		r.verdicts = r.postcopy.begun = true;
+		r.postcopy.lazy.owed.left = 1;
+		verdict_open(&r);
+		if (note)
+			kept_ram_note(&r);
+		r.postcopy.dev = __wrap_device_open(&e);
+		r.postcopy.lazy.owed.left = 0;
+		left->steps = steps;
+		_exit(postcopy_finish(&r, &e) != 0);
+	}
+	waitpid(child, &status, 0);
+	left->steps = 0;
+	assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+	return WIFSIGNALED(status);
+}
+
+static bool is_noted(void)
+{
+	char name[RECORD_NAME], path[256];
+
+	record_name_vm(name, "ram", qemu);
+	snprintf(path, sizeof(path), "%s/%s", run_dir, name);
+	return !access(path, F_OK);
+}
+
+static bool is_whole(void)
+{
+	json_auto_t *whole = verdict_whole(token);
+
+	return whole;
+}
+
+static void no_files(void)
+{
+	char name[RECORD_NAME];
+
+	record_name_verdict(name, token, sizeof(token));
+	record_forget(name);
+	record_name_vm(name, "ram", qemu);
+	record_forget(name);
+}
+
+/* Each moment of a death, with a note and where none could be made. Return: false: it is not killed any more. */
+static bool dies(unsigned int steps, bool note)
+{
+	*left = (struct left) { .kept = true, .waits = true, .mark = true };
+	return first_receiver(steps, note);
+}
+
+static void another_takes_over(void **state)
+{
+	const struct receiver_options o = { .timeout_ms = 1000, .qmp_path = "/tmp/godwit-none", .recover = true, .pid = qemu };
+	unsigned int deaths = 0;
+
+	(void)state;
+	for (unsigned int note = 0; note < 2; note++) {
+		for (unsigned int steps = 1; dies(steps, note); steps++) {
+			const bool whole = is_whole(), rest = left->kept || is_noted();
+			struct receiver r = receiver_of(&o);
+			struct err e = { 0 };
+			int ret;
+
+			deaths++;
+			/* None is left of which only the module knows. */
+			assert_true(!left->kept || left->mark || is_noted() || !note);
+			takes_over = true;
+			waited_for_sender = 0;
+			ret = recover_take_over(&r, &e);
+			takes_over = false;
+			if (rest) {
+				assert_int_equal(ret, 0);
+				assert_true(r.whole && is_whole() && !memcmp(r.token, token, sizeof(token)));
+				/* Who knows that all is here need not come. */
+				assert_int_equal(waited_for_sender, !whole);
+			} else {
+				assert_int_equal(e.exit, GW_NO_MIGRATION);
+			}
+			assert_false(left->kept || left->waits || left->mark || is_noted());
+			record_close(&r.record);
+			if (r.postcopy.dev >= 0)
+				close(r.postcopy.dev);
+			no_files();
+		}
+		no_files();
+	}
+	assert_in_range(deaths, 8, 20);
+}
+
+/* And where a receiver for another guest is asked by the sender: that tells it so, and ends what is kept. */
+static void its_sender_asks_another_one(void **state)
+{
+	(void)state;
+	for (unsigned int steps = 1; dies(steps, true); steps++) {
+		json_auto_t *whole = verdict_whole(token);
+		const bool kept = left->kept;
+
+		if (whole)
+			kept_ram_end(token, whole);
+		assert_int_equal(left->kept, kept && !whole);
+		assert_true(!whole || !is_noted());
+		no_files();
+	}
+	no_files();
+}
+
+static int begin(void **state)
+{
+	left = mmap(NULL, sizeof(*left), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	qemu = fork();
+	if (!qemu) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	return run_dir_make(state);
+}
+
+static int end(void **state)
+{
+	kill(qemu, SIGKILL);
+	waitpid(qemu, NULL, 0);
+	return run_dir_remove(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(another_takes_over),
+		cmocka_unit_test(its_sender_asks_another_one),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}
