@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
+#include "net/unix.h"
 #include "page/page.h"
 #include "qmp_peer.h"
 #include "receive/postcopy_internal.h"
@@ -30,7 +31,7 @@ struct silent_qemu {
 	int fd[BLOCKS];
 };
 
-static void qemu_begins(struct silent_qemu *q)
+static void qemu_begins(struct silent_qemu *q, int backlog)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int ready[2];
@@ -52,7 +53,7 @@ static void qemu_begins(struct silent_qemu *q)
 		for (unsigned int i = 0; i < BLOCKS; i++)
 			if (mmap(NULL, pages[i] * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, q->fd[i], 0) == MAP_FAILED)
 				_exit(1);
-		if (bind(s, (struct sockaddr *)&a, sizeof(a)) || listen(s, 16) || write(ready[1], "r", 1) != 1)
+		if (bind(s, (struct sockaddr *)&a, sizeof(a)) || listen(s, backlog) || write(ready[1], "r", 1) != 1)
 			_exit(1);
 		pause();
 		_exit(0);
@@ -78,7 +79,7 @@ static struct receiver receiver_of(const struct receiver_options *o)
 {
 	return (struct receiver) {
 		.o = o, .lfd = -1, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .commit = COMMIT_PREPARED,
-		.postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .claim = CLAIM_NONE,
+		.postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .claim = CLAIM_NONE, .at = QMP_PLACE_NONE,
 	};
 }
 
@@ -113,7 +114,7 @@ static void it_finds_what_was_noted(void **state)
 	struct err e = { 0 };
 
 	(void)state;
-	qemu_begins(&q);
+	qemu_begins(&q, 16);
 	before = the_one_before(&o, &q);
 	assert_int_equal(kept_ram_find(&after, &e), 0);
 	kept_ram_note(&before);
@@ -143,6 +144,47 @@ static void it_finds_what_was_noted(void **state)
 	qemu_ends(&q);
 }
 
+/*
+ * As many clients wait at its monitor as it lets, also when they have gone: each receiver that tried was one. Which process
+ * listens is noted with the socket, and not found at another.
+ */
+static void its_monitor_takes_no_more(void **state)
+{
+	struct silent_qemu q;
+	struct receiver_options o = { .recover = true, .timeout_ms = 300, .qmp_path = q.path };
+	struct receiver before, after = receiver_of(&o);
+	struct err e = { 0 };
+	char moved[80];
+
+	(void)state;
+	qemu_begins(&q, 1);
+	before = the_one_before(&o, &q);
+	before.at = (struct qmp_place) { .path = q.path, .socket = sock_unix_hold(q.path), .vmm = q.pid };
+	kept_ram_note(&before);
+	for (unsigned int i = 0; i < 3; i++) {
+		int client = sock_unix_connect(q.path);
+
+		assert_true(i < 2 ? client >= 0 : client == -EAGAIN);
+		close(client);
+	}
+	assert_int_equal(kept_ram_find(&after, &e), 1);
+	assert_int_equal(after.vm.pid, q.pid);
+	assert_int_equal(after.at.vmm, q.pid);
+	claim_drop(&after.claim, &after.vm);
+	vm_close(&after.vm);
+	qmp_place_forget(&after.at);
+	/* A QEMU that nothing is known of has the path. */
+	snprintf(moved, sizeof(moved), "%s.old", q.path);
+	assert_return_code(rename(q.path, moved), errno);
+	assert_return_code(close(sock_unix_listen(q.path, 1)), errno);
+	after = receiver_of(&o);
+	assert_int_equal(kept_ram_find(&after, &e), 0);
+	unlink(moved);
+	qmp_place_forget(&before.at);
+	kept_ram_forget(&before);
+	qemu_ends(&q);
+}
+
 /* It says of what file the note is, and the process has another one there now: nothing is guessed. */
 static void another_file(void **state)
 {
@@ -152,7 +194,7 @@ static void another_file(void **state)
 	struct err e = { 0 };
 
 	(void)state;
-	qemu_begins(&q);
+	qemu_begins(&q, 16);
 	before = the_one_before(&o, &q);
 	before.vm.blocks[0].ino++;
 	before.vm.blocks[1].ino += 2;
@@ -177,7 +219,7 @@ static void another_qemu_has_its_path(void **state)
 	struct err e = { 0 };
 
 	(void)state;
-	qemu_begins(&q);
+	qemu_begins(&q, 16);
 	before = the_one_before(&o, &q);
 	kept_ram_note(&before);
 	assert_int_equal(kept_ram_find(&after, &e), 1);
@@ -214,7 +256,7 @@ static void no_note_that_makes_sense(void **state)
 	char name[RECORD_NAME];
 
 	(void)state;
-	qemu_begins(&q);
+	qemu_begins(&q, 16);
 	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
 		struct record rec;
 
@@ -234,6 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_finds_what_was_noted),
+		cmocka_unit_test(its_monitor_takes_no_more),
 		cmocka_unit_test(another_file),
 		cmocka_unit_test(another_qemu_has_its_path),
 		cmocka_unit_test(no_note_that_makes_sense),

@@ -13,6 +13,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -36,11 +37,27 @@ static json_t *kept_ram_block(const struct ram_block *b)
 			 "memfd", b->memfd, "ivshmem", b->ivshmem);
 }
 
+/*
+ * Whose monitor's socket it is. That of a QEMU that waits for a page may have as many clients
+ * waiting as it lets, and then tells nobody which process listens.
+ */
+static int kept_ram_monitor(const struct receiver *r, json_t *note)
+{
+	struct stat st;
+
+	if (r->at.socket < 0 || fstat(r->at.socket, &st) < 0)
+		return 0;
+	return json_object_set_new(note, "process", json_string(r->vmm)) |
+	       json_object_set_new(note, "monitor-dev", json_integer((json_int_t)st.st_dev)) |
+	       json_object_set_new(note, "monitor-ino", json_integer((json_int_t)st.st_ino)) |
+	       json_object_set_new(note, "monitor-its-own", json_boolean(r->at.vmm));
+}
+
 void kept_ram_note(const struct receiver *r)
 {
 	struct record rec = RECORD_NONE;
 	char name[RECORD_NAME];
-	json_t *blocks;
+	json_t *blocks, *note;
 	int lacks = 0;
 
 	if (!kept_ram_name(r->vmm, name) || record_open(&rec, record_dir(), name))
@@ -48,9 +65,10 @@ void kept_ram_note(const struct receiver *r)
 	blocks = json_array();
 	for (unsigned int i = 0; i < r->vm.nblocks; i++)
 		lacks |= json_array_append_new(blocks, kept_ram_block(&r->vm.blocks[i]));
+	note = json_pack("{s:b, s:o}", "save-mode", r->save_mode, "blocks", blocks);
+	lacks |= kept_ram_monitor(r, note);
 	/* Without a note QEMU is asked. */
-	if (record_write(&rec, json_pack("{s:b, s:o}", "save-mode", r->save_mode,
-					 "blocks", blocks)) || lacks)
+	if (record_write(&rec, note) || lacks)
 		record_remove(&rec);
 	record_close(&rec);
 }
@@ -117,7 +135,7 @@ static void kept_ram_read(const json_t *note, struct ram_block *known, unsigned 
 	*n = (unsigned int)json_array_size(blocks);
 }
 
-/* The process that listens there, whether or not it answers; 0: not known. */
+/* The process that listens there, whether or not it answers; 0: not known. Takes up a client's place. */
 static pid_t kept_ram_peer(const struct qmp_place *at, unsigned int timeout_ms)
 {
 	int fd = sock_unix_connect_held(at->socket, deadline_ms(timeout_ms));
@@ -130,9 +148,57 @@ static pid_t kept_ram_peer(const struct qmp_place *at, unsigned int timeout_ms)
 	return peer;
 }
 
+/* The process that a note is of, if it lives; else 0. */
+static pid_t kept_ram_process(const json_t *note)
+{
+	const char *vmm = json_string_value(json_object_get(note, "process"));
+	char name[RECORD_NAME];
+	int pid;
+
+	if (!vmm || sscanf(vmm, "doubt-%d-", &pid) != 1)
+		return 0;
+	return record_name_vm(name, "doubt", pid) || strcmp(name, vmm) ? 0 : pid;
+}
+
+/* The number of a socket may be used again, but not while its process listens there. */
+static bool kept_ram_is_at(const json_t *note, const void *arg)
+{
+	const json_t *dev = json_object_get(note, "monitor-dev");
+	const json_t *ino = json_object_get(note, "monitor-ino");
+	const struct stat *st = arg;
+
+	return json_is_integer(dev) && json_is_integer(ino) &&
+	       json_integer_value(dev) == (json_int_t)st->st_dev &&
+	       json_integer_value(ino) == (json_int_t)st->st_ino && kept_ram_process(note);
+}
+
+/* own: no relay, or the like, is between us and QEMU. 0: no note says whose this socket is. */
+static pid_t kept_ram_noted(const struct qmp_place *at, bool *own)
+{
+	json_auto_t *note = NULL;
+	char name[RECORD_NAME];
+	struct stat st;
+	bool held;
+
+	if (at->socket < 0 || fstat(at->socket, &st) < 0 ||
+	    !record_search("ram-", kept_ram_is_at, &st, name))
+		return 0;
+	note = record_find(name, &held);
+	*own = json_is_true(json_object_get(note, "monitor-its-own"));
+	return kept_ram_process(note);
+}
+
+static pid_t kept_ram_pid(const struct receiver *r, const struct qmp_place *at, bool *own)
+{
+	pid_t pid = kept_ram_noted(at, own);
+
+	return pid ? pid : kept_ram_peer(at, r->o->timeout_ms);
+}
+
 static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err *e)
 {
-	const pid_t pid = r->o->pid ? r->o->pid : kept_ram_peer(at, r->o->timeout_ms);
+	bool own = !r->o->pid;
+	const pid_t pid = own ? kept_ram_pid(r, at, &own) : r->o->pid;
 	struct ram_block known[WIRE_BLOCKS_MAX];
 	json_auto_t *note = NULL;
 	char name[RECORD_NAME];
@@ -148,7 +214,7 @@ static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err
 		return 0;
 	r->save_mode = json_is_true(json_object_get(note, "save-mode"));
 	/* It may be hours until QEMU can be asked: another one may have the path by then. */
-	at->vmm = r->o->pid ? 0 : pid;
+	at->vmm = own ? pid : 0;
 	ret = vm_find_known(pid, known, n, &r->vm, e);
 	if (!ret)
 		ret = claim_take(&r->claim, &r->vm, e);
