@@ -68,6 +68,7 @@ def sample(contestant, link, args):
     moved, took = done
     if moved.report:
         took.update({what: moved.report[what] for what in ('expected-downtime', 'blackout', 'streams', 'rounds')})
+        took['link'] = moved.report.get('link')	# of another godwit it may not be there
     return took
 
 
