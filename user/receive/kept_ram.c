@@ -6,8 +6,8 @@
  * QEMU emulates, or a command, has touched one that is missing. The page comes only when a receiver
  * serves faults, so a receiver that asked QEMU first would wait for itself.
  *
- * The note is there from the verdict "runs" on, until nothing is owed: so it also says that this
- * QEMU has all of the device state. It is named by QEMU's process. It may be missing (the receiver
+ * The note is there from the verdict "runs" on, until nothing is owed and the module keeps nothing
+ * of it (postcopy_complete()): so it also says that this QEMU has all of the device state. It is named by QEMU's process. It may be missing (the receiver
  * was killed just before it, no file could be made, RAM is in more blocks than it has room for):
  * then QEMU is asked.
  */
