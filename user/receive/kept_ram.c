@@ -7,9 +7,9 @@
  * serves faults, so a receiver that asked QEMU first would wait for itself.
  *
  * The note is there from the verdict "runs" on, until nothing is owed and the module keeps nothing
- * of it (postcopy_complete()): so it also says that this QEMU has all of the device state. It is named by QEMU's process. It may be missing (the receiver
- * was killed just before it, no file could be made, RAM is in more blocks than it has room for):
- * then QEMU is asked.
+ * any more (postcopy_complete()): so it also says that this QEMU has all of the device state. It is
+ * named by QEMU's process. It may be missing (the receiver was killed just before it, no file could
+ * be made, RAM is in more blocks than it has room for): then QEMU is asked.
  */
 #include <stdio.h>
 #include <string.h>
