@@ -159,8 +159,6 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 		pause();
 		_exit(0);
 	}
-	/* Its monitor is this process's. */
-	o.pid = s->other ? 0 : s->qemu;
 	*r = (struct receiver) {
 		.o = &o, .lfd = -1, .vm = { .pid = s->qemu, .pidfd = pidfd_open(s->qemu, 0), .vm_fd = -1 }, .postcopy = POSTCOPY_NONE,
 		.commit = COMMIT_RUNS, .record = RECORD_NONE, .claim = CLAIM_NONE, .features = WIRE_POSTCOPY | WIRE_LOSSES,
@@ -173,7 +171,8 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 	s->peer = pair[1];
 	assert_int_equal(channel_new(pair[0], engine, 20000, &r->ch, e), 0);
 	assert_int_equal(peer_start(&monitor, qemu, s, 4), 0);
-	r->at = (struct qmp_place) { .path = monitor.path, .socket = -1 };
+	/* The monitor is this process's. */
+	r->at = (struct qmp_place) { .path = monitor.path, .socket = -1, .vmm = s->other ? s->qemu : 0 };
 	if (!s->silent)
 		assert_int_equal(qmp_open(monitor.path, 20000, &r->qmp, e), 0);
 	r->migration = (struct migration) {

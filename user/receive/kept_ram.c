@@ -135,7 +135,10 @@ static void kept_ram_read(const json_t *note, struct ram_block *known, unsigned 
 	*n = (unsigned int)json_array_size(blocks);
 }
 
-/* The process that listens there, whether or not it answers; 0: not known. Takes up a client's place. */
+/*
+ * The process that listens there, whether or not it answers; 0: not known. Takes up a place of its
+ * clients'.
+ */
 static pid_t kept_ram_peer(const struct qmp_place *at, unsigned int timeout_ms)
 {
 	int fd = sock_unix_connect_held(at->socket, deadline_ms(timeout_ms));
