@@ -102,14 +102,15 @@ static void note_gone(struct godwit_watch *w, unsigned long start, unsigned long
  * nobody yet, and unmap before the next sweep. Whether it is shared can change until the kernel has
  * its locks, after the start; so what could be shared counts. The kernel has widened the range to
  * all that may go. It does so within one VMA, which stays as it is from the start to the end: who
- * changes protection holds the mmap_lock, for reading at least.
+ * changes protection holds the mmap_lock, for reading at least. What a userfaultfd write-protects
+ * is never shared, and each page that it protects would count for a GiB.
  */
 static bool may_leave_table(const struct mmu_notifier_range *range)
 {
 	struct vm_area_struct *vma = find_vma(range->mm, range->start);
 
 	return vma && is_vm_hugetlb_page(vma) && vma->vm_start <= range->start &&
-	       (vma->vm_flags & VM_MAYSHARE) && !uffd_disable_huge_pmd_share(vma) &&
+	       (vma->vm_flags & VM_MAYSHARE) && !userfaultfd_wp(vma) &&
 	       huge_page_size(hstate_vma(vma)) < PUD_SIZE &&
 	       round_up(range->start, PUD_SIZE) < round_down(range->end, PUD_SIZE);
 }
