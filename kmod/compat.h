@@ -121,6 +121,11 @@ static inline pgoff_t vma_start_anon_pgoff(const struct vm_area_struct *vma)
 #define FOLIO_MAPPING_FLAGS	PAGE_MAPPING_FLAGS
 #endif
 
+/* How much of the entry at which it stands an iterator has passed: see Kbuild. */
+#ifdef GODWIT_HAS_BI_BVEC_DONE
+#define bi_offset	bi_bvec_done
+#endif
+
 /* 6.4 makes vhost's workers threads of the process. */
 #ifndef PF_USER_WORKER
 #define PF_USER_WORKER	0

@@ -6,7 +6,7 @@ set -e
 build="build-essential pkg-config linux-image-amd64 linux-headers-amd64 kmod dkms
 	liburing-dev libjansson-dev libxxhash-dev libgnutls28-dev
 	libnl-genl-3-dev libexpat1-dev liblz4-dev libzstd-dev zlib1g-dev libcmocka-dev clang libclang-rt-14-dev
-	qemu-system-x86 seabios busybox-static cpio xz-utils iproute2 dmsetup trace-cmd python3 python3-pytest
+	qemu-system-x86 seabios busybox-static cpio xz-utils iproute2 dmsetup btrfs-progs trace-cmd python3 python3-pytest
 	python3-jsonschema openssl"
 deb="debhelper dh-dkms"
 # The lab's tests: other Debians' programs, and a service manager for the receiver's units.

@@ -10,7 +10,7 @@
  *				never block_bio_complete
  *	block_bio_complete	bio-based ones (dm, md, brd); dm-crypt decrypts in
  *				place after the lower device's request has ended, so
- *				the bio's own end is what counts
+ *				the end of the bio that it was given is what counts
  *
  * Both are needed. The probes are attached only while a session lives. A page belongs to us
  * when its folio lies in a tracked page cache; the read holds a reference on it, so the folio
@@ -118,21 +118,45 @@ static void on_rq_complete(void *data, struct request *rq, blk_status_t error,
 	rcu_read_unlock();
 }
 
+/*
+ * A clone has no vector of its own: it shares that of the bio that it was made of, which ends after
+ * it. Nothing remembers where in the vector the clone began. But its iterator began there, has come
+ * by each entry before the one at which it stands (a driver spends it or leaves it alone), and ends
+ * where the clone ends: all that the clone has read lies before that end. What its siblings read
+ * may count with it.
+ */
+static void note_clone(const struct bio *bio)
+{
+	struct bvec_iter iter, start = bio->bi_iter;
+	struct bio_vec bv;
+	unsigned int i;
+
+	for (i = 0; i < start.bi_idx; i++)
+		note_bvec(&bio->bi_io_vec[i]);
+	/* And the one at which it stands: there is none where nothing of it is done or left. */
+	start.bi_size += start.bi_offset;
+	start.bi_offset = 0;
+	for_each_bvec(bv, bio->bi_io_vec, iter, start)
+		note_bvec(&bv);
+}
+
 static void on_bio_complete(void *data, struct request_queue *q, struct bio *bio)
 {
+	bool shares = bio_op(bio) == REQ_OP_READ && bio_flagged(bio, BIO_CLONED);
 	unsigned int i;
 
 	if (op_is_write(bio_op(bio)) || !godwit_row_on(GODWIT_ROW_BLOCK))
 		return;
 	rcu_read_lock();
-	/*
-	 * The whole vector: the iterator is spent by now. A bio over a vector that is not
-	 * its own (ITER_BVEC) may count none. That is registered buffers, which godwit
-	 * refuses, or a loop device or a target below: there a request or bio of the
-	 * reader's own ends after it, and counts.
-	 */
+	/* The whole vector: the iterator is spent by now. */
 	for (i = 0; i < bio->bi_vcnt; i++)
 		note_bvec(&bio->bi_io_vec[i]);
+	/*
+	 * btrfs submits clones only (6.1), or splits some off that may end last, and ends the
+	 * reader's bio itself, untraced.
+	 */
+	if (shares && !bio->bi_vcnt)
+		note_clone(bio);
 	rcu_read_unlock();
 }
 

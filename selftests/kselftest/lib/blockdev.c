@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <libgen.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "blockdev.h"
@@ -15,7 +17,7 @@
 #define QUIET		" >/dev/null 2>&1"
 #define SOON_MS		5000
 
-#define BRD		"modprobe brd rd_nr=1 rd_size=8192" QUIET
+#define BRD		"modprobe brd rd_nr=1 rd_size=16384" QUIET
 #define DM(name, table)	BRD " && modprobe dm-mod" QUIET " && dmsetup --noudevsync --noudevrules create " name \
 			" --table '" table "'" QUIET
 #define DM_DROP(name)	"dmsetup --noudevsync remove --retry " name QUIET
@@ -31,9 +33,9 @@ const struct blockdev blockdevs[] = {
 			   "modprobe -r null_blk" QUIET, "/sys/block/nullb0", NULL },
 	[DEV_SCSI_DEBUG] = { "scsi_debug", SCSI, "modprobe -r scsi_debug" QUIET, SCSI_SHOWN, NULL },
 	[DEV_BRD] = { "brd", BRD, "modprobe -r brd" QUIET, "/sys/block/ram0", NULL },
-	[DEV_DM_LINEAR] = { "dm-linear", DM("kst-linear", "0 16384 linear /dev/ram0 0"),
+	[DEV_DM_LINEAR] = { "dm-linear", DM("kst-linear", "0 32768 linear /dev/ram0 0"),
 			    DM_DROP("kst-linear"), DM_SHOWN, "kst-linear" },
-	[DEV_DM_CRYPT] = { "dm-crypt", DM("kst-crypt", "0 16384 crypt aes-xts-plain64 " KEY " 0 /dev/ram0 0"),
+	[DEV_DM_CRYPT] = { "dm-crypt", DM("kst-crypt", "0 32768 crypt aes-xts-plain64 " KEY " 0 /dev/ram0 0"),
 			   DM_DROP("kst-crypt"), DM_SHOWN, "kst-crypt" },
 	[DEV_ZRAM] = { "zram", "modprobe zram num_devices=1" QUIET, "modprobe -r zram" QUIET, "/sys/block/zram0", NULL },
 };
@@ -109,6 +111,53 @@ int blockdev_open(const struct blockdev *dev)
 	fd = open(node, O_RDWR | O_DIRECT | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
+	fill(fd);
+	return fd;
+}
+
+/* Of what it has nothing in btrfs reads nothing, so the device may keep there what it has. */
+static void write_image(int to)
+{
+	static const char zeros[65536];
+	static char part[65536] __attribute__((aligned(4096)));
+	char self[4096] = "", path[8192];
+	int from;
+	off_t at;
+
+	require(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "/proc/self/exe");
+	snprintf(path, sizeof(path), "%s/" BTRFS_IMAGE, dirname(self));
+	from = open(path, O_RDONLY | O_CLOEXEC);
+	require(from >= 0, path);
+	for (at = 0; pread(from, part, sizeof(part), at) == sizeof(part); at += sizeof(part))
+		if (memcmp(part, zeros, sizeof(part)))
+			require(pwrite(to, part, sizeof(part), at) == sizeof(part), "write to a block device");
+	require(at > 0 && pread(from, part, 1, at) == 0, path);
+	close(from);
+}
+
+int blockdev_open_btrfs(const struct blockdev *dev)
+{
+	char node[BLOCKDEV_NODE];
+	int r = blockdev_make(dev, node), fs, top, fd;
+
+	if (r)
+		return r;
+	fd = open(node, O_WRONLY | O_DIRECT | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	write_image(fd);
+	close(fd);
+	if (system("modprobe btrfs" QUIET))
+		return -ENOSYS;
+	fs = fsopen("btrfs", FSOPEN_CLOEXEC);
+	require(fs >= 0 && !fsconfig(fs, FSCONFIG_SET_STRING, "source", node, 0) &&
+		!fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0), "btrfs");
+	top = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	require(top >= 0, "fsmount");
+	fd = openat(top, "disk", O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+	require(fd >= 0, "a file on btrfs");
+	close(top);
+	close(fs);
 	fill(fd);
 	return fd;
 }

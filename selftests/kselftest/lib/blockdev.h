@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #define BLOCKDEV_BYTES	(2UL << 20)	/* of them the tests read; the devices have 8 MiB or more */
+#define BTRFS_IMAGE	"btrfs.img"	/* beside the programs: 16 MiB, which brd and what lies on it have */
 #define BLOCKDEV_NODE	64
 
 /**
@@ -33,6 +34,10 @@ extern const struct blockdev blockdevs[];
 int blockdev_make(const struct blockdev *dev, char *node);
 /* The same; fills BLOCKDEV_BYTES of it with words that count from 1. Returns a descriptor with O_DIRECT, or -errno. */
 int blockdev_open(const struct blockdev *dev);
+/*
+ * The same with a file on btrfs on it. It is mounted nowhere, and goes with the descriptor. -ENOSYS: the kernel has no btrfs.
+ */
+int blockdev_open_btrfs(const struct blockdev *dev);
 /* Which of them are there: a bit each. */
 unsigned int blockdevs_there(void);
 /* All others go. False: one stays. */
