@@ -93,6 +93,29 @@ static void test_stable_pages(void **state)
 	fake_remove(&f);
 }
 
+/* Two partitions: ext4's driver has the first one only. */
+static void test_old_ext2(void **state)
+{
+	static const char *const dirs[] = { "dev", "dev/block", "fs", "fs/ext4", "fs/ext4/sdb1" };
+	char path[512];
+	struct fake_proc f;
+
+	(void)state;
+	fake_new(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		assert_int_equal(mkdir(fake_path(&f, dirs[i], path), 0700), 0);
+	assert_int_equal(symlink("../../devices/pci0/block/sdb/sdb1", fake_path(&f, "dev/block/8:17", path)), 0);
+	assert_int_equal(symlink("../../devices/pci0/block/sdb/sdb2", fake_path(&f, "dev/block/8:18", path)), 0);
+	assert_false(ext2_zeroes_holes(f.dir, makedev(8, 17), "6.1.0-56-amd64"));
+	assert_true(ext2_zeroes_holes(f.dir, makedev(8, 18), "6.1.0-56-amd64"));
+	assert_true(ext2_zeroes_holes(f.dir, makedev(8, 18), "6.4.16"));
+	assert_true(ext2_zeroes_holes(f.dir, makedev(8, 19), "6.4.16"));
+	assert_false(ext2_zeroes_holes(f.dir, makedev(8, 18), "6.5.0-rc1"));
+	assert_false(ext2_zeroes_holes(f.dir, makedev(8, 18), "6.12.95+deb12"));
+	assert_false(ext2_zeroes_holes(f.dir, makedev(8, 18), "7.3.4"));
+	fake_remove(&f);
+}
+
 static int check_files(const char *proc, struct err *e)
 {
 	int r = devices_check_pins(proc, e);
@@ -230,6 +253,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_device_names),
 	cmocka_unit_test(test_file_systems),
 	cmocka_unit_test(test_stable_pages),
+	cmocka_unit_test(test_old_ext2),
 	cmocka_unit_test(test_files),
 	cmocka_unit_test(test_own_files),
 	cmocka_unit_test(test_balloon),

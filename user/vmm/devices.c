@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -50,7 +51,13 @@ const struct device_file *device_that_writes(const char *link)
 	return NULL;
 }
 
-/* File systems whose direct reads godwit.ko sees, or which copy; see xfs_copies_reads(). */
+/*
+ * File systems whose direct reads godwit.ko sees, or which copy through the reader's own mapping;
+ * see xfs_copies_reads() and ext2_zeroes_holes(). Read in Linux 6.1, 6.12 and 7.3: ext4, XFS and
+ * f2fs submit the reader's own bio (iomap_dio_submit_bio(), f2fs_dio_read_submit_io()), which
+ * names the pages when it ends last; btrfs clones of it (btrfs_submit_direct(), btrfs_split_bio()),
+ * which share its vector. Holes are cleared as the user's memory (iov_iter_zero()).
+ */
 static const uint64_t seen_fs[] = {
 	EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC,
 };
@@ -132,6 +139,27 @@ bool xfs_copies_reads(const char *sys, dev_t dev, const char *release)
 	return strcmp(value, "none\n") && strcmp(value, "nop\n");
 }
 
+/*
+ * Its own driver (not ext4's, which most kernels have for it) reads by fs/direct-io.c until 6.5,
+ * and that clears a hole through the kernel's mapping of the page. Only ext4 shows itself in sysfs.
+ */
+bool ext2_zeroes_holes(const char *sys, dev_t dev, const char *release)
+{
+	char path[PATH_MAX], link[PATH_MAX], *end;
+	unsigned long version = strtoul(release, &end, 10);
+	ssize_t n;
+
+	if (version > 6 || (version == 6 && *end == '.' && strtoul(end + 1, NULL, 10) >= 5))
+		return false;
+	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sys, major(dev), minor(dev));
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n < 0)
+		return true;
+	link[n] = '\0';
+	snprintf(path, sizeof(path), "%s/fs/ext4/%s", sys, basename(link));
+	return access(path, F_OK) < 0;
+}
+
 int direct_io_hides(const char *path, struct hidden_io *io, struct err *e)
 {
 	struct utsname kernel;
@@ -147,6 +175,9 @@ int direct_io_hides(const char *path, struct hidden_io *io, struct err *e)
 	uname(&kernel);
 	if (fs.f_type == XFS_SUPER_MAGIC && xfs_copies_reads("/sys", st.st_dev, kernel.release))
 		name = "XFS on a disk that needs stable pages";
+	else if (fs.f_type == EXT4_SUPER_MAGIC &&
+		 ext2_zeroes_holes("/sys", st.st_dev, kernel.release))
+		name = "ext2 by a driver of its own";
 	else
 		name = fs_that_hides_reads((uint64_t)fs.f_type);
 	if (!name)

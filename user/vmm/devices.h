@@ -51,6 +51,8 @@ const char *fs_that_hides_reads(uint64_t type);
  * "/sys", or a test's directory; release: the kernel's, as uname reports it.
  */
 bool xfs_copies_reads(const char *sys, dev_t dev, const char *release);
+/* Is ext2, 3 or 4 on this device ext2's own driver, and does it clear holes unseen? */
+bool ext2_zeroes_holes(const char *sys, dev_t dev, const char *release);
 
 /* proc: "/proc/PID", or a test's directory. Errors: GW_PINNED, and those of proc_failed(). */
 int devices_check_pins(const char *proc, struct err *e);

@@ -91,8 +91,8 @@ int vm_check_balloon(struct qmp *q, struct err *e);
  * vm_check_direct_io() - refuse direct reads into guest RAM that are unseen by godwit.ko
  * Refuses regular files that are open with O_DIRECT (fdinfo flags), unless their file system
  * (statfs type) is known to read through the block layer into the guest's pages, or to copy:
- * ext2-4, XFS, btrfs, f2fs, tmpfs. XFS on a disk that needs stable pages is refused, see
- * xfs_copies_reads().
+ * ext2-4, XFS, btrfs, f2fs, tmpfs. XFS on a disk that needs stable pages is refused, and so is
+ * ext2's own driver of old; see xfs_copies_reads(), ext2_zeroes_holes().
  * Errors: GW_PINNED, naming the file and what to do (another cache mode).
  */
 int vm_check_direct_io(pid_t pid, struct err *e);
