@@ -67,10 +67,10 @@ def hosts(directory, warm=False, **more):
         yield switches
 
 
-def source(directory, switch, name='src', append=WRITES, mib=MIB, pairs=1, **more):
-    """A guest on pages of 2 MiB that forwards behind this switch, with so many queue pairs a port."""
-    vm = lab.Qemu(name, switch.side, ram=[lab.Ram(mib, f'{HUGE}/{name}.ram')], directory=directory, append=f'{append} fwd={pairs}',
-                  devices=devices(switch, pairs), **more).wait_ticks(2)
+def source(directory, switch, name='src', append=WRITES, mib=MIB, pairs=1, mount=HUGE, align='', **more):
+    """A guest on huge pages, of 2 MiB where no mount has others, that forwards behind this switch, with so many queue pairs a port."""
+    vm = lab.Qemu(name, switch.side, ram=[lab.Ram(mib, f'{mount}/{name}.ram', align=align)], directory=directory,
+                  append=f'{append} fwd={pairs}', devices=devices(switch, pairs), **more).wait_ticks(2)
     switch.wait_connected(pairs)
     return vm
 

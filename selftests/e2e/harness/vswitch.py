@@ -101,6 +101,27 @@ class Ovs:
             time.sleep(0.2)
         return self
 
+    def mapped(self, mount):
+        """What it maps of the files below: for each mapping what smaps says of it, in KiB."""
+        found, inside = [], False
+        with open(f'/proc/{self.switch.pid}/smaps', encoding='utf-8') as f:
+            for line in f:
+                words = line.split()
+                if not words[0].endswith(':'):
+                    inside = len(words) > 5 and words[5].startswith(f'{mount}/')
+                    if inside:
+                        found.append({})
+                elif inside and words[-1] == 'kB':
+                    found[-1][words[0][:-1]] = int(words[1])
+        return found
+
+    def wait_unmapped(self, mount, timeout=60):
+        """Of a guest that has ended it hears by its socket, and lets go then."""
+        end = time.monotonic() + timeout
+        while self.mapped(mount):
+            assert time.monotonic() < end, f'OVS {self.side} maps files of {mount} still\n{self.log()}'
+            time.sleep(0.1)
+
     def _said(self):
         with open(f'{self.run}/vswitchd.log', encoding='utf-8') as f:
             return f.read()
