@@ -80,16 +80,21 @@ def test_into_a_mapping(directory, how):
     arrived(src, dst, report)
 
 
-@pytest.mark.parametrize('how, kind, io', [('lz4', 'creds', 'uring'), ('zstd', 'psk', 'poll'), ('zlib', 'creds', 'poll')])
-def test_over_tls(directory, keys, how, kind, io):
-    """What is packed is then encrypted."""
-    src = source(directory)
+def over_tls(src, credentials, how, io):
+    """The report."""
     dst = godwit.destination(src)
-    options = ['--io', io, *keys[kind]]
+    options = ['--io', io, *credentials]
     report = godwit.Run(src, dst, '--pause', '--compress', how, *options, receive_options=options).wait()
     assert report['encrypted'] and report['ram'][how] > 1000 and report['ram']['same-byte'] > 400
     assert report['ram']['normal-bytes'] < report['ram']['normal'] * 4096 * 0.8
     arrived(src, dst, report)
+    return report
+
+
+@pytest.mark.parametrize('how, kind, io', [('lz4', 'creds', 'uring'), ('zstd', 'psk', 'poll'), ('zlib', 'creds', 'poll')])
+def test_over_tls(directory, keys, how, kind, io):
+    """What is packed is then encrypted."""
+    over_tls(source(directory), keys[kind], how, io)
 
 
 def test_one_thread(directory):

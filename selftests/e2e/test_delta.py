@@ -28,6 +28,7 @@ APPEND = 'start=16 size=16 touch=4 ws=4 rate=400 fill=64'
 SLOW = 6 << 20	# bytes a second: not all of the first round in the limit of the downtime
 QUICK = ('--downtime-limit', '500')	# more than two rounds
 PATIENT = ('--downtime-limit', '60000')
+UNTIL_TOLD = ('--downtime-limit', '1', '--max-rounds', '1000', '--postcopy', 'off')
 
 
 def source(directory, kind='shared_file', **more):
@@ -97,18 +98,25 @@ def test_into_a_mapping(directory):
     by_parts(*migrate(src, dst, '--compress', 'zstd'))
 
 
-def test_over_tls(directory):
+def over_tls(directory):
+    """The report."""
     src = source(directory)
     dst = godwit.destination(src)
     key = ['--tls-psk', credentials.shared_key(f'{directory}/key.psk')]
     between = relay.Sealed(godwit.TO, rate=SLOW)
     try:
-        report = run(src, dst, between, '--compress', 'lz4', *key, receive_options=key).wait()
+        moves = run(src, dst, between, *UNTIL_TOLD, '--compress', 'lz4', *key, receive_options=key)
+        report = moves.converge_after(2).wait()
     finally:
         between.stop()
     assert report['verified'] and report['encrypted']
     by_parts(report, {wire.DELTA: 99})
     godwit.proof(src, dst)
+    return report
+
+
+def test_over_tls(directory):
+    over_tls(directory)
 
 
 @pytest.mark.parametrize('options', [('--delta', 'off'), ('--delta-memory', '0'), ('--compress', 'off')])

@@ -3,6 +3,9 @@
 import godwit
 import lab
 import pytest
+import test_compress
+import test_compress_huge
+import test_delta
 import test_tls
 from test_tls import pair, src  # noqa: F401 pylint: disable=unused-import
 
@@ -19,6 +22,21 @@ def test_the_kernel_makes_the_records(pair, keys, kind, io):  # noqa: F811
     assert report['verified'] and report['encrypted'] and report['kernel-tls']
     assert 'by the kernel' in run.send.said, run.send.said
     godwit.proof(*pair)
+
+
+@pytest.mark.parametrize('how, kind, io', [('lz4', 'psk', 'poll'), ('zstd', 'creds', 'uring'), ('zlib', 'psk', 'uring')])
+def test_packed(directory, keys, how, kind, io):
+    """By either engine, which know of no TLS where the kernel makes the records."""
+    assert test_compress.over_tls(test_compress.source(directory), keys[kind], how, io)['kernel-tls']
+
+
+def test_packed_in_huge_pages(directory, keys):
+    with test_compress_huge.source(directory) as source:
+        assert test_compress.over_tls(source, keys['creds'], 'lz4', 'uring')['kernel-tls']
+
+
+def test_parts_of_pages(directory):
+    assert test_delta.over_tls(directory)['kernel-tls']
 
 
 def test_save_mode(pair, keys):  # noqa: F811
