@@ -198,6 +198,39 @@ def test_cut(pair, keys):
     godwit.unharmed(pair[0])
 
 
+KEEPS = [lambda n: 0, lambda n: 3, lambda n: n // 2, lambda n: n - 1]	# nothing, a part of the head, half, all but a byte
+# The end that sees it first says so to the other; that one of several streams does not come in its place is found by waiting for it.
+LOST = [godwit.EXIT[status] for status in ('link-lost', 'peer-failed', 'timeout')]
+
+
+def cut_in_a_record(src, credentials, number, record):
+    """
+    Of connection number so many, the first ones are the handshake. A receiver that has taken nobody listens on; no other ends well, and
+    none takes what has passed of the record for all of it.
+    """
+    with relay.Cut(TO, number, record, KEEPS[(record + 1) % len(KEEPS)]) as between:
+        run = migrate((src, godwit.destination(src)), credentials, '--streams', '2', '--compress', 'off', '--peer-timeout', '3',
+                      to=between.address, receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        status, what = run.send.wait(), f'record {record}: {run.send.said}'
+        assert between.done.is_set() and status in LOST, what
+        run.receive.wait_until(lambda: run.receive.poll() is not None or 'rejected a connection' in run.receive.said, 'word', 60)
+        what += run.receive.said
+        if run.receive.poll() is None:
+            assert number == 0, what
+            run.receive.kill(signal.SIGINT).wait()
+        else:
+            assert run.receive.poll() in LOST, what
+        assert 'changed on the way' not in what, what
+    return run
+
+
+@pytest.mark.parametrize('kind, number, records', [('creds', 0, range(8)), ('psk', 1, [1, *range(30, 34)])], ids=['control', 'stream'])
+def test_cut_in_a_record(src, keys, kind, number, records):
+    for record in records:
+        cut_in_a_record(src, keys[kind], number, record)
+    godwit.unharmed(src)
+
+
 @pytest.mark.parametrize('side', ['send', 'receive'])
 def test_killed(pair, keys, side):
     with relay.Sealed(TO) as between:

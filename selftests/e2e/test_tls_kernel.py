@@ -50,6 +50,14 @@ def test_a_byte_is_changed(pair, keys, number):  # noqa: F811
     test_tls.test_a_byte_is_changed(pair, keys, 'psk', number)
 
 
+def test_cut_in_a_record(src, keys):  # noqa: F811
+    """Between two records, and in the middle of one: the kernel tells of either end as of any other."""
+    for record in (31, 33):
+        run = test_tls.cut_in_a_record(src, keys['psk'], 1, record)
+        assert 'by the kernel' in run.send.said, run.send.said
+    godwit.unharmed(src)
+
+
 def test_reconnect(pair, keys):  # noqa: F811
     test_tls.test_reconnect(pair, keys, slice(None))
 

@@ -339,6 +339,36 @@ class Sealed(Losing):
         self._end(a, b)
 
 
+class Cut(Sealed):
+    """
+    Of one of TLS's records to the receiver so many bytes pass, and then the end of the connection: no farewell, and no reset. number: the
+    connection's; record: the record's on it; keep: of its length.
+    """
+
+    def __init__(self, to, number, record, keep, rate=1 << 30):
+        self.number, self.record, self.keep = number, record, keep
+        self.done = threading.Event()
+        super().__init__(to, rate)
+
+    def _frames(self, a, b):
+        if len(self.pairs) <= self.number or self.pairs[self.number][0] is not a:
+            super()._frames(a, b)
+            return
+        with contextlib.suppress(OSError):
+            for _ in range(self.record):
+                self._pass(b, self._record(a))
+            self._pass(b, (data := self._record(a))[:self.keep(len(data))])
+            self.done.set()
+            b.shutdown(socket.SHUT_WR)
+
+    def _record(self, a):
+        head = self._receive(a, 5)	# RFC 8446, 5.1: a type, a version, a length
+        data = head + self._receive(a, int.from_bytes(head[3:], 'big'))
+        self._throttle(len(data))
+        self.passed += len(data)
+        return data
+
+
 class Far(Losing):
     """
     The other end is far away, as the first PONGs show, by which a sender measures the round trip (seconds); all else passes at
