@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 Post-copy over TLS: what the guest waits for comes by a connection of its own, of which the kernel makes the records (TCP) or the
-library (UNIX sockets, of which the kernel makes none). Whoever is killed meanwhile, no page is lost.
+library (UNIX sockets, of which the kernel makes none). Whatever is lost, changed or killed meanwhile, no page is lost.
 """
 import json
 
@@ -13,6 +13,7 @@ from ours import proved
 from test_postcopy import LAZY, came_after
 
 pytestmark = pytest.mark.usefixtures('module')
+REQUESTS = 3	# the number of that connection: behind the control connection and two streams
 
 
 class Tunnel(relay.Sealed):
@@ -73,6 +74,37 @@ def test_faults_are_answered(lazy, by):
     assert 0 < told['latency-mean'] <= told['latency-worst'] >= told['latency-p99']
     assert report['encrypted'] and report['kernel-tls'] == (by == 'kernel') and not report['reconnects']
     godwit.proof(lazy.src, lazy.dst)
+
+
+@pytest.mark.parametrize('by, which', [('kernel', slice(None)), ('library', slice(REQUESTS, None))], ids=['kernel-all', 'library-requests'])
+def test_reset(lazy, by, which):
+    """All of them are connected again, that of the requests, too."""
+    lazy.between.wait_ram(2 << 20)
+    lazy.between.lose(which)
+    lazy.send.wait_for('connected again')
+    report = lazy.run.wait()
+    came_after(lazy.run)
+    assert report['reconnects'] == 1 and report['encrypted'] and report['kernel-tls'] == (by == 'kernel')
+    godwit.proof(lazy.src, lazy.dst)
+
+
+@pytest.mark.parametrize('by', ['kernel', 'library'])
+def test_an_answer_is_changed(lazy):
+    """
+    On the way to the guest that waits for it. Nothing of it is used, and the receiver ends. A sender that has heard why ends, too;
+    one that has only seen the connections end tries on. Others bring the rest.
+    """
+    lazy.between.wait_ram(2 << 20)
+    lazy.between.change = REQUESTS
+    assert lazy.receive.wait() == godwit.EXIT['incomplete'], lazy.receive.said
+    assert 'a record was changed on the way' in lazy.receive.said, lazy.receive.said
+    send = lazy.send.wait_until(lambda: lazy.send.poll() is not None or 'trying to connect again' in lazy.send.said, 'end', 60)
+    proved(not lazy.dst.errors, lazy.dst.complaints)
+    receive = lazy.listen('--recover')
+    if send.poll() is not None:
+        assert send.poll() == godwit.EXIT['incomplete'] and 'do not continue it' in send.said, send.said
+        send = lazy.send_on()
+    lazy.arrived(send, receive)
 
 
 @pytest.mark.parametrize('by, who', [('kernel', 'receiver'), ('library', 'both')])
