@@ -60,7 +60,7 @@ bench: deps user
 
 # How long migrations take and stop the guest, by godwit and by QEMU, as the guest writes faster, and how much they slow it
 # down; in the lab, two hours, with BENCH=--quick a quarter of that. A guest that writes faster than the link carries, another
-# hour. Then over a distance, a quarter of an hour; DISTANT=--all: hours.
+# hour. Then over a distance, a quarter of an hour; DISTANT=--all: hours. Then what codecs and deltas make of guests that run.
 bench-lab: deps user
 	selftests/deps.sh lab python3-pygal
 	selftests/check.sh sweep $(BENCH)
@@ -68,6 +68,7 @@ bench-lab: deps user
 	selftests/check.sh slowdown
 	selftests/check.sh postcopy
 	selftests/check.sh distant $(DISTANT)
+	selftests/check.sh packing
 
 # What the module costs, against what QEMU does; in the lab, 15 minutes. BENCH=--quick: 3 minutes.
 bench-kernel: deps

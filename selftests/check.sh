@@ -6,7 +6,7 @@
 #	check [PYTEST-OPTIONS]		the end-to-end tests
 #	kselftest [TESTS='godwit:attach_test ...']
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
-#	demo, demo-nfv, sweep, slowdown, distant, postcopy	the demos, the benchmarks of migrations
+#	demo, demo-nfv, sweep, slowdown, distant, postcopy, packing	the demos, the benchmarks of migrations
 #
 # LAB_CPUS: how many the lab has for end-to-end tests and benchmarks, see docs/architecture.md, "The emulator".
 # LAB_NAME: labs of different names run side by side.
@@ -50,7 +50,7 @@ build()
 verb=$1
 shift
 case $verb in
-build|check|kselftest|shell|demo|demo-nfv|sweep|slowdown|distant|postcopy) build "$verb" ;;
+build|check|kselftest|shell|demo|demo-nfv|sweep|slowdown|distant|postcopy|packing) build "$verb" ;;
 *) usage ;;
 esac
 
@@ -77,6 +77,6 @@ kselftest)
 shell)
 	exec "$lab" run --name "$name" --interactive --memory 8G --hugepages 2M:160,1G:2 --timeout 28800 -- \
 		bash --rcfile "$top/selftests/lab/shellrc" -i ;;
-sweep|slowdown|distant|postcopy)
+sweep|slowdown|distant|postcopy|packing)
 	exec "$lab" run --name "$name" ${LAB_CPUS:+--cpus "$LAB_CPUS"} --memory 8G --timeout 10800 -- "$top/selftests/bench/migrate/$verb.py" "$@" ;;
 esac

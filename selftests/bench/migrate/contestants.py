@@ -11,16 +11,20 @@ CHANNELS = 2	# of multifd, for the lab's two CPUs
 
 @dataclasses.dataclass
 class Contestant:
-    """qemu: the path of the emulator that both sides run; channels: of its multifd, or None for a godwit, which is tool."""
+    """
+    qemu: the path of the emulator that both sides run; channels: of its multifd, or None for a godwit, which is tool. more: options of
+    that godwit, capabilities of that QEMU.
+    """
     emulator: str
     qemu: str
     channels: int | None
     tool: str = godwit.GODWIT
+    more: tuple = ()
 
     def move(self, src, dst, limit_ms, patience=300):
         if self.channels is None:
-            return timed.by_godwit(src, dst, limit_ms, '--max-rounds', '1000', patience=patience, tool=self.tool)
-        return timed.by_qemu(src, dst, limit_ms, channels=self.channels, patience=patience)
+            return timed.by_godwit(src, dst, limit_ms, '--max-rounds', '1000', *self.more, patience=patience, tool=self.tool)
+        return timed.by_qemu(src, dst, limit_ms, channels=self.channels, patience=patience, capabilities=self.more)
 
 
 def contestants(channels=CHANNELS, *, old_multifd=False, beside=None):

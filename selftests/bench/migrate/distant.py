@@ -78,19 +78,11 @@ def takes_turn(samples, link, name):
     return all(s['took'] for s in samples if s['link'] == link and s['contestant'] == name)
 
 
-def median(samples, link, name, measure):
-    """None: there is no sample, or most of them took too long."""
-    took = [s['took'][measure] if s['took'] else float('inf')
-            for s in samples if s['link'] == link and s['contestant'] == name]
-    middle = statistics.median(took) if took else None
-    return None if middle == float('inf') else middle
-
-
 def entries(samples, links, chosen, patience_ms):
     """One for each link, measure and QEMU. A peer that took too long has no number, and counts with the patience."""
     for link, emulator, measure in itertools.product(links, dict.fromkeys(c.emulator for c in chosen.values()),
                                                      ('total', 'downtime')):
-        here = {name: median(samples, link, name, measure) for name, c in chosen.items() if c.emulator == emulator}
+        here = {name: timed.median(samples, measure, link=link, contestant=name) for name, c in chosen.items() if c.emulator == emulator}
         ours = here.pop(f'godwit, {emulator}', None)
         peers = [ms for name, ms in here.items() if not name.startswith('godwit')]
         late = patience_ms if link[0] and measure == 'total' else None
@@ -110,7 +102,7 @@ def show(samples, links, chosen):
             took = [s['took'] for s in samples if s['link'] == link and s['contestant'] == name]
             if not took:
                 continue
-            if median(samples, link, name, 'total') is None:
+            if timed.median(samples, 'total', link=link, contestant=name) is None:
                 print(f'  {name:26} too long ({sum(t is None for t in took)} of {len(took)})')
                 continue
             cells = []

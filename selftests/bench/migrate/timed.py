@@ -14,6 +14,7 @@ host, so all of it is one clock. Before the clock starts both receivers listen, 
 import dataclasses
 import json
 import os
+import statistics
 import time
 
 import godwit
@@ -26,12 +27,16 @@ class NotMoved(Exception):
 
 @dataclasses.dataclass
 class Moved:
-    """began, stopped, resumed, ended: ms of the host's clock. sent: bytes of RAM. report: godwit's own."""
+    """
+    began, stopped, resumed, ended: ms of the host's clock. sent: bytes of RAM; later: those of them behind the first round, where
+    that is known; both in each program's own words. report: godwit's own.
+    """
     began: float
     stopped: float
     resumed: float
     ended: float = 0
     sent: int = 0
+    later: int | None = None
     report: dict | None = None
 
     whole = property(lambda self: self.ended - self.began)
@@ -63,23 +68,27 @@ def _until_resume(src, dst, give, check, patience):
     return Moved(began, _event(src, 'STOP', end, check), _event(dst, 'RESUME', end, check))
 
 
-def _start_postcopy(src, end):
+def _first_round(src, end):
     """
-    When as many pages have gone as there are, as `godwit send --postcopy on` does after its first round. QEMU's dirty-sync-count
-    does not tell: with postcopy-ram 11.1 looks for dirty pages ten times a second.
+    What query-migrate says when as many pages have gone as there are. QEMU's dirty-sync-count does not tell: it looks for dirty pages
+    when what is left of the round fits into the downtime, and with postcopy-ram 11.1 does so ten times a second.
     """
-    def first_round_is_over(ram):
+    def is_over(ram):
         return ram and (ram['normal'] + ram['duplicate']) * ram['page-size'] >= ram['total']
 
-    while not first_round_is_over((told := src.qmp('query-migrate')).get('ram')) and told['status'] != 'failed':
+    while not is_over((told := src.qmp('query-migrate')).get('ram')) and told['status'] not in ('failed', 'completed'):
         if _now() > end:
             raise NotMoved(f'{src.name}: no first round in time')
         time.sleep(0.02)
-    src.qmp('migrate-start-postcopy')
+    return told
 
 
 def by_qemu(src, dst, limit_ms, *, channels=0, patience=300, capabilities=()):
-    """QEMU's own, at no bandwidth limit; channels: of multifd. With the capability postcopy-ram it begins after the first round."""
+    """
+    QEMU's own, at no bandwidth limit; channels: of multifd. With the capability postcopy-ram that begins when `godwit send --postcopy
+    on` does, after the first round; with xbzrle the cache has room for all RAM.
+    """
+    first = None
     uri = f'tcp:{lab.ADDRESS[dst.side]}:4444'
     for vm in (src, dst):
         vm.qmp('migrate-set-capabilities', capabilities=[
@@ -88,6 +97,8 @@ def by_qemu(src, dst, limit_ms, *, channels=0, patience=300, capabilities=()):
         if channels:
             vm.qmp('migrate-set-parameters', multifd_channels=channels)
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 40, downtime_limit=limit_ms)
+    if 'xbzrle' in capabilities:	# a power of two
+        src.qmp('migrate-set-parameters', xbzrle_cache_size=1 << ((sum(r.mib for r in src.ram) << 20) - 1).bit_length())
     dst.qmp('migrate-incoming', uri=uri)
 
     def check():
@@ -95,13 +106,19 @@ def by_qemu(src, dst, limit_ms, *, channels=0, patience=300, capabilities=()):
             raise RuntimeError(f'QEMU: {src.qmp("query-migrate").get("error-desc", "failed")}: {dst.said_on_stderr()}')
 
     def give():
+        nonlocal first
         src.qmp('migrate', uri=uri)
         if 'postcopy-ram' in capabilities:
-            _start_postcopy(src, _now() + patience * 1e3)
+            _first_round(src, _now() + patience * 1e3)
+            src.qmp('migrate-start-postcopy')
+        elif 'xbzrle' in capabilities:
+            first = _first_round(src, _now() + patience * 1e3)['ram']['transferred']
 
     moved = _until_resume(src, dst, give, check, patience)
     moved.ended = lab.milliseconds(src.qmp.wait_event('MIGRATION', patience, status='completed'))
     moved.sent = src.qmp('query-migrate')['ram']['transferred']
+    if first is not None:
+        moved.later = moved.sent - first
     return moved
 
 
@@ -145,20 +162,30 @@ def by_godwit(src, dst, limit_ms, *options, patience=300, terminal=False, tool=g
     with open(path, encoding='utf-8') as f:
         moved.report = json.load(f)
     moved.sent = moved.report['ram']['transferred']
+    moved.later = sum(row['transferred'] for row in moved.report['rounds'][1:])
     return moved
 
 
-def sample(contestant, src, dst, limit_ms, patience):
+def sample(contestant, src, dst, limit_ms, patience, proof=lab.Qemu.check):
     """
-    Moves the guest, which has to find its data unharmed, and ends both QEMUs. (Moved, the figures that every sample has), or None:
-    it took longer than the patience.
+    Moves the guest, which has to find its data unharmed (proof), and ends both QEMUs. (Moved, the figures that every sample has), or
+    None: it took longer than the patience. carried: bytes of all layers that the source's interface has sent.
     """
+    before = lab.sent_bytes('link0', '-n', 'src')
     try:
         moved = contestant.move(src, dst, limit_ms, patience)
     except NotMoved:
         moved = None
+    carried = lab.sent_bytes('link0', '-n', 'src') - before
     if moved:
-        dst.wait_ticks(2).check()
+        proof(dst.wait_ticks(2))
     for vm in (src, dst):
         vm.kill()
-    return moved and (moved, {'total': moved.total, 'downtime': moved.downtime, 'transferred': moved.sent})
+    return moved and (moved, {'total': moved.total, 'downtime': moved.downtime, 'transferred': moved.sent, 'carried': carried})
+
+
+def median(samples, measure, **where):
+    """Of what such samples took. None: there is none, or most of them took longer than the patience."""
+    took = [s['took'][measure] if s['took'] else float('inf') for s in samples if where.items() <= s.items()]
+    middle = statistics.median(took) if took else None
+    return None if middle == float('inf') else middle

@@ -25,6 +25,7 @@ TOP = os.path.realpath(f'{HERE}/../../..')
 sys.path[:0] = [f'{TOP}/selftests/e2e/harness', f'{TOP}/selftests/bench']
 
 from bench_json import B	# noqa: E402 pylint: disable=wrong-import-position
+from hostdev import sent_bytes	# noqa: E402 pylint: disable=wrong-import-position
 from qmp import Qmp, milliseconds	# noqa: E402 pylint: disable=wrong-import-position
 
 MIB = 1 << 20
@@ -92,8 +93,7 @@ class Net:
 
     def sent(self):
         """Bytes that the source's interface has sent so far. Over loopback answers count as well."""
-        said = subprocess.run(['ip', '-s', '-j', 'link', 'show', 'dev', self.interface], check=True, stdout=subprocess.PIPE).stdout
-        return json.loads(said)[0]['stats64']['tx']['bytes']
+        return sent_bytes(self.interface)
 
     def __exit__(self, *_):
         if self.namespace:

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import glob
+import json
 import os
 import stat
 import subprocess
@@ -84,6 +85,11 @@ def link(what, value=None):
         # The first line fails where there is nothing yet.
         if done.stdout.count('Command failed') > 1:
             raise RuntimeError(f'tc: {done.stdout.strip()}')
+
+
+def sent_bytes(device, *where):
+    """By all layers, so far. where: options of ip."""
+    return json.loads(call('ip', *where, '-s', '-j', 'link', 'show', 'dev', device))[0]['stats64']['tx']['bytes']
 
 
 def link_cleared():

@@ -22,8 +22,7 @@ import time
 
 from emulator import NoFirstTick
 from hostdev import (ADDRESS, B, IN_LAB, TREE, Cgroup, MemoryCgroup, block_device, call, cards, disk, enter, fill_disk, link,
-                     link_cleared, modules, mounted, net, popen, rng, send_frames, swap,
-                     sysctl, tap)
+                     link_cleared, modules, mounted, net, popen, rng, send_frames, sent_bytes, swap, sysctl, tap)
 from klog import KernelLog
 from ours import Crashed, GuestStandsStill, ProofFailed
 from qmp import Qmp, QmpError, milliseconds
@@ -32,8 +31,8 @@ from ramfile import allocated_bytes, differing_pages, extents
 __all__ = ['ADDRESS', 'B', 'IN_LAB', 'TREE', 'Cgroup', 'KernelLog', 'MemoryCgroup', 'Migration', 'Qemu', 'Qmp', 'QmpError',
            'QemuMigration',
            'Ram', 'allocated_bytes', 'block_device', 'call', 'cards', 'differing_pages', 'disk', 'enter', 'extents',
-           'fill_disk', 'link', 'link_cleared', 'milliseconds', 'modules', 'mounted', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'swap',
-           'sysctl', 'tap']
+           'fill_disk', 'link', 'link_cleared', 'milliseconds', 'modules', 'mounted', 'net', 'popen', 'qemu_migrate', 'rng', 'send_frames', 'sent_bytes',
+           'swap', 'sysctl', 'tap']
 
 QEMU = os.environ.get('GODWIT_QEMU', 'qemu-system-x86_64')
 COPIES = '/run/godwit-copies'

@@ -12,13 +12,17 @@ def start(directory, append='', **more):
                     **{'ram': 192, **more}).wait_ticks(2, timeout=140)
 
 
-def proof(src, dst, stopped='postmigrate'):
-    """The guest has looked at all it wrote once more."""
-    before = src.no_errors().counters
+def swept(dst, since):
+    """The guest has looked at all it wrote once more. since: its counters before it was moved"""
     dst.wait_ticks(1)
-    while dst.counters['sweeps'] < before['sweeps'] + 2:
+    while dst.counters['sweeps'] < since['sweeps'] + 2:
         dst.wait_ticks(1)
-    proved(dst.no_errors().ticks > before['tick'], 'its own clock does not go on')
+    return dst.no_errors()
+
+
+def proof(src, dst, stopped='postmigrate'):
+    before = src.no_errors().counters
+    proved(swept(dst, before).ticks > before['tick'], 'its own clock does not go on')
     proved(src.query_status() == stopped and src.ticks == before['tick'], 'it runs on at the source as well')
 
 
