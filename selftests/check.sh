@@ -8,7 +8,7 @@
 #	shell				a shell; "t NAME" there runs end-to-end tests, again and again, without another boot
 #	demo, demo-nfv, sweep, slowdown, distant, postcopy, packing	the demos, the benchmarks of migrations
 #
-# LAB_CPUS: how many the lab has for end-to-end tests and benchmarks, see docs/architecture.md, "The emulator".
+# LAB_CPUS: how many the lab has for end-to-end tests and benchmarks, see docs/architecture/lab.md.
 # LAB_NAME: labs of different names run side by side.
 set -e
 top=$(cd "$(dirname "$0")/.." && pwd)

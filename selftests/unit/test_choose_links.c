@@ -2,7 +2,7 @@
 /*
  * The choice of codecs over simulated links, against each fixed choice. A stream's frames of 64 pages are read, packed and
  * queued by a sender, carried by a link behind a socket buffer, unpacked and written by a receiver, one thing at a time each;
- * costs are those of the images in docs/benchmarking.md.
+ * costs are those of the images in docs/benchmarking/links.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
  *	asked	a fault waits for it. The same
  *
  * The one race that matters is between a thread that puts a unit in place and the fault server
- * (docs/architecture.md, "One writer for a page"):
+ * (docs/architecture/postcopy.md, "One writer for a page"):
  *
  *	taker				fault server
  *	owed_take(): taken		reads a fault

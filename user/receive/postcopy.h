@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The receiver's part in post-copy, in the order of its steps. docs/architecture.md, "Post-copy".
+ * The receiver's part in post-copy, in the order of its steps. docs/architecture/postcopy.md
  */
 #ifndef GODWIT_RECEIVE_POSTCOPY_H
 #define GODWIT_RECEIVE_POSTCOPY_H

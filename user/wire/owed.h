@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The frames of post-copy, with the feature WIRE_POSTCOPY. docs/architecture.md has the argument
- * why no page is lost, old, or zeros.
+ * The frames of post-copy, with the feature WIRE_POSTCOPY. docs/architecture/postcopy.md has the
+ * argument why no page is lost, old, or zeros.
  *
  *	sender                     receiver
  *	POSTCOPY ----------------> behind BLOCKS: may pages be owed here?

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-What the lab's emulated CPU was seen to do to guests and nothing of ours can have done (docs/architecture.md, the last section).
+What the lab's emulated CPU was seen to do to guests and nothing of ours can have done (docs/architecture/lab.md).
 Evidence, not a guess; which failures get a second try for it says second_try.py.
 """
 import re
