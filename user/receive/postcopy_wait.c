@@ -214,7 +214,8 @@ bool postcopy_has_ended(struct receiver *r, struct err *e)
 
 void postcopy_attend(struct receiver *r)
 {
-	if (!r->qmp)
+	/* Any other has been connected since before the guest came. */
+	if (!r->qmp && r->o->recover)
 		postcopy_monitor(r, ATTEND_MS);
 	postcopy_hear(r);
 }
