@@ -44,7 +44,7 @@ FILLS = {'random': 4096, 'parts': 64}	# bytes that each write of the guest gives
 
 
 def rivals():
-    """name -> (its QEMU's name, Contestant)"""
+    """name -> Contestant"""
     found = {}
     for qemu in (emulators.DEBIAN, emulators.NEWEST):
         version = emulators.version(qemu)
@@ -110,7 +110,7 @@ def show(samples, args, chosen):
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument('--guest', choices=[IDLE, *FILLS], action='append', help='only this one; may be given again')
-    parser.add_argument('--mib', type=int, default=4096, help='of RAM (%(default)s)')
+    parser.add_argument('--mib', type=int, default=1024, help="of RAM; QEMU's own migration fills it at both ends (%(default)s)")
     parser.add_argument('--own', type=int, default=192, metavar='MIB', help='that a guest which writes owns (%(default)s)')
     parser.add_argument('--rate', type=int, default=400, help='pages that it writes a second (%(default)s)')
     parser.add_argument('--link', type=int, default=1000, metavar='MBIT', help='(%(default)s)')
@@ -125,13 +125,23 @@ def arguments():
     return args
 
 
+def refuse_without_room(chosen, mib):
+    """A hole in a RAM file that QEMU reads by its mapping is none any more."""
+    shm = os.statvfs('/dev/shm')
+    most = shm.f_blocks * shm.f_frsize >> 20
+    if any(c.channels is not None for c in chosen.values()) and 2 * mib > most:
+        sys.exit(f"packing: QEMU's own migration fills both RAM files, {2 * mib} MiB, and /dev/shm has {most}: a smaller --mib, or "
+                 '--only godwit')
+
+
 def main():
     args = arguments()
+    only = '' if args.all else args.only or emulators.version(emulators.DEBIAN)
+    chosen = {name: c for name, c in rivals().items() if only in name}
+    refuse_without_room(chosen, args.mib)
     os.makedirs(DIRECTORY, exist_ok=True)
     lab.net()
     godwit.load()
-    only = '' if args.all else args.only or emulators.version(emulators.DEBIAN)
-    chosen = {name: c for name, c in rivals().items() if only in name}
     samples, draw = [], random.Random(args.runs)
     for _, guest in itertools.product(range(args.runs), args.guest):
         for name in draw.sample(list(chosen), len(chosen)):
