@@ -82,7 +82,7 @@ static bool is_half_made(struct mm_struct *mm)
 	VMA_ITERATOR(vmi, mm, 0);
 	struct vm_area_struct *vma;
 
-	mmap_assert_write_locked(mm);
+	lockdep_assert_held_write(&mm->mmap_lock);
 	for_each_vma(vmi, vma)
 		if (xa_is_zero(vma))
 			return true;
