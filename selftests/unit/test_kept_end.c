@@ -330,9 +330,10 @@ static void its_sender_asks_another_one(void **state)
 	for (unsigned int steps = 1; dies(steps, true); steps++) {
 		json_auto_t *whole = verdict_whole(token);
 		const bool kept = left->kept;
+		struct err e = { 0 };
 
 		if (whole)
-			kept_ram_end(token, whole);
+			assert_int_equal(kept_ram_end(token, whole, &e), 0);
 		assert_int_equal(left->kept, kept && !whole);
 		assert_true(!whole || !is_noted());
 		no_files();

@@ -78,6 +78,7 @@ int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serv
  * @waits: QEMU was asked something while it may have waited for a page, and nobody served faults
  * @owes: a unit, and the link is lost; @lacks: one, and it is not
  * @other: and the monitor is another QEMU's by now
+ * @whole: the record of the one before says so
  * @late: the sender takes a while to confirm what it has read
  * @said: the frames that the sender has read, but for those that tell of page faults
  * @status: of ABORT
@@ -85,7 +86,7 @@ int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serv
 struct scene {
 	pid_t qemu;
 	const char *qemu_says;
-	bool hears, takes_over, silent, given_back, waits, owes, lacks, other, late;
+	bool hears, takes_over, silent, given_back, waits, owes, lacks, other, late, whole;
 	int peer;
 	unsigned int said;
 	uint32_t status;
@@ -164,6 +165,7 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 		.commit = COMMIT_RUNS, .record = RECORD_NONE, .claim = CLAIM_NONE, .features = WIRE_POSTCOPY | WIRE_LOSSES,
 		.verdicts = true, .sender = SENDER_KNOWS,
 	};
+	r->whole = s->whole;
 	r->postcopy.begun = true;
 	r->postcopy.lazy.owed.left = s->owes || s->lacks;
 	assert_true(r->vm.pidfd >= 0);
@@ -327,6 +329,20 @@ static void one_that_saw_the_guest_run_knows(void **state)
 	assert_true(r.ran && r.lost);
 }
 
+/* The receiver before has noted that all is there: what becomes of QEMU later takes nothing away. */
+static void one_that_knows_of_a_whole_guest(void **state)
+{
+	struct scene s = { .takes_over = true, .silent = true, .whole = true };
+	struct err e = { 0 };
+	struct receiver r;
+
+	(void)state;
+	assert_int_equal(end_with(&s, qemu_dies, &r, &e), 0);
+	assert_int_equal(e.exit, GW_OK);
+	assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
+	assert_true(r.whole && !r.lost && !r.ended);
+}
+
 /* Another QEMU listens where ours did. */
 static void the_words_of_another_qemu_are_not_taken(void **state)
 {
@@ -382,6 +398,7 @@ int main(void)
 		cmocka_unit_test(one_that_took_over_hears_it),
 		cmocka_unit_test(one_that_heard_nothing_does_not_know),
 		cmocka_unit_test(one_that_saw_the_guest_run_knows),
+		cmocka_unit_test(one_that_knows_of_a_whole_guest),
 		cmocka_unit_test(the_words_of_another_qemu_are_not_taken),
 		cmocka_unit_test(the_last_page_comes_when_the_link_is_lost),
 		cmocka_unit_test(it_does_not_come),

@@ -12,6 +12,8 @@
 #include "run_dir.h"
 
 #define SENT	"{\"state\":\"sent\",\"vmm\":\"doubt-7-7\",\"capabilities\":[{\"capability\":\"x-ignore-shared\",\"state\":false}]}"
+#define LACKS	"{\"state\":\"runs\",\"vmm\":\"doubt-7-7\",\"owing\":true}"
+#define WHOLE	"{\"state\":\"runs\",\"vmm\":\"doubt-7-7\",\"owing\":false}"
 #define RUNS	"{\"state\":\"runs\",\"vmm\":\"doubt-7-7\",\"capabilities\":null}"
 
 static const uint8_t token[WIRE_SECRET] = "the guest's own";
@@ -38,7 +40,7 @@ static bool exits, ended;
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e)
 {
 	(void)until, (void)serve;
-	r->off = ended;
+	r->off |= ended;
 	if (exits)
 		return err_set(e, GW_VM_GONE, ESRCH, "QEMU has exited");
 	memcpy(r->token, token, sizeof(token));
@@ -77,14 +79,18 @@ static void what_one_that_takes_over_learns(void **state)
 {
 	static const struct peer_answer running[] = { MARKED, { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
 	static const struct peer_answer paused[] = { MARKED, { "query-status", "", "{\"status\": \"paused\"}" }, { 0 } };
+	static const struct peer_answer off[] = { MARKED, { "query-status", "", "{\"status\": \"shutdown\"}" }, { 0 } };
 	const struct {
 		const struct peer_answer *qemu;
 		const char *record, *set;
-		bool ran;
+		bool ran, off, whole;
 	} each[] = {
-		{ running, SENT, "[{\"capability\":\"x-ignore-shared\",\"state\":false}]", true },
-		{ paused, SENT, "[{\"capability\":\"x-ignore-shared\",\"state\":false}]", false },
-		{ running, RUNS, "", true },
+		{ running, SENT, "[{\"capability\":\"x-ignore-shared\",\"state\":false}]", .ran = true },
+		{ paused, SENT, "[{\"capability\":\"x-ignore-shared\",\"state\":false}]", .ran = false },
+		{ running, RUNS, "", .ran = true },
+		{ off, RUNS, "", .off = true },
+		{ running, LACKS, "", .ran = true },
+		{ running, WHOLE, "", .ran = true, .whole = true },
 	};
 
 	(void)state;
@@ -98,7 +104,7 @@ static void what_one_that_takes_over_learns(void **state)
 		found = peer_qemu(&qemu, each[i].qemu, &e);
 		assert_non_null(found);
 		assert_int_equal(recover_take_over(&r, &e), 0);
-		assert_int_equal(r.ran, each[i].ran);
+		assert_true(r.ran == each[i].ran && r.off == each[i].off && r.whole == each[i].whole);
 		assert_string_equal(to_be_set, each[i].set);
 		free(to_be_set);
 		record_remove(&r.record);
@@ -119,11 +125,15 @@ static void qemu_exits_before_the_sender_comes(void **state)
 	for (unsigned int i = 0; i < 4; i++) {
 		const struct receiver_options o = { .recover = true, .qmp_path = "/tmp/godwit-none" };
 		struct receiver r = { .o = &o, .lfd = -1, .postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .migration = { .stream = -1 } };
+		char name[RECORD_NAME];
 		struct err e = { 0 };
 		struct peer qemu;
+		json_t *record;
+		bool held;
 		int ret;
 
 		ended = i / 2;
+		have_record(LACKS);
 		found = peer_qemu(&qemu, i % 2 ? running : paused, &e);
 		assert_non_null(found);
 		ret = recover_take_over(&r, &e);
@@ -133,6 +143,13 @@ static void qemu_exits_before_the_sender_comes(void **state)
 		assert_int_equal(e.exit, ended ? GW_OK : GW_VM_GONE);
 		if (!ended)
 			assert_non_null(strstr(e.text, words[i % 2]));
+		/* Who is started here later can tell the sender. */
+		record_name_verdict(name, token, sizeof(token));
+		record = record_find(name, &held);
+		assert_int_equal(json_is_true(json_object_get(record, "lost")), !ended);
+		assert_int_equal(json_is_true(json_object_get(record, "owing")), !ended);
+		json_decref(record);
+		record_remove(&r.record);
 		peer_qemu_end(&qemu, found);
 	}
 	exits = ended = false;

@@ -85,22 +85,26 @@ void kept_ram_forget(const struct receiver *r)
  * The token names the keep and the record alike, so the keep is of a guest to which nothing is
  * owed: what waits there waits for a page that is zero, as the kernel makes it.
  */
-void kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole)
+int kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole, struct err *e)
 {
-	struct err why = { 0 }, ignored = { 0 };
 	char name[RECORD_NAME];
-	int dev = device_open(&why);
-	bool ended;
+	int dev = device_open(e), ret = dev < 0 ? dev : device_keep(dev, token, true, e);
 
-	if (dev < 0)
-		return;
-	ended = device_keep(dev, token, true, &why) >= 0;
-	if (ended)
-		device_keep_end(dev, &ignored);
-	close(dev);
-	if ((ended || why.exit == GW_NO_MIGRATION) &&
-	    kept_ram_name(json_string_value(json_object_get(whole, "vmm")), name))
+	if (ret >= 0)
+		ret = device_keep_end(dev, e);
+	if (dev >= 0)
+		close(dev);
+	/* The module keeps nothing any more, or another receiver is at it. */
+	if (ret < 0 && (e->exit == GW_NO_MIGRATION || e->exit == GW_BUSY ||
+			e->exit == GW_NO_MODULE)) {
+		*e = (struct err) { 0 };
+		ret = 0;
+	}
+	if (ret < 0)
+		return ret;
+	if (kept_ram_name(json_string_value(json_object_get(whole, "vmm")), name))
 		record_forget(name);
+	return 0;
 }
 
 static bool kept_ram_read_block(json_t *j, struct ram_block *b)
@@ -265,15 +269,16 @@ bool kept_ram_left(const struct receiver *r)
  * ends without the sender, which may know that already, from another receiver. The keep first, as
  * QEMU may wait for a page of zeros.
  */
-bool kept_ram_whole(struct receiver *r)
+int kept_ram_whole(struct receiver *r, struct err *e)
 {
 	json_auto_t *whole = NULL;
+	int ret;
 
 	if (!verdict_search(r, r->token))
-		return false;
+		return 0;
 	whole = verdict_whole(r->token);
 	if (!whole)
-		return false;
-	kept_ram_end(r->token, whole);
-	return true;
+		return 0;
+	ret = kept_ram_end(r->token, whole, e);
+	return ret ? ret : 1;
 }

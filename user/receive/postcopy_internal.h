@@ -20,10 +20,12 @@ int postcopy_register(struct receiver *r, struct err *e);
 /* Begins the thread that serves page faults, with the connection that has joined for it. */
 int postcopy_serve(struct receiver *r, struct err *e);
 /*
- * Connects to QEMU's monitor, if that is not done: a receiver that takes over does so only once
- * page faults are served.
+ * Connects to QEMU's monitor, if that is not done: QEMU may answer nobody before page faults are
+ * served, so a receiver that takes over waits for it only then.
  */
 void postcopy_monitor(struct receiver *r, unsigned int ms);
+/* What QEMU has said of its guest ("running", "shutdown"). */
+void postcopy_saw(struct receiver *r, const char *status);
 /* Reads what QEMU has said. Return: its guest has ended of its own accord. */
 bool postcopy_hear(struct receiver *r);
 /*

@@ -116,6 +116,13 @@ int postcopy_resume(struct receiver *r, struct err *e)
 	return ret;
 }
 
+/* "shutdown": with -no-shutdown QEMU stays when its guest has ended, which it said before. */
+void postcopy_saw(struct receiver *r, const char *status)
+{
+	r->ran |= !strcmp(status, "running");
+	r->off |= !strcmp(status, "shutdown");
+}
+
 static void postcopy_connect(struct receiver *r, unsigned int ms)
 {
 	struct err why = { 0 };
@@ -128,7 +135,7 @@ static void postcopy_connect(struct receiver *r, unsigned int ms)
 	ours = !proc_ended(r->vm.pidfd);
 	/* From here on it is heard if the guest ends. */
 	if (ours && !migration_vm_status(r->qmp, status, sizeof(status), &why))
-		r->ran |= !strcmp(status, "running");
+		postcopy_saw(r, status);
 	/* It waits for a page again, or exits: that may be heard already. */
 	if (ours && (why.exit == GW_TIMEOUT || why.exit == GW_VM_GONE))
 		postcopy_hear(r);

@@ -199,7 +199,7 @@ const char *postcopy_loss(const struct receiver *r)
 	if (!r->o->recover || r->ran)
 		return "the guest is lost";
 	return "whether the guest is lost, or had ended of its own accord, cannot be known: "
-	       "QEMU's monitor has not answered since this receiver took over";
+	       "this receiver has not seen it run since it took over";
 }
 
 bool postcopy_has_ended(struct receiver *r, struct err *e)
@@ -324,8 +324,10 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	}
 	if (ret)
 		postcopy_look_for_loss(r, e);
-	if (ret && e->exit == GW_VM_GONE && postcopy_has_ended(r, e))
+	if (ret && e->exit == GW_VM_GONE && (postcopy_has_ended(r, e) || r->whole)) {
+		*e = (struct err) { 0 };
 		ret = 0;
+	}
 	if (!ret) {
 		postcopy_complete(r);
 		return 0;

@@ -208,12 +208,16 @@ void kept_ram_forget(const struct receiver *r);
 /*
  * The record says that this guest has all of its RAM: ends what its receiver, which was killed, has
  * left in the module, and its note. Another receiver may be at that: then nothing.
+ * Errors: those of device_open() and device_keep(); the note stays.
  */
-void kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole);
+int kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole, struct err *e);
 /* QEMU has no mark, and there is no note: does the module keep something of its guest? */
 bool kept_ram_left(const struct receiver *r);
-/* Is all of it here, by the record? Then r->token is its, and the module keeps nothing any more. */
-bool kept_ram_whole(struct receiver *r);
+/*
+ * Is all of it here, by the record? 1: r->token is its, and the module keeps nothing any more. 0:
+ * no; or kept_ram_end()'s error.
+ */
+int kept_ram_whole(struct receiver *r, struct err *e);
 /*
  * Finds a QEMU by that note, which need not answer, and takes the claim on it; r->qmp stays NULL.
  * Return: 1; 0: there is no note; or -errno.

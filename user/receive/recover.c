@@ -112,11 +112,13 @@ static int recover_tell_whole(struct receiver *r, const uint8_t token[WIRE_SECRE
 {
 	const struct wire_header done = { .type = WIRE_COMPLETE };
 	json_auto_t *whole = verdict_whole(token);
+	struct err ignored = { 0 };
 	int ret;
 
 	if (!whole)
 		return 0;
-	kept_ram_end(token, whole);
+	/* Else its note stays, and who is started for its QEMU tries again. */
+	kept_ram_end(token, whole, &ignored);
 	ret = channel_send(r->ch, &done, NULL, e);
 	if (ret)
 		return ret;
@@ -269,12 +271,12 @@ static int recover_claim(struct receiver *r, struct err *e)
 		ret = mark_read(r->qmp, target, e);
 	if (ret >= 0 && strcmp(target, MARK_HERE) && !kept_ram_left(r))
 		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
-	if (ret > 0)
+	if (ret >= 0)
 		ret = migration_vm_status(r->qmp, status, sizeof(status), e);
 	/* Its receiver was killed before QEMU had all of the device state. */
 	if (!ret && !strcmp(status, "inmigrate"))
 		ret = err_set(e, GW_UNKNOWN, EAGAIN, "this QEMU still waits for the device state, so the guest does not run here: end this QEMU, and then \"godwit resolve\" at the source");
-	r->ran = !strcmp(status, "running");
+	postcopy_saw(r, status);
 	return ret < 0 ? ret : 0;
 }
 
@@ -304,12 +306,17 @@ static int recover_finish(struct receiver *r, struct err *e)
 /* QEMU has exited before its sender has come. */
 static int recover_gone(struct receiver *r, int ret, struct err *e)
 {
+	uint8_t token[WIRE_SECRET];
 	struct err gone = *e;
 
 	r->whole = postcopy_has_ended(r, e);
+	r->lost = !r->whole;
+	/* For receivers that are started later, should the sender not come while this one waits. */
+	if (verdict_search(r, token))
+		recover_adopt(r, token);
+	kept_ram_forget(r);
 	if (r->whole)
 		return 0;
-	r->lost = true;
 	e->exit = GW_OK;
 	return err_set(e, GW_VM_GONE, -ret, "%.300s: %s", gone.text, postcopy_loss(r));
 }
@@ -322,15 +329,17 @@ int recover_take_over(struct receiver *r, struct err *e)
 		ret = receiver_listen(r, e);
 	if (ret)
 		return ret;
-	if (kept_ram_whole(r)) {
-		r->commit = COMMIT_RUNS;
-		r->state = RECEIVER_COMMITTED;
-		return recover_finish(r, e);
-	}
-	memset(r->token, 0, sizeof(r->token));
+	ret = kept_ram_whole(r, e);
+	if (ret < 0)
+		return ret;
 	/* It runs, or is about to: nothing that happens here says otherwise. */
 	r->commit = COMMIT_RUNS;
 	r->state = RECEIVER_COMMITTED;
+	if (ret) {
+		r->whole = true;
+		return recover_finish(r, e);
+	}
+	memset(r->token, 0, sizeof(r->token));
 	ret = recover_wait(r, e);
 	if (!ret)
 		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);

@@ -102,6 +102,8 @@ static bool verdict_runs_now(const struct receiver *r, const json_t *record)
 
 	if (holds && r->ran)
 		return true;
+	if (holds)
+		qmp_set_timeout(q, QMP_MS);
 	if (holds || (path && !qmp_open(path, QMP_MS, &q, &ignored) && verdict_same_vmm(record, q)))
 		migration_vm_status(q, now, sizeof(now), &ignored);
 	if (!strcmp(now, wanted ? "running" : "paused")) {

@@ -236,9 +236,8 @@ int owing_take_over(struct sender *s, struct err *e)
 	r = owing_settle(s, -ENOTCONN, e);
 	if (!r)
 		*e = (struct err) { 0 };
-	if (!r)
-		r = sender_check_source(s, e);
-	if (!r)
-		doubt_forget(s->vm.pid);
-	return r;
+	if (r)
+		return r;
+	doubt_forget(s->vm.pid);
+	return sender_check_source(s, e);
 }

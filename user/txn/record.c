@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "txn/record.h"
+
+#define LOCK_TRIES	20u	/* a millisecond apart */
 
 const char *record_dir(void)
 {
@@ -36,6 +39,10 @@ static bool record_is_linked(const struct record *r)
 
 int record_open(struct record *r, const char *dir, const char *name)
 {
+	/* Who reads records holds each for an instant. */
+	unsigned int tries = LOCK_TRIES;
+	bool locked;
+
 	r->fd = -1;
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
@@ -45,14 +52,16 @@ int record_open(struct record *r, const char *dir, const char *name)
 		r->fd = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (r->fd < 0)
 			return -errno;
-		if (flock(r->fd, LOCK_EX | LOCK_NB) < 0) {
-			close(r->fd);
-			r->fd = -1;
-			return -EBUSY;
-		}
-		if (record_is_linked(r))
+		locked = !flock(r->fd, LOCK_EX | LOCK_NB);
+		if (locked && record_is_linked(r))
 			return 0;
 		close(r->fd);
+		r->fd = -1;
+		if (locked)
+			continue;
+		if (!tries--)
+			return -EBUSY;
+		nap_ms(1);
 	}
 }
 
