@@ -39,8 +39,8 @@
  * @base: the mapping of a block with huge pages or of a @preallocated one; else NULL
  * @preallocated: the block's file has all its pages, and the writer makes no hole in it
  * @placed: a bit a page: data has been put there; where the block is mapped, no zeros since. All
- *	RAM was emptied before, so the other pages are zero. A page may change its thread from one
- *	round to the next: the sender begins no round before the last one is acknowledged.
+ *	RAM was emptied before, so the other pages are zero. A page changes its thread only when
+ *	nothing of its stripe is under way (dirty/stripes.h).
  * @uffd: makes pages that the file of a block without @base does not have yet
  * @file_lock: one a block, held by the thread that writes to its file
  * @zeros: /dev/zero
