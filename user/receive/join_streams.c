@@ -15,8 +15,6 @@
 #include "net/sock.h"
 #include "receive/receiver_internal.h"
 
-#define ALIVE_NS	1000000000ull	/* between two PONGs */
-
 /* Serves the control connection until the streams have joined: only PING may come. */
 static int join_streams_control(struct receiver *r, struct err *e)
 {

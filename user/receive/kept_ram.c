@@ -47,8 +47,7 @@ static int kept_ram_monitor(const struct receiver *r, json_t *note)
 
 	if (r->at.socket < 0 || fstat(r->at.socket, &st) < 0)
 		return 0;
-	return json_object_set_new(note, "process", json_string(r->vmm)) |
-	       json_object_set_new(note, "monitor-dev", json_integer((json_int_t)st.st_dev)) |
+	return json_object_set_new(note, "monitor-dev", json_integer((json_int_t)st.st_dev)) |
 	       json_object_set_new(note, "monitor-ino", json_integer((json_int_t)st.st_ino)) |
 	       json_object_set_new(note, "monitor-its-own", json_boolean(r->at.vmm));
 }
@@ -155,20 +154,19 @@ static pid_t kept_ram_peer(const struct qmp_place *at, unsigned int timeout_ms)
 	return peer;
 }
 
-/* The process that a note is of, if it lives; else 0. */
-static pid_t kept_ram_process(const json_t *note)
+/* The process that a note of this name is of, if it lives; else 0. */
+static pid_t kept_ram_process(const char *name)
 {
-	const char *vmm = json_string_value(json_object_get(note, "process"));
-	char name[RECORD_NAME];
+	char now[RECORD_NAME];
 	int pid;
 
-	if (!vmm || sscanf(vmm, "doubt-%d-", &pid) != 1)
+	if (sscanf(name, "ram-%d-", &pid) != 1)
 		return 0;
-	return record_name_vm(name, "doubt", pid) || strcmp(name, vmm) ? 0 : pid;
+	return record_name_vm(now, "ram", pid) || strcmp(now, name) ? 0 : pid;
 }
 
 /* The number of a socket may be used again, but not while its process listens there. */
-static bool kept_ram_is_at(const json_t *note, const void *arg)
+static bool kept_ram_is_at(const char *name, const json_t *note, const void *arg)
 {
 	const json_t *dev = json_object_get(note, "monitor-dev");
 	const json_t *ino = json_object_get(note, "monitor-ino");
@@ -176,7 +174,7 @@ static bool kept_ram_is_at(const json_t *note, const void *arg)
 
 	return json_is_integer(dev) && json_is_integer(ino) &&
 	       json_integer_value(dev) == (json_int_t)st->st_dev &&
-	       json_integer_value(ino) == (json_int_t)st->st_ino && kept_ram_process(note);
+	       json_integer_value(ino) == (json_int_t)st->st_ino && kept_ram_process(name);
 }
 
 /* own: no relay, or the like, is between us and QEMU. 0: no note says whose this socket is. */
@@ -192,7 +190,7 @@ static pid_t kept_ram_noted(const struct qmp_place *at, bool *own)
 		return 0;
 	note = record_find(name, &held);
 	*own = json_is_true(json_object_get(note, "monitor-its-own"));
-	return kept_ram_process(note);
+	return kept_ram_process(name);
 }
 
 static pid_t kept_ram_pid(const struct receiver *r, const struct qmp_place *at, bool *own)

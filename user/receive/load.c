@@ -13,7 +13,6 @@
 #include "proc/proc_io.h"
 #include "receive/load.h"
 
-#define ALIVE_NS	1000000000ull	/* between two PONGs */
 #define RESUME_MS	5000	/* from "completed" to RESUME */
 #define CLOSING_MS	1000	/* from the end of the monitor to that of the process */
 #define FREEZE_MS	5000

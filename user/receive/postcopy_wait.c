@@ -13,7 +13,6 @@
 #include "receive/receiver_internal.h"
 #include "wire/owed.h"
 
-#define ALIVE_NS	1000000000ull	/* between two PONGs */
 #define GONE_MS		2000u		/* the module looks once a second */
 #define ATTEND_MS	100u		/* nothing else is served meanwhile */
 

@@ -139,6 +139,7 @@ int receiver_on_frame(struct receiver *r, const struct wire_header *h, struct er
 /* Serves a frame of a stream that is neither RAM nor ROUND (receive_streams_options). */
 int receiver_on_stream_frame(void *arg, struct channel *ch, const struct wire_header *h,
 			     bool placed, struct err *e);
+#define ALIVE_NS	1000000000ull	/* between two of them */
 /* Sends a PONG that answers no PING: the receiver lives, and is busy. arg: struct receiver */
 int receiver_alive(void *arg, struct err *e);
 /*

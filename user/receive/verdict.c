@@ -184,9 +184,11 @@ json_t *verdict_whole(const uint8_t token[WIRE_SECRET])
 }
 
 /* Of a guest that has come to the QEMU of this receiver: no process takes two. */
-static bool verdict_is_of_guest(const json_t *record, const void *arg)
+static bool verdict_is_of_guest(const char *name, const json_t *record, const void *arg)
 {
 	const char *state = json_string_value(json_object_get(record, "state"));
+
+	(void)name;
 
 	return verdict_names_vmm(arg, record) && state &&
 	       commit_state_parse(state) == COMMIT_RUNS;

@@ -196,7 +196,7 @@ static bool record_search_in(const char *dir, const char *kind, record_wanted_fn
 		    snprintf(name, RECORD_NAME, "%s", file->d_name) >= (int)RECORD_NAME)
 			continue;
 		j = record_find(name, &held);
-		found = j && wanted(j, arg);
+		found = j && wanted(name, j, arg);
 		json_decref(j);
 	}
 	if (d)

@@ -57,7 +57,7 @@ json_t *record_read(const char *dir, const char *name, bool *held);
 json_t *record_find(const char *name, bool *held);
 json_t *record_find_in(const char *const *dirs, size_t n, const char *name, bool *held);
 /* The name of a record of that kind ("verdict-") which is wanted. false: there is none. */
-typedef bool record_wanted_fn(const json_t *record, const void *arg);
+typedef bool record_wanted_fn(const char *name, const json_t *record, const void *arg);
 bool record_search(const char *kind, record_wanted_fn *wanted, const void *arg,
 		   char name[RECORD_NAME]);
 /* Unlinks it in each of these directories. */
