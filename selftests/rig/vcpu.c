@@ -114,23 +114,31 @@ void vcpu_begin(struct vcpu *v, const uint8_t *program, const struct kvm_regs *w
 {
 	struct kvm_regs regs = *with;
 
+	v->program = program;
 	regs.rip = CODE_GPA + (program - guest_code);
 	regs.rflags = 2;
 	require(!ioctl(v->fd, KVM_SET_REGS, &regs), "KVM_SET_REGS");
 }
 
 /*
- * Our guests never leave their mode nor their few bytes of code, which jump nowhere else; and only
- * they and KVM touch their registers. A code segment of another mode in there, a VMCB that the CPU
- * refuses, an EIP outside of code that is as it was: that is what an emulated CPU was seen to do to
- * its guest.
+ * Our guests never leave their mode nor their program, whose jumps all end within it; and only they
+ * and KVM touch their registers. A code segment of another mode in there, a VMCB that the CPU
+ * refuses, an EIP outside of a program that is as it was (one was seen behind the jump that ends
+ * guest_batch, in the next program's bytes): that is what an emulated CPU was seen to do to its
+ * guest.
  */
-static bool left_its_code(const struct vcpu *v, uint64_t eip)
+static bool left_its_program(const struct vcpu *v, uint64_t eip)
 {
-	const size_t len = (size_t)(guest_code_end - guest_code);
+	const uint8_t *const programs[] = { guest_batch, guest_dirty, guest_hot, guest_code_end };
+	uint64_t begin = CODE_GPA + (v->program - guest_code), end;
+	unsigned int i = 0;
 
-	return (eip < CODE_GPA || eip > CODE_GPA + len) &&
-	       !memcmp(v->low + CODE_GPA, guest_code, len);
+	while (programs[i] <= v->program)
+		i++;
+	end = CODE_GPA + (programs[i] - guest_code);
+	/* At its end is one that is done with its last OUT. */
+	return (eip < begin || eip > end) &&
+	       !memcmp(v->low + CODE_GPA, guest_code, guest_code_end - guest_code);
 }
 
 static void strange_exit(struct vcpu *v)
@@ -148,8 +156,8 @@ static void strange_exit(struct vcpu *v)
 		fprintf(stderr, "# no slot at %llx\n", v->run->mmio.phys_addr);
 	if (v->run->exit_reason == KVM_EXIT_FAIL_ENTRY || sregs.cs.l != v->long_mode)
 		emulator_failed("the VMCB is not the guest's");
-	if (left_its_code(v, regs.rip))
-		emulator_failed("EIP is %llx, and the guest's code is as it was", regs.rip);
+	if (left_its_program(v, regs.rip))
+		emulator_failed("EIP is %llx, and the guest's program is as it was", regs.rip);
 	require(false, "the guest's exit");
 }
 
@@ -159,7 +167,7 @@ void vcpu_run(struct vcpu *v)
 
 	while (ioctl(v->fd, KVM_RUN, 0)) {
 		require(errno == EINTR || errno == EAGAIN, "KVM_RUN");
-		if (v->late && !ioctl(v->fd, KVM_GET_REGS, &regs) && left_its_code(v, regs.rip))
+		if (v->late && !ioctl(v->fd, KVM_GET_REGS, &regs) && left_its_program(v, regs.rip))
 			strange_exit(v);
 	}
 	if (v->run->exit_reason != KVM_EXIT_IO)
@@ -214,7 +222,7 @@ static void only_interrupts(int signal)
 	(void)signal;
 }
 
-/* A guest that has left its code may spin there without an exit: after a while it is looked at. */
+/* A guest that has left its program may spin there without an exit: after a while it is looked at. */
 void vcpu_stop(struct vm *vm, unsigned int n)
 {
 	const struct sigaction interrupts = { .sa_handler = only_interrupts };	/* no SA_RESTART */

@@ -37,6 +37,7 @@ extern const uint8_t guest_batch[], guest_dirty[], guest_hot[];
  * struct vcpu
  * @low: its VM's low memory
  * @long_mode: 64-bit, and every address is its physical one; else flat: 32-bit, no paging
+ * @program: what it runs
  * @late: it was told to stop some time ago, and runs on
  * @ctl_gpa: where its program finds @ctl or @hot
  */
@@ -44,6 +45,7 @@ struct vcpu {
 	int fd;
 	struct kvm_run *run;
 	uint8_t *low;
+	const uint8_t *program;
 	bool long_mode, late;
 	uint64_t ctl_gpa;
 	union {
