@@ -74,7 +74,8 @@ int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serv
  * @hears: and it is asked something after that
  * @takes_over: from a receiver that was killed before it gave QEMU its capabilities back
  * @silent: QEMU did not answer until that one's sender was back: it waited for a page
- * @given_back: they were, before the mark was looked for
+ * @given_back: how often they were, before the mark was looked for
+ * @gave: the receiver told QEMU so when the guest began to run; @refuses: and QEMU did not
  * @waits: QEMU was asked something while it may have waited for a page, and nobody served faults
  * @owes: a unit, and the link is lost; @lacks: one, and it is not
  * @other: and the monitor is another QEMU's by now
@@ -86,9 +87,9 @@ int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serv
 struct scene {
 	pid_t qemu;
 	const char *qemu_says;
-	bool hears, takes_over, silent, given_back, waits, owes, lacks, other, late, whole;
+	bool hears, takes_over, silent, gave, refuses, waits, owes, lacks, other, late, whole;
 	int peer;
-	unsigned int said;
+	unsigned int said, given_back;
 	uint32_t status;
 };
 
@@ -132,6 +133,9 @@ static void qemu_ends(struct peer *p)
 	kill(s->qemu, SIGKILL);
 }
 
+/* QEMU has answered what it was told when the guest began to run. */
+static atomic_bool told;
+
 static void qemu_lives(struct peer *p)
 {
 	struct scene *s = (struct scene *)p->arg;
@@ -139,9 +143,15 @@ static void qemu_lives(struct peer *p)
 
 	peer_negotiate(p);
 	while (peer_line(p)) {
-		s->waits |= !atomic_load(&let_go);
 		looked |= strstr(p->line, "qom-list") != NULL;
-		s->given_back |= !looked && strstr(p->line, "migrate-set-capabilities") && strstr(p->line, "x-ignore-shared");
+		if (strstr(p->line, "migrate-set-capabilities") && strstr(p->line, "x-ignore-shared") && !looked)
+			s->given_back++;
+		if (s->gave && s->given_back == 1 && !looked) {
+			peer_reply(p, s->refuses ? "error" : "return", s->refuses ? "{\"class\": \"GenericError\", \"desc\": \"busy\"}" : "{}");
+			atomic_store(&told, true);
+			continue;
+		}
+		s->waits |= !atomic_load(&let_go);
 		peer_reply(p, "return", "[]");
 	}
 }
@@ -180,6 +190,11 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 	r->migration = (struct migration) {
 		.qmp = r->qmp, .stream = -1, .old_caps = json_loads("[{\"capability\":\"x-ignore-shared\",\"state\":false}]", 0, NULL),
 	};
+	atomic_store(&told, false);
+	if (s->gave)
+		migration_restore_begin(&r->migration);
+	while (s->gave && !atomic_load(&told))
+		nap_ms(1);
 	assert_int_equal(pthread_create(&thread, NULL, sender_hears, s), 0);
 	ret = postcopy_finish(r, e);
 	channel_free(r->ch);
@@ -205,7 +220,22 @@ static void a_guest_that_is_whole(void **state)
 		assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
 		assert_false(r.lost);
 		assert_int_equal(r.sender, SENDER_KNOWS);
-		assert_true(s.given_back);
+		assert_int_equal(s.given_back, 1);
+		assert_false(s.waits);
+	}
+}
+
+/* What it was told when the guest began to run holds: an operator may have set others since. But if it refused, it is told again. */
+static void a_qemu_that_has_its_settings(void **state)
+{
+	(void)state;
+	for (unsigned int refuses = 0; refuses < 2; refuses++) {
+		struct scene s = { .gave = true, .refuses = refuses };
+		struct err e = { 0 };
+		struct receiver r;
+
+		assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
+		assert_int_equal(s.given_back, 1 + refuses);
 		assert_false(s.waits);
 	}
 }
@@ -393,6 +423,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_guest_that_is_whole),
+		cmocka_unit_test(a_qemu_that_has_its_settings),
 		cmocka_unit_test(a_guest_whose_qemu_was_killed),
 		cmocka_unit_test(a_guest_that_has_powered_itself_off),
 		cmocka_unit_test(one_that_took_over_hears_it),

@@ -353,7 +353,7 @@ void migration_restore(struct migration *m)
 {
 	struct err ignored = { 0 }, failed = { 0 };
 
-	if (m->old_caps && migration_set_caps(m, m->old_caps, &failed) &&
+	if (m->old_caps && !m->given && migration_set_caps(m, m->old_caps, &failed) &&
 	    failed.exit != GW_VM_GONE)
 		say("QEMU may keep the capabilities of this migration: %s", failed.text);
 	if (m->old_params)
@@ -366,8 +366,8 @@ void migration_restore_begin(struct migration *m)
 	struct err ignored = { 0 };
 
 	if (m->old_caps)
-		qmp_begin(m->qmp, "migrate-set-capabilities",
-			  json_pack("{s:O}", "capabilities", m->old_caps), &ignored);
+		m->given = !qmp_begin(m->qmp, "migrate-set-capabilities",
+				      json_pack("{s:O}", "capabilities", m->old_caps), &ignored);
 }
 
 void migration_free(struct migration *m)

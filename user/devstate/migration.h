@@ -20,6 +20,8 @@
  *	and x-ignore-shared stays off
  * @caps: capabilities that migration_configure() sets; NULL: none
  * @old_caps: the same with the values that QEMU had
+ * @given: QEMU was told to take them back, and is not known to have refused; they may have been
+ *	changed since, which is not ours to undo
  * @params: parameters that migration_configure() sets; NULL: none
  * @old_params: the same with the values that QEMU had
  * @stream: our end of the socket pair, non-blocking; -1: not open
@@ -29,6 +31,7 @@ struct migration {
 	bool was_running;
 	bool save_mode;
 	json_t *caps, *old_caps;
+	bool given;
 	json_t *params, *old_params;
 	int stream;
 };
@@ -65,11 +68,14 @@ int migration_plan(struct migration *m, bool incoming, bool save_mode,
 /* Sets capabilities and parameters. QEMU refuses that while any migration is under way. */
 int migration_configure(struct migration *m, struct err *e);
 /*
- * Sets a destination's capabilities and parameters as they were. The journal does that for a source
- * (txn/journal.h).
+ * Sets a destination's capabilities (but see @given) and parameters as they were. The journal does
+ * that for a source (txn/journal.h).
  */
 void migration_restore(struct migration *m);
-/* The capabilities alone, and does not wait for the reply: QEMU may wait for a page. */
+/*
+ * The capabilities alone, and does not wait for the reply: QEMU may wait for a page. Whoever reads
+ * that QEMU refused (GW_QMP of qmp_event()) clears @given.
+ */
 void migration_restore_begin(struct migration *m);
 /* `migrate` or `migrate-incoming`, with a socket pair; m->stream becomes our end. */
 int migration_start(struct migration *m, bool incoming, struct err *e);

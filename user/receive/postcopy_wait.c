@@ -180,6 +180,7 @@ bool postcopy_hear(struct receiver *r)
 
 	/* That QEMU refuses the command of migration_restore_begin() does not end what it says. */
 	while (ret > 0 || (ret < 0 && why.exit == GW_QMP)) {
+		r->migration.given &= why.exit != GW_QMP;
 		why = (struct err) { 0 };
 		ret = qmp_event(r->qmp, 0, &ev, &why);
 		if (ret > 0)
@@ -245,6 +246,7 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	postcopy_sign_of_life(r);
 	postcopy_monitor(r, r->o->timeout_ms / 3);
 	postcopy_sign_of_life(r);
+	postcopy_hear(r);
 	if (r->qmp)
 		migration_restore(&r->migration);
 	postcopy_sign_of_life(r);
