@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "net/channel.h"
 #include "postcopy/lazy_ram.h"
+#include "postcopy/stall.h"
 #include "receive/requests.h"
 
 struct receiver;
@@ -30,6 +31,7 @@ struct receiver;
  * @stop: no thread waits for memory any more
  * @fd, @tls: the request connection, until the thread has it
  * @before: what it counted before the link was lost
+ * @stall: losses of the link that no RAM came between
  */
 struct postcopy {
 	bool agreed, announced, begun, taken;
@@ -42,6 +44,7 @@ struct postcopy {
 	struct tls *tls;
 	struct requests *requests;
 	struct requests_count before;
+	struct stall stall;
 	atomic_bool stop;
 };
 

@@ -223,28 +223,32 @@ static int recover_serve(struct receiver *r, const struct wire_header *h, struct
 }
 
 /* The operator's time, for all tries: the round trip does not count. */
-static int recover_wait(struct receiver *r, struct err *e)
+static uint64_t recover_until(const struct receiver *r, uint64_t since_ns)
 {
-	return receiver_wait_again(r, deadline_ms(r->o->recover_s * 1000ull), recover_serve, e);
+	return since_ns + r->o->recover_s * 1000000000ull;
 }
 
 int recover(struct receiver *r, int ret, struct err *e)
 {
 	struct err lost = *e;
+	uint64_t left, until, now;
 	int back;
 
 	if (!err_is_link(e) || !r->o->recover_s || (r->ch && channel_aborted(r->ch)))
 		return ret;
 	recover_disconnect(r);
 	/* What was read meanwhile may have been the last of it. */
-	if (!atomic_load(&r->postcopy.lazy.owed.left))
+	left = atomic_load(&r->postcopy.lazy.owed.left);
+	if (!left)
 		return ret;
-	say_out("%s: the guest runs here and lacks RAM: waiting %u s for the sender to connect again",
-	       lost.text, r->o->recover_s);
+	now = now_ns();
+	until = recover_until(r, stall_since(&r->postcopy.stall, left, now));
+	say_out("%s: the guest runs here and lacks RAM: waiting %llu s for the sender to connect again",
+	       lost.text, until > now ? (unsigned long long)(until - now) / 1000000000 : 0);
 	*e = (struct err) { 0 };
 	/* A signal may end the wait: the module keeps the guest's faults waiting. */
 	stop_heed();
-	back = recover_wait(r, e);
+	back = receiver_wait_again(r, until, recover_serve, e);
 	if (back > 0) {
 		stop_ignore();
 		say_out("the sender has connected again");
@@ -252,7 +256,7 @@ int recover(struct receiver *r, int ret, struct err *e)
 	}
 	/* A peer may have been under way. */
 	recover_disconnect(r);
-	return back ? back : err_set(e, lost.exit, ENOTCONN, "%.400s; the sender did not connect again", lost.text);
+	return back ? back : err_set(e, lost.exit, ENOTCONN, "%.400s; for %u s the sender has brought no RAM", lost.text, r->o->recover_s);
 }
 
 /*
@@ -340,7 +344,7 @@ int recover_take_over(struct receiver *r, struct err *e)
 		return recover_finish(r, e);
 	}
 	memset(r->token, 0, sizeof(r->token));
-	ret = recover_wait(r, e);
+	ret = receiver_wait_again(r, recover_until(r, now_ns()), recover_serve, e);
 	if (!ret)
 		ret = err_set(e, GW_INCOMPLETE, ENOTCONN, "the sender did not connect within %u s: the guest still lacks RAM", r->o->recover_s);
 	if (ret < 0)

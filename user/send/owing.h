@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "postcopy/push.h"
+#include "postcopy/stall.h"
 #include "tls/tls.h"
 
 struct sender;
@@ -27,6 +28,7 @@ struct sender;
  *	tried once
  * @unit: of each block, the receiver's
  * @begun_ns: when the guest was known to run there
+ * @lost_ns: the latest loss of the link; @stall: those that no RAM came between
  * @fd, @tls: the request connection, until the thread has it
  */
 struct owing {
@@ -34,6 +36,8 @@ struct owing {
 	struct err why_not;
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	uint64_t begun_ns;
+	uint64_t lost_ns;
+	struct stall stall;
 	struct owed owed;
 	struct push push;
 	int fd;

@@ -131,6 +131,19 @@ static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
 	return connect_open_streams(s, secret, s->report->streams, e);
 }
 
+/* What the receiver names now tells whether the connections before have brought it any. */
+static int recover_stalls(struct sender *s, struct err *e)
+{
+	uint64_t left = atomic_load(&s->owing.owed.left);
+	uint64_t since = stall_since(&s->owing.stall, left, s->owing.lost_ns);
+
+	/* This one came back in time, if only just. */
+	if (since == s->owing.lost_ns || now_ns() < since + s->o->recover_s * 1000000000ull)
+		return 0;
+	return err_set(e, GW_INCOMPLETE, ETIMEDOUT, "the link comes back, but for %u s it has brought the receiver no RAM: look whether its path lets large packets through (MTU)",
+		       s->o->recover_s);
+}
+
 static int recover_once(struct sender *s, unsigned int ms, struct err *e)
 {
 	int r = recover_ask(s, ms, e);
@@ -140,6 +153,9 @@ static int recover_once(struct sender *s, unsigned int ms, struct err *e)
 	s->report->reconnects++;
 	if (s->owing.complete)
 		return 0;
+	r = recover_stalls(s, e);
+	if (r)
+		return r;
 	channel_unasked(s->ch, sender_take, s);
 	return owing_begin(s, e);
 }
@@ -182,6 +198,7 @@ int owing_recover(struct sender *s, int r, struct err *e)
 	say("%s: the guest runs at the destination and may lack RAM that is only here: trying to connect again for %u s",
 		lost.text, s->o->recover_s);
 	*e = (struct err) { 0 };
+	s->owing.lost_ns = now_ns();
 	/* A signal may end the wait: nothing changes by that. */
 	stop_heed();
 	r = recover_try(s, &why);
