@@ -111,7 +111,9 @@ dkms-source:
 	install -m 644 kmod/uapi/linux/*.h $(TO)/kmod/uapi/linux/
 
 dkms: dkms-source
-	dkms install -m godwit -v $(VERSION) -k $(KVER)
+	@# Of the same version, from an older tree, DKMS would keep what it has built, and say that all is well.
+	dkms build --force -m godwit -v $(VERSION) -k $(KVER)
+	dkms install --force -m godwit -v $(VERSION) -k $(KVER)
 
 clean:
 	rm -rf $(B)

@@ -36,7 +36,7 @@ installed()
 
 rm -rf "$trees"
 mkdir -p "$trees"/{tree,src} "$trees/modules/$kver"
-dpkg-deb -x "$B/deb/godwit-dkms_${version}_all.deb" "$trees/root"
+dpkg-deb -x "$B"/deb/godwit-dkms_*_all.deb "$trees/root"
 mv "$trees/root/usr/src/$name-$version" "$trees/src/"
 
 dkms_ add

@@ -16,7 +16,7 @@
 /* The range of kernels that README.md names. */
 static const struct {
 	unsigned int major, minor;
-} oldest = { 6, 1 }, newest = { 7, 2 };
+} oldest = { 6, 1 }, newest = { 7, 3 };
 
 void check_kernel(const char *release, struct check *c)
 {
