@@ -41,22 +41,27 @@ static LIST_HEAD(tracked);		/* struct godwit_ram; readers under RCU */
 static unsigned int sessions;		/* how many need the probes */
 static struct tracepoint *rq_complete, *bio_complete;
 
-static void note_area(struct godwit_ram *ram, const struct anon_vma *root, pgoff_t index)
+static void note_areas(struct godwit_ram *ram, const struct anon_vma *root, u64 index, u64 nr)
 {
 	const struct godwit_areas *areas = rcu_dereference(ram->areas);
 	unsigned int i;
 
 	for (i = 0; areas && i < areas->nr; i++) {
 		const struct godwit_area *a = &areas->area[i];
-		u64 addr = a->start + ((index - a->pgoff) << PAGE_SHIFT);
+		/* In pages of the area: where the RAM begins, which may be behind it. */
+		u64 begin = ram->addr > a->start ? (ram->addr - a->start) >> PAGE_SHIFT : 0;
+		u64 first = max_t(u64, index, a->pgoff + begin);
+		u64 end = min_t(u64, index + nr,
+				a->pgoff + ((a->end - a->start) >> PAGE_SHIFT));
+		u64 addr = a->start + ((first - a->pgoff) << PAGE_SHIFT);
 
-		if (a->root == root && index >= a->pgoff && addr < a->end && addr >= ram->addr)
+		if (a->root == root && first < end)
 			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, (addr - ram->addr) >> PAGE_SHIFT,
-					   1);
+					   end - first);
 	}
 }
 
-static void note_private(struct folio *folio, struct page *page, unsigned long mapping)
+static void note_private(struct folio *folio, unsigned long mapping, u64 index, u64 nr)
 {
 	const struct anon_vma *anon_vma = (void *)(mapping - FOLIO_MAPPING_ANON), *root;
 	struct godwit_ram *ram;
@@ -66,38 +71,43 @@ static void note_private(struct folio *folio, struct page *page, unsigned long m
 	root = READ_ONCE(anon_vma->root);
 	list_for_each_entry_rcu(ram, &tracked, node)
 		if (ram->addr)
-			note_area(ram, root, godwit_page_pgoff(folio, page));
+			note_areas(ram, root, index, nr);
 }
 
-static void note_page(struct page *page)
+/* So many pages of one folio, from this one on. */
+static void note_pages(struct folio *folio, struct page *page, u64 nr)
 {
-	struct folio *folio = page_folio(page);
 	struct address_space *mapping = READ_ONCE(folio->mapping);
+	u64 index = godwit_page_pgoff(folio, page);
 	struct godwit_ram *ram;
 
 	if (((unsigned long)mapping & FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON)
-		note_private(folio, page, (unsigned long)mapping);
+		note_private(folio, (unsigned long)mapping, index, nr);
 	/* Other tags in the low bits of the pointer match no RAM file. */
 	if (!mapping)
 		return;
 	list_for_each_entry_rcu(ram, &tracked, node)
 		if (ram->mapping == mapping)
-			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, godwit_page_pgoff(folio, page),
-					   1);
+			godwit_ledger_note(ram, GODWIT_ROW_BLOCK, index, nr);
 }
 
 /*
- * A segment may span many pages, which lie next to each other in memory but
- * perhaps not in one folio.
+ * A segment may span many pages, which lie next to each other in memory but perhaps not in one
+ * folio. Notes are by folio: a segment in huge pages has thousands of pages, and each clone of its
+ * bio comes by all of them again (note_clone()), in interrupts whose number a guest's reads decide.
  */
 static void note_bvec(const struct bio_vec *bv)
 {
 	/* vmemmap: x86 has no other model */
 	struct page *page = bv->bv_page + (bv->bv_offset >> PAGE_SHIFT);
-	unsigned int nr = DIV_ROUND_UP(offset_in_page(bv->bv_offset) + bv->bv_len, PAGE_SIZE);
+	u64 n, nr = DIV_ROUND_UP((u64)offset_in_page(bv->bv_offset) + bv->bv_len, PAGE_SIZE);
 
-	while (nr--)
-		note_page(page++);
+	for (; nr; nr -= n, page += n) {
+		struct folio *folio = page_folio(page);
+
+		n = min_t(u64, nr, folio_nr_pages(folio) - folio_page_idx(folio, page));
+		note_pages(folio, page, n);
+	}
 }
 
 static void on_rq_complete(void *data, struct request *rq, blk_status_t error,
