@@ -51,6 +51,9 @@
  *	  process_vm_writev(), ptrace(), /proc/PID/mem, registered buffers. What has to be faulted
  *	  in for that is seen. Nor what a device writes to pinned pages. MAPPERS and NEXT_PINNED are
  *	  there to tell which processes map the RAM, and which pages are pinned.
+ *	- Events that KVM delivers to a guest for which it emulates Xen: into the guest's vcpu_info,
+ *	  by a mapping of the kernel's own, and no bit is set. The helper refuses such VMs.
+ *	- Zeros that fallocate() writes into a part of a huge page of hugetlbfs, which stays mapped.
  *	- A block device's data that is changed in place after its request has ended, by a file
  *	  system on top: decryption by the block layer's fallback (fscrypt with inlinecrypt), a
  *	  rebuild of btrfs RAID5. The last harvest is taken when the VMM has drained its I/O, so

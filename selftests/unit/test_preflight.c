@@ -15,6 +15,9 @@
 #define PRIVATE	"[{\"id\": \"ram0\", \"size\": 1048576}]"
 #define BLOCKED	"{\"blocked-reasons\": [\"0000:00:02.0/nvme: non-migratable\\ndevice\", \"another\"]}"
 
+/* What it says to xen-event-list; NULL: an error. */
+static const char *xen;
+
 /* A QEMU before 6.2 with private RAM: it does not say where that is. It is served by this very process. */
 static void begin(struct peer *p, struct peer_answer *qemu, const char *status, const char *migrate)
 {
@@ -29,6 +32,7 @@ static void begin(struct peer *p, struct peer_answer *qemu, const char *status, 
 		{ "qom-get", "\"property\":\"type\"", "\"memory-backend-ram\"" },
 		{ "qom-get", "\"property\":\"share\"", "false" },
 		{ "qom-list", "", "[]" },
+		{ xen ? "xen-event-list" : NULL, "", xen },
 		{ NULL, NULL, NULL },
 	};
 
@@ -48,7 +52,7 @@ static const struct check_row *row(const struct check *c, const char *name)
 static void run_check(const char *status, const char *migrate, struct check *c)
 {
 	struct check_options o = { .timeout_ms = 2000, .downtime_limit_ms = 300, .pause = true, .addr = "127.0.0.1:1" };
-	struct peer_answer qemu[11];
+	struct peer_answer qemu[12];
 	struct peer p;
 
 	begin(&p, qemu, status, migrate);
@@ -63,7 +67,7 @@ static enum gw_exit look(const char *status, const char *migrate, struct err *e)
 {
 	struct migration migration = { .stream = -1 };
 	struct vm vm = { .pidfd = -1, .vm_fd = -1 };
-	struct peer_answer qemu[11];
+	struct peer_answer qemu[12];
 	struct qmp *q = NULL;
 	struct peer p;
 	struct preflight l = {
@@ -108,6 +112,10 @@ static void test_every_reason_is_told(void **state)
 	assert_string_equal(e.text, row(&c, "blockers")->text);
 	assert_int_equal(look("{\"status\": \"running\"}", "{}", &e), GW_RAM_PRIVATE);
 	assert_string_equal(e.text, row(&c, "RAM")->text);
+	xen = "[]";
+	assert_int_equal(look("{\"status\": \"running\"}", "{}", &e), GW_VM_STATE);
+	assert_non_null(strstr(e.text, "emulates Xen"));
+	xen = NULL;
 }
 
 /* What holds the guest's RAM, by kind. */
@@ -261,10 +269,10 @@ static void test_kernels(void **state)
 	(void)state;
 	assert_int_equal(kernel("6.1.0-56-amd64"), CHECK_OK);
 	assert_int_equal(kernel("6.12.48+deb13-amd64"), CHECK_OK);
-	assert_int_equal(kernel("7.2.13"), CHECK_OK);
+	assert_int_equal(kernel("7.3.13"), CHECK_OK);
 	assert_int_equal(kernel("6.0.9"), CHECK_WARNING);
 	assert_int_equal(kernel("5.10.0-8"), CHECK_WARNING);
-	assert_int_equal(kernel("7.3.0"), CHECK_WARNING);
+	assert_int_equal(kernel("7.4.0"), CHECK_WARNING);
 	assert_int_equal(kernel("11.0"), CHECK_WARNING);
 	assert_int_equal(kernel("next"), CHECK_WARNING);
 }
