@@ -43,21 +43,19 @@ static void check_module(const struct preflight *l, struct check *c)
 	static const char name[] = "module";
 	struct dirty_source *source = NULL;
 	struct err e = { 0 };
+	int dev;
 
 	if (l->pause) {
 		check_add(c, name, CHECK_OK, "not needed with --pause");
 		return;
 	}
-	if (l->vm->vm_fd < 0) {
-		int dev = device_open(&e);
-
-		if (dev < 0)
-			check_refuse(c, name, &e);
-		else
-			check_add(c, name, CHECK_UNKNOWN, "godwit.ko is loaded; not checked whether it can watch this VM: see above");
-		if (dev >= 0)
-			close(dev);
-	} else if (source_kmod(l->vm, -1, &source, &e)) {
+	dev = device_open_or_pause(&e);
+	if (dev < 0) {
+		check_refuse(c, name, &e);
+	} else if (l->vm->vm_fd < 0) {
+		check_add(c, name, CHECK_UNKNOWN, "godwit.ko is loaded; not checked whether it can watch this VM: see above");
+		close(dev);
+	} else if (source_kmod(l->vm, dev, &source, &e)) {
 		check_refuse(c, name, &e);
 	} else {
 		source->ops->close(source, true);

@@ -159,7 +159,7 @@ int claim_check_mark(struct qmp *q, struct err *e)
 	if (r <= 0)
 		return r;
 	if (!strcmp(target, MARK_HERE))
-		return err_set(e, GW_INCOMPLETE, EEXIST,
+		return err_set(e, GW_BUSY, EEXIST,
 			       "this guest came by post-copy, and may lack RAM that only its source has (QEMU has the object \"" MARK_ID "\"): wait until \"godwit receive\" says that all RAM is here; if it said so, \"godwit resolve --forget\" removes that object");
 	return err_set(e, GW_VM_STATE, EEXIST,
 		       "this guest was sent to %s, or godwit and its guardian were killed while they sent it (QEMU has the object \"" MARK_ID "\"): \"godwit resolve\" finds out where it runs; if it is to run here, \"godwit resolve --forget\" removes that object",

@@ -22,8 +22,16 @@ int device_open(struct err *e)
 			       "cannot open " DEVICE ": %s: run godwit as root (CAP_SYS_ADMIN)",
 			       strerror(errno));
 	return err_set(e, GW_NO_MODULE, errno,
-		       "godwit.ko is not loaded (" DEVICE ": %s): load it with \"modprobe godwit\" or \"insmod kmod/godwit.ko\", or migrate with the guest stopped throughout (--pause)",
+		       "godwit.ko is not loaded (" DEVICE ": %s): load it with \"modprobe godwit\" or \"insmod kmod/godwit.ko\"",
 		       strerror(errno));
+}
+
+int device_open_or_pause(struct err *e)
+{
+	struct err why = { 0 };
+	int fd = device_open(&why);
+
+	return fd >= 0 ? fd : err_set(e, why.exit, -fd, "%.800s, or migrate with the guest stopped throughout (--pause)", why.text);
 }
 
 /* The errors that any ioctl may return; its caller handles those of one ioctl alone. */
@@ -59,7 +67,7 @@ int device_attach(int dev, int vm_fd, struct err *e)
 			return err_set(e, GW_BUSY, EBUSY,
 				       "another godwit session watches this VM: wait until that session ends, or end it");
 		if (errno == EINPROGRESS)
-			return err_set(e, GW_INCOMPLETE, EINPROGRESS,
+			return err_set(e, GW_BUSY, EINPROGRESS,
 				       "this guest came by post-copy, and may lack RAM that only its source has: wait until \"godwit receive\" says that all RAM is here; if none runs any more, start \"godwit receive --recover\" for it");
 		if (errno == EOPNOTSUPP)
 			return err_set(e, GW_DIRTY_RING, EOPNOTSUPP,

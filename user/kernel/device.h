@@ -11,6 +11,8 @@
 
 /* The session's descriptor, or -errno with GW_NO_MODULE: closing it ends the session. */
 int device_open(struct err *e);
+/* The same for a migration, which can do without: the error says how. */
+int device_open_or_pause(struct err *e);
 /* GW_BUSY, GW_DIRTY_RING, GW_VM_GONE. */
 int device_attach(int dev, int vm_fd, struct err *e);
 /* Adds a RAM file; *map becomes its dirty bitmap, for munmap() with *map_bytes. */

@@ -136,7 +136,7 @@ static int sender_start_guardian(struct sender *s, struct err *e)
 	w.at = s->at = qmp_place(s->qmp, s->o->qmp_path, s->vm.pid);
 	/* The guardian keeps the session, so that comes first. */
 	if (!s->o->pause) {
-		s->session = device_open(e);
+		s->session = device_open_or_pause(e);
 		if (s->session < 0)
 			return s->session;
 		w.session = s->session;

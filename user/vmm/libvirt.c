@@ -151,7 +151,7 @@ static int libvirt_check(const char *path, const char *name, const struct status
 		return libvirt_odd(path, "another process id than in the .pid file", e);
 	if (!*s->qmp_path)
 		return err_set(e, GW_NO_SOCKET, ENOENT,
-			       "the libvirt domain \"%s\" has no second QMP socket, and libvirt holds the first: virsh edit %s, make it <domain ... xmlns:qemu='" QEMU_NS "'>, and put before </domain>: <qemu:commandline><qemu:arg value='-qmp'/><qemu:arg value='unix:/var/lib/libvirt/qemu/%s.qmp,server=on,wait=off'/></qemu:commandline>; then shut it down and start it again",
+			       "the libvirt domain \"%s\" has no second QMP socket, and libvirt holds the first: virsh edit %s, make it <domain ... xmlns:qemu='" QEMU_NS "'>, and put before </domain>: <qemu:commandline><qemu:arg value='-qmp'/><qemu:arg value='unix:/var/lib/libvirt/qemu/%s.qmp,server=on,wait=off'/></qemu:commandline>; then shut it down and start it again (AppArmor must allow that path: docs/libvirt.md)",
 			       name, name, name);
 	return 0;
 }
