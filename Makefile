@@ -19,6 +19,7 @@ user:
 
 # For KVER: the running kernel by default.
 module:
+	@test -e $(KDIR)/Makefile || { echo "no headers of kernel $(KVER) in $(KDIR): apt-get install linux-headers-$(KVER); or make user, for a host that needs the tool alone" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
 deps:
