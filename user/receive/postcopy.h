@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "net/channel.h"
 #include "postcopy/lazy_ram.h"
-#include "postcopy/stall.h"
+#include "postcopy/stalled.h"
 #include "receive/requests.h"
 
 struct receiver;
@@ -44,7 +44,7 @@ struct postcopy {
 	struct tls *tls;
 	struct requests *requests;
 	struct requests_count before;
-	struct stall stall;
+	struct stalled stall;
 	atomic_bool stop;
 };
 

@@ -242,7 +242,7 @@ int recover(struct receiver *r, int ret, struct err *e)
 	if (!left)
 		return ret;
 	now = now_ns();
-	until = recover_until(r, stall_since(&r->postcopy.stall, left, now));
+	until = recover_until(r, stalled_since(&r->postcopy.stall, left, now));
 	say_out("%s: the guest runs here and lacks RAM: waiting %llu s for the sender to connect again",
 	       lost.text, until > now ? (unsigned long long)(until - now) / 1000000000 : 0);
 	*e = (struct err) { 0 };

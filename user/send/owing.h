@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "postcopy/push.h"
-#include "postcopy/stall.h"
+#include "postcopy/stalled.h"
 #include "tls/tls.h"
 
 struct sender;
@@ -37,7 +37,7 @@ struct owing {
 	uint32_t unit[WIRE_BLOCKS_MAX];
 	uint64_t begun_ns;
 	uint64_t lost_ns;
-	struct stall stall;
+	struct stalled stall;
 	struct owed owed;
 	struct push push;
 	int fd;

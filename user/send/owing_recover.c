@@ -135,7 +135,7 @@ static int recover_ask(struct sender *s, unsigned int ms, struct err *e)
 static int recover_stalls(struct sender *s, struct err *e)
 {
 	uint64_t left = atomic_load(&s->owing.owed.left);
-	uint64_t since = stall_since(&s->owing.stall, left, s->owing.lost_ns);
+	uint64_t since = stalled_since(&s->owing.stall, left, s->owing.lost_ns);
 
 	/* This one came back in time, if only just. */
 	if (since == s->owing.lost_ns || now_ns() < since + s->o->recover_s * 1000000000ull)

@@ -4,22 +4,22 @@
  * that drops large packets lets small ones through. --recover-timeout is for that as well as for
  * one that does not come back: from the first loss on, until RAM has come.
  */
-#ifndef GODWIT_STALL_H
-#define GODWIT_STALL_H
+#ifndef GODWIT_STALLED_H
+#define GODWIT_STALLED_H
 
 #include <stdint.h>
 
 /**
- * struct stall - zeros at first
+ * struct stalled - zeros at first
  * @since_ns: the first loss since RAM has come, by base/clock.h; 0: none
  * @left: units that were owed at the latest loss
  */
-struct stall {
+struct stalled {
 	uint64_t since_ns, left;
 };
 
 /* The link was lost at lost_ns, with so many units owed. Return: @since_ns. */
-static inline uint64_t stall_since(struct stall *s, uint64_t left, uint64_t lost_ns)
+static inline uint64_t stalled_since(struct stalled *s, uint64_t left, uint64_t lost_ns)
 {
 	if (!s->since_ns || left < s->left)
 		s->since_ns = lost_ns;
