@@ -32,7 +32,7 @@ enum does { RUNS, COMPUTES, SLEEPS };
 
 /* Shared with the process that stands in for QEMU. */
 static struct vm_shared {
-	_Atomic enum does does;
+	_Atomic enum does does, seen[THREADS];
 	_Atomic uint64_t moved[THREADS];
 	_Atomic uint64_t interrupted;
 	_Atomic uint64_t signals;
@@ -61,6 +61,7 @@ static void *vcpu(void *arg)
 	for (;;) {
 		const enum does does = atomic_load(&vm->does);
 
+		atomic_store(&vm->seen[i], does);
 		if (does == RUNS)
 			ioctl(-1, KVM_RUN, 0);
 		else if (does == SLEEPS && usleep(100000) && errno == EINTR)
@@ -68,6 +69,17 @@ static void *vcpu(void *arg)
 		atomic_fetch_add(&vm->moved[i], 1);
 	}
 	return NULL;
+}
+
+/* Returns when each of them does. */
+static inline void have_them(enum does does)
+{
+	const uint64_t end = now_ns() + PATIENCE_NS;
+
+	atomic_store(&vm->does, does);
+	for (unsigned int i = 0; i < THREADS; i++)
+		while (atomic_load(&vm->seen[i]) != does)
+			assert_true(now_ns() < end);
 }
 
 static void begin(struct scene *s, unsigned int percent)

@@ -63,8 +63,7 @@ static void only_in_kvm_run(void **state)
 	struct scene *s = *state;
 	uint64_t before;
 
-	atomic_store(&vm->does, COMPUTES);
-	nap_ms(50);
+	have_them(COMPUTES);
 	begin(s, 90);
 	before = atomic_load(&vm->moved[0]);
 	(void)moves(s);
@@ -76,8 +75,7 @@ static void one_that_sleeps_is_left_alone(void **state)
 {
 	struct scene *s = *state;
 
-	atomic_store(&vm->does, SLEEPS);
-	nap_ms(50);
+	have_them(SLEEPS);
 	begin(s, 90);
 	(void)moves(s);
 	assert_int_equal(brake_held_ns(&s->brake), 0);
