@@ -102,6 +102,59 @@ static void test_nonsense(void **state)
 	}
 }
 
+/* A guest can write such a section into what a device keeps: which of both is QEMU's own is not known. */
+static void test_second_section(void **state)
+{
+	uint8_t in[1024], out[1024 + SAVE_MORE];
+	size_t len = make(in, "running"), at = 8 + 12;
+
+	(void)state;
+	for (unsigned int i = 0; i < 2; i++) {
+		/* Before, or behind; whole, or not. */
+		memmove(in + at + 200, in + at, len - at);
+		memcpy(in + at, GLOBAL, sizeof(GLOBAL) - 1);
+		strcpy((char *)in + at + sizeof(GLOBAL) - 1, i ? "paused" : "running");
+		assert_int_equal(save_to_stream(in, len + 200, "m", false, out), -ENOTUNIQ);
+		assert_true(save_to_stream(in, len + 200, "m", true, out) > 0);
+		len = make(in, "running");
+	}
+	memcpy(in + len - 1, "\x0bglobalstate", 13);
+	assert_int_equal(save_to_stream(in, len + 12, "m", false, out), -ENOTUNIQ);
+}
+
+static void test_says(void **state)
+{
+	const unsigned int both = SAVE_SAYS_RUNS | SAVE_SAYS_STANDS;
+	uint8_t in[1024];
+	size_t len;
+
+	(void)state;
+	len = make(in, "running");
+	assert_int_equal(save_says(in, len), SAVE_SAYS_RUNS);
+	assert_int_equal(save_says(in, len - 7), 0);
+	assert_int_equal(save_says(in, 0), 0);
+	make(in + len, "paused");
+	assert_int_equal(save_says(in, 2 * len), both);
+	make(in, "prelaunch");
+	assert_int_equal(save_says(in, 2 * len), SAVE_SAYS_STANDS);
+	make(in + len, "running");
+	assert_int_equal(save_says(in, 2 * len), both);
+	make(in, "running");
+	assert_int_equal(save_says(in, 2 * len), SAVE_SAYS_RUNS);
+	/* It ran, and the only note says whether an operator has paused it since. */
+	assert_true(save_ran(SAVE_SAYS_RUNS, true, true));
+	assert_false(save_ran(SAVE_SAYS_STANDS, true, true));
+	/* It did not, but for who has continued it. */
+	assert_true(save_ran(SAVE_SAYS_RUNS, false, true));
+	assert_false(save_ran(SAVE_SAYS_RUNS, false, false));
+	assert_false(save_ran(SAVE_SAYS_STANDS, false, false));
+	/* QEMU has no such section for an old machine type. */
+	assert_true(save_ran(0, true, true));
+	assert_false(save_ran(0, false, false));
+	for (unsigned int i = 0; i < 4; i++)
+		assert_false(save_ran(both, i & 1, i & 2));
+}
+
 static void test_asked(void **state)
 {
 	static const struct peer_answer qemu[] = {
@@ -137,6 +190,12 @@ static void test_asked(void **state)
 	assert_int_equal(write(p.passed_fd, state_bytes, len), len);
 	assert_int_equal(save_finish(&s, true, &e), 0);
 	assert_int_equal(s.len, len + 1 + 4 + strlen("pc-q35-11.1") + 7);
+	assert_int_equal(pwrite(p.passed_fd, state_bytes, len, (off_t)len), len);
+	free(s.state);
+	e = (struct err) { 0 };
+	assert_int_equal(save_finish(&s, false, &e), -ENOTUNIQ);
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_non_null(strstr(e.text, "--device-state migrate"));
 	assert_true(save_has_fdset(q));
 	save_remove_fdset(q);
 	save_close(&s);
@@ -169,6 +228,8 @@ static void test_strange_machine(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_stream),
 	cmocka_unit_test(test_nonsense),
+	cmocka_unit_test(test_second_section),
+	cmocka_unit_test(test_says),
 	cmocka_unit_test(test_asked),
 	cmocka_unit_test(test_strange_machine),
 };

@@ -128,7 +128,11 @@ static uint8_t *save_put_u32(uint8_t *p, uint32_t v)
 	return p + sizeof(v);
 }
 
-/* The section's text, after name, instance, version and length. NULL: not there, or not whole. */
+/*
+ * The text of the next section of that name, after name, instance, version and length. NULL: there
+ * is none, or not all of it. A guest can write such bytes, into CMOS or a card's buffers, which
+ * come in the same stream: QEMU's own section is one of those that are found.
+ */
 static const uint8_t *save_find_global_state(const uint8_t *p, size_t len)
 {
 	const size_t before = sizeof(global_state) - 1 + 12;
@@ -139,28 +143,46 @@ static const uint8_t *save_find_global_state(const uint8_t *p, size_t len)
 	return at + before;
 }
 
-int save_says_running(const uint8_t *p, size_t len)
+static bool save_text_runs(const uint8_t *text)
 {
 	static const char running[] = "running";
-	const uint8_t *text = save_find_global_state(p, len);
 
-	static_assert(SAVE_OVERLAP >= sizeof(global_state) - 1 + 12 + STATE_BYTES,
-		      "no section lies between two parts");
-	if (!text)
-		return -1;
 	return save_get_u32(text - 4) == sizeof(running) && !memcmp(text, running, sizeof(running));
 }
 
-static bool save_set_paused(uint8_t *p, size_t len)
+unsigned int save_says(const uint8_t *p, size_t len)
+{
+	const uint8_t *end = p + len;
+	unsigned int says = 0;
+
+	static_assert(SAVE_OVERLAP >= sizeof(global_state) - 1 + 12 + STATE_BYTES,
+		      "no section lies between two parts");
+	while ((p = save_find_global_state(p, (size_t)(end - p))))
+		says |= save_text_runs(p) ? SAVE_SAYS_RUNS : SAVE_SAYS_STANDS;
+	return says;
+}
+
+bool save_ran(unsigned int says, bool ran, bool stopped)
+{
+	if (!says)
+		return ran;
+	return says == SAVE_SAYS_RUNS && (ran || stopped);
+}
+
+static int save_set_paused(uint8_t *p, size_t len)
 {
 	static const char paused[sizeof("running")] = "paused";	/* not longer than what it replaces */
 	uint8_t *text = (uint8_t *)save_find_global_state(p, len);
 
-	if (!text || save_says_running(p, len) != 1)
-		return false;
+	if (!text)
+		return -EPROTO;
+	if (memmem(text, (size_t)(p + len - text), global_state, sizeof(global_state) - 1))
+		return -ENOTUNIQ;
+	if (!save_text_runs(text))
+		return -EPROTO;
 	memcpy(text, paused, sizeof(paused));
 	save_put_u32(text - 4, strlen(paused) + 1);
-	return true;
+	return 0;
 }
 
 long save_to_stream(const uint8_t *state, size_t len, const char *machine, bool running,
@@ -168,6 +190,7 @@ long save_to_stream(const uint8_t *state, size_t len, const char *machine, bool 
 {
 	size_t name = strlen(machine);
 	uint8_t *p = out;
+	int r;
 
 	if (len < 9 || save_get_u32(state) != FILE_MAGIC ||
 	    save_get_u32(state + 4) != FILE_VERSION || state[8] == SECTION_CONFIGURATION ||
@@ -180,8 +203,9 @@ long save_to_stream(const uint8_t *state, size_t len, const char *machine, bool 
 	memcpy(p, machine, name);
 	p += name;
 	memcpy(p, state + 8, len - 8);
-	if (!running && !save_set_paused(p, len - 8))
-		return -EPROTO;
+	r = running ? 0 : save_set_paused(p, len - 8);
+	if (r)
+		return r;
 	p += len - 8;
 	*p++ = SECTION_DESCRIPTION;
 	p = save_put_u32(p, 2);
@@ -206,6 +230,9 @@ int save_finish(struct save_state *s, bool running, struct err *e)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 	if (pread(s->file, raw, (size_t)st.st_size, 0) == st.st_size)
 		n = save_to_stream(raw, (size_t)st.st_size, s->machine, running, s->state);
+	if (n == -ENOTUNIQ)
+		return err_set(e, GW_VM_STATE, ENOTUNIQ,
+			       "the guest is paused, and its device state holds a second \"globalstate\", which the guest may have written to run at the destination all the same: use --device-state migrate");
 	if (n < 0)
 		return err_set(e, GW_QMP, EPROTO,
 			       "this QEMU saves its device state in a format that godwit does not know: use --device-state migrate");

@@ -48,16 +48,26 @@ int save_begin(struct save_state *s, struct qmp *q, struct err *e);
 int save_check_disks(struct qmp *q, struct err *e);
 /*
  * After QEMU's reply: makes s->state a stream for -incoming. running: the guest is to run at the
- * destination. GW_QMP: QEMU saved a format that godwit does not know, or too much.
+ * destination. GW_QMP: QEMU saved a format that godwit does not know, or too much. GW_VM_STATE: the
+ * guest is not to run, and the state has more than one section that says whether it is.
  */
 int save_finish(struct save_state *s, bool running, struct err *e);
 /*
- * Reads a part of a device state, of QEMU's own stream or of what save_finish() makes: does the
- * guest run where this state is loaded? 1: yes, 0: no, -1: this part does not say. A caller that
- * passes parts which overlap by SAVE_OVERLAP bytes misses nothing.
+ * Reads a part of QEMU's own stream: what does each note there say that may be QEMU's, of whether
+ * the guest ran when QEMU stopped it? 0: there is none in this part. A caller that passes parts
+ * which overlap by SAVE_OVERLAP bytes misses nothing.
  */
 #define SAVE_OVERLAP	160u
-int save_says_running(const uint8_t *p, size_t len);
+#define SAVE_SAYS_RUNS	1u
+#define SAVE_SAYS_STANDS 2u
+unsigned int save_says(const uint8_t *p, size_t len);
+/*
+ * Did the guest run when QEMU's migration stopped it? says: of all parts. ran: it did before
+ * `migrate`, by QEMU's answer, and an operator may have stopped it since. stopped: QEMU has said
+ * STOP since. The guest may have written notes, too: one counts only if no other contradicts it,
+ * and if QEMU's answer and events do not. In doubt it did not: an operator may have paused it.
+ */
+bool save_ran(unsigned int says, bool ran, bool stopped);
 void save_close(struct save_state *s);
 /*
  * Removes godwit's descriptor set from QEMU. QEMU keeps the set until then, as the mark of a VM
@@ -68,8 +78,8 @@ void save_remove_fdset(struct qmp *q);
 bool save_has_fdset(struct qmp *q);
 
 /*
- * The pure part of save_finish(); out has room for len + SAVE_MORE bytes. Return: bytes of out, or
- * -EPROTO. What QEMU saves lacks the configuration section with the machine type at its beginning,
+ * The pure part of save_finish(); out has room for len + SAVE_MORE bytes. Return: bytes of out;
+ * -EPROTO; or -ENOTUNIQ: which section to correct is not known. What QEMU saves lacks the configuration section with the machine type at its beginning,
  * and a description at its end; and its section "globalstate" says that the guest ran. Source: QEMU
  * migration/savevm.c, migration/global_state.c.
  */

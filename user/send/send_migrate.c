@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/stop.h"
 #include "net/sock.h"
 #include "send/sender_internal.h"
@@ -65,7 +66,6 @@ static int send_migrate_pump(struct sender *s, struct err *e)
 	static uint8_t buf[SAVE_OVERLAP + WIRE_DEVICE_MAX];
 	uint8_t *part = buf + SAVE_OVERLAP;
 	ssize_t n = sock_recv_some(s->migration.stream, part, WIRE_DEVICE_MAX);
-	int running;
 
 	if (n == -EAGAIN)
 		return 0;
@@ -74,14 +74,11 @@ static int send_migrate_pump(struct sender *s, struct err *e)
 			       strerror((int)-n));
 	if (n == 0)
 		return 1;
-	/*
-	 * QEMU notes whether the guest ran when it stops the guest. We have asked before that, and
-	 * an operator may have stopped or continued the guest in between: QEMU's note counts.
-	 */
-	running = save_says_running(buf, SAVE_OVERLAP + (size_t)n);
-	if (running >= 0)
-		s->migration.was_running = running;
-	memmove(buf, buf + n, SAVE_OVERLAP);
+	/* Its note is with the devices. What comes before is RAM, which the guest writes. */
+	if (s->held) {
+		s->says |= save_says(buf, SAVE_OVERLAP + (size_t)n);
+		memmove(buf, buf + n, SAVE_OVERLAP);
+	}
 	return sender_device(s, part, (size_t)n, e);
 }
 
@@ -181,6 +178,19 @@ static int send_migrate_wait_completed(struct sender *s, char *status, size_t le
 }
 
 /*
+ * QEMU notes whether the guest ran when it stops the guest. We have asked before that, and an
+ * operator may have stopped the guest in between: QEMU's note counts.
+ */
+static void send_migrate_hear(struct sender *s)
+{
+	struct migration *m = &s->migration;
+
+	if (s->says == (SAVE_SAYS_RUNS | SAVE_SAYS_STANDS))
+		say("the device state says both that the guest ran and that it was paused, and the guest may have written one of these: godwit does not let it run");
+	m->was_running = save_ran(s->says, m->was_running, s->stop_realtime_ns);
+}
+
+/*
  * Sends the device state, up to QEMU's end of file. It may stream to the receiver as QEMU writes
  * it, its end included: the receiver keeps all of it from its QEMU until DEVICE_END, the commit
  * point.
@@ -210,6 +220,7 @@ static int send_migrate_state(struct sender *s, struct err *e)
 	}
 	if (r == 1)
 		r = send_migrate_wait_completed(s, status, sizeof(status), e);
+	send_migrate_hear(s);
 	/*
 	 * Another client may begin, and complete, a migration while a guardian waits for the
 	 * monitor: the record tells ours from that.

@@ -153,6 +153,7 @@ struct sender {
 	uint64_t state_there;		/* of report->device_bytes: so much has come for sure */
 	uint64_t device_at;		/* bytes of QEMU's stream so far */
 	bool held;			/* what follows of it is for the commit point */
+	unsigned int says;		/* and what that says: save_says() */
 	bool spread;			/* a long link: small pieces in the blackout */
 	uint32_t verify_frames;
 	bool resumed;			/* QEMU has said RESUME since the stop */
