@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "host_pair.h"
 
 static void test_tmpfs(void **state)
@@ -204,6 +205,32 @@ static void test_private_beside_a_file(void **state)
 	CHECK_ALL(pairs);
 }
 
+/* As many as a destination can say in a view: what is looked at is no more than any host has. */
+static void test_many_cgroups(void **state)
+{
+	json_auto_t *src = view("{'ram': {'a': {'allocated': 50M}}}", "{}", NULL);
+	json_auto_t *dst = view("{'ram': {'a': {'bytes': 50M, 'fs': '1'}}, 'fs': {'1': {'type': 'tmpfs'}}}", "{}", NULL);
+	json_t *host = json_object_get(dst, "host"), *ours = json_array(), *its = json_array();
+	struct findings f = { .rows = NULL };
+	uint64_t began = now_ns();
+	char path[32];
+
+	(void)state;
+	for (unsigned int i = 0; i < 20000; i++) {
+		snprintf(path, sizeof(path), "/ours/%u", i);
+		json_array_append_new(ours, json_pack("{s:s, s:i}", "path", path, "room", i == 63 || i == 64 ? 0 : 1 << 30));
+		snprintf(path, sizeof(path), "/qemu/%u", i);
+		json_array_append_new(its, json_pack("{s:s}", "path", path));
+	}
+	json_object_set_new(host, "cgroups", ours);
+	json_object_set_new(host, "qemu-cgroups", its);
+	host_compare(src, dst, &f);
+	assert_int_equal(f.n, 1);
+	assert_non_null(strstr(f.rows[0].text, "/ours/63"));
+	assert_true(now_ns() - began < 5000000000ull);
+	findings_free(&f);
+}
+
 /* Of a block whose place is not known the counterpart has its name; else its size, and no namesake here. */
 static void test_other_names(void **state)
 {
@@ -272,7 +299,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tmpfs), cmocka_unit_test(test_several_blocks), cmocka_unit_test(test_huge_pages),
 		cmocka_unit_test(test_one_pool), cmocka_unit_test(test_memory), cmocka_unit_test(test_cgroups),
-		cmocka_unit_test(test_private), cmocka_unit_test(test_private_beside_a_file),
+		cmocka_unit_test(test_private), cmocka_unit_test(test_private_beside_a_file), cmocka_unit_test(test_many_cgroups),
 		cmocka_unit_test(test_other_names), cmocka_unit_test(test_places), cmocka_unit_test(test_huge_numbers),
 	};
 

@@ -342,9 +342,12 @@ static bool has_cgroup(const json_t *cgroups, const char *path)
 	const json_t *cgroup;
 	size_t i;
 
-	json_array_foreach(cgroups, i, cgroup)
+	json_array_foreach(cgroups, i, cgroup) {
+		if (i == CGROUPS_MAX)
+			break;
 		if (path && host_text(cgroup, "path") && !strcmp(path, host_text(cgroup, "path")))
 			return true;
+	}
 	return false;
 }
 
@@ -360,14 +363,18 @@ static void compare_cgroups(const json_t *dst, uint64_t files, uint64_t private,
 	size_t i;
 
 	host_number(json_object_get(dst, "memory"), "swap", &swap);
-	json_array_foreach(ours, i, cgroup)
-		if (i < CGROUPS_MAX && !has_cgroup(its, host_text(cgroup, "path")))
+	json_array_foreach(ours, i, cgroup) {
+		if (i == CGROUPS_MAX)
+			break;
+		if (!has_cgroup(its, host_text(cgroup, "path")))
 			compare_cgroup(cgroup, false, files, swap, f);
+	}
 	json_array_foreach(its, i, cgroup) {
-		bool both = has_cgroup(ours, host_text(cgroup, "path"));
-
-		if (i < CGROUPS_MAX)
-			compare_cgroup(cgroup, true, plus(private, both ? files : 0), swap, f);
+		if (i == CGROUPS_MAX)
+			break;
+		compare_cgroup(cgroup, true,
+			       plus(private, has_cgroup(ours, host_text(cgroup, "path")) ? files : 0),
+			       swap, f);
 	}
 }
 
