@@ -93,11 +93,17 @@ void fuzz_reuse(const struct wire_header *h, const uint8_t *body)
 		}
 		CHECK(pages <= WIRE_REFERRED_MAX);
 	}
-	if (h->type == WIRE_REFUSED && !wire_get_refused(h, body, ram, RAM_BLOCKS, x))
+	pages = 0;
+	if (h->type == WIRE_REFUSED && !wire_get_refused(h, body, ram, RAM_BLOCKS, x)) {
 		for (i = 0; i < h->arg; i++) {
 			check_extent(body + i * WIRE_EXTENT, &x[i]);
 			CHECK(x[i].kind == WIRE_DATA && x[i].block < RAM_BLOCKS && x[i].first + x[i].pages <= ram[x[i].block]);
+			pages += x[i].pages;
 		}
+		for (i = 0; i < RAM_BLOCKS; i++)
+			pages -= pages > ram[i] ? ram[i] : pages;
+		CHECK(!pages);
+	}
 }
 
 /* With a length that the fuzzer need not guess. */

@@ -177,7 +177,9 @@ int referring_take(struct referring *r, struct channel *ch, const struct wire_he
 		return 0;
 	if (h->type == WIRE_HASHES)
 		return r->asked ? referring_hashes(r, ch, h, e) : 0;
-	return h->type == WIRE_REFUSED ? referring_refused(r, ch, h, e) : 0;
+	if (h->type != WIRE_REFUSED || !atomic_load(&r->referred))
+		return 0;
+	return referring_refused(r, ch, h, e);
 }
 
 bool referring_again(struct referring *r, struct delta *delta, uint64_t *const *map)

@@ -21,6 +21,7 @@
  * struct referring - zeros: nothing is reused
  * @table: what the receiver has said; NULL: there is no file, or it is not agreed on
  * @off: nothing is referred to any more: the file was not what it had been
+ * @referred: something was referred to: said by streams before it leaves
  * @asked: WANT_HASHES without an answer so far
  * @complete: all has been said that there is, or there is no more memory
  * @blocks: @pages: of RAM; @refused: a bit a page: dirty again, once no round is under way
@@ -31,7 +32,7 @@
  */
 struct referring {
 	struct reuse_table *table;
-	atomic_bool off;
+	atomic_bool off, referred;
 	unsigned int asked;
 	atomic_bool complete;
 	bool waiting;

@@ -140,7 +140,7 @@ struct ram_framer {
 	struct ram_packing *packing;
 	struct delta *delta;
 	bool delta_always, last;
-	const struct referring *reuse;
+	struct referring *reuse;
 	struct zeros *zeros;
 	struct ram_frame *references;
 	struct wire_reference reference;

@@ -65,6 +65,9 @@ int ram_framer_add_reference(struct ram_framer *f, unsigned int block, uint64_t 
 	int r = 0;
 
 	f->count.reused_pages++;
+	/* Before the frame leaves, which may be refused at once. */
+	if (!atomic_load(&f->reuse->referred))
+		atomic_store(&f->reuse->referred, true);
 	if (f->references && (f->references->references == WIRE_REFERENCES_MAX ||
 			      f->referred == WIRE_REFERRED_MAX))
 		r = ram_framer_push_references(f, e);

@@ -46,7 +46,7 @@ struct send_streams_options {
 	uint64_t features;
 	struct delta *delta;
 	bool delta_always;
-	const struct referring *reuse;
+	struct referring *reuse;
 	struct zeros *zeros;
 	unsigned int pack_threads;
 	unsigned int timeout_ms;

@@ -75,6 +75,8 @@ int wire_get_references(const struct wire_header *h, const uint8_t *body,
 int wire_get_refused(const struct wire_header *h, const uint8_t *body, const uint64_t *block_pages,
 		     unsigned int blocks, struct wire_extent *x)
 {
+	uint64_t all = 0, pages = 0;
+
 	if (h->arg > WIRE_REFUSED_MAX)
 		return -EMSGSIZE;
 	if (h->length != h->arg * WIRE_EXTENT)
@@ -88,6 +90,9 @@ int wire_get_refused(const struct wire_header *h, const uint8_t *body, const uin
 			ret = wire_extent_check(&x[i], block_pages, blocks);
 		if (ret)
 			return ret;
+		pages += x[i].pages;
 	}
-	return 0;
+	for (unsigned int i = 0; i < blocks; i++)
+		all += block_pages[i];
+	return pages > all ? -EPROTO : 0;
 }

@@ -102,7 +102,7 @@ void wire_put_reference(uint8_t p[WIRE_REFERENCE], const struct wire_reference *
 int wire_get_references(const struct wire_header *h, const uint8_t *body,
 			const uint64_t *block_pages, unsigned int blocks, uint64_t entries,
 			struct wire_reference *ref);
-/* h->arg extents. */
+/* h->arg extents. Of more pages than all blocks have: -EPROTO, as a frame names each page once. */
 int wire_get_refused(const struct wire_header *h, const uint8_t *body, const uint64_t *block_pages,
 		     unsigned int blocks, struct wire_extent *x);
 
