@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <cmocka.h>
 
@@ -277,6 +278,27 @@ static size_t put_frame(uint8_t *p, unsigned int type, uint32_t arg, const char 
 	return WIRE_HEADER + h.length;
 }
 
+/* What a refused header says is told, and nothing of ours. */
+static void a_frame_that_makes_no_sense(void **state)
+{
+	const struct wire_header odd[] = { { .type = 777 }, { .type = WIRE_PONG, .length = 3 }, { .type = WIRE_ACK, .flags = 0x8000 } };
+	struct link *l = *state;
+	char word[32];
+
+	for (unsigned int i = 0; i < 3; i++) {
+		struct wire_header h = { .type = 4242 };
+		uint8_t bytes[WIRE_HEADER];
+
+		l->e = (struct err) { 0 };
+		wire_put_header(bytes, &odd[i]);
+		assert_int_equal(write(l->peer, bytes, sizeof(bytes)), sizeof(bytes));
+		assert_int_equal(channel_recv(l->ch, &h, false, &l->e), -EPROTO);
+		assert_int_equal(l->e.exit, GW_BAD_PEER);
+		snprintf(word, sizeof(word), "(type %u)", odd[i].type);
+		assert_non_null(strstr(l->e.text, word));
+	}
+}
+
 /* A send fails; why, the peer has said behind other frames, and behind the rest of one that was being read. */
 static void a_reason_behind_other_frames(void **state)
 {
@@ -360,6 +382,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_reason_behind_other_frames, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(what_was_said_before_is_kept, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_frame_that_makes_no_sense, setup, teardown),
 	cmocka_unit_test_setup_teardown(an_interrupt_ends_a_wait, setup, teardown),
 };
 

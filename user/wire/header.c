@@ -280,6 +280,8 @@ int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h)
 	/* The version first, as all else in another version's HELLO may differ. */
 	if (le32toh(le.magic) != WIRE_MAGIC || (got.type == WIRE_HELLO && got.arg != WIRE_VERSION))
 		return -EPROTONOSUPPORT;
+	/* For whoever names it. */
+	h->type = got.type;
 	if (le.reserved)
 		return -EPROTO;
 	ret = header_check_limits(&got);
