@@ -32,7 +32,8 @@ static void compare(const json_t *src, const json_t *dst, unsigned int accepted)
 
 		CHECK(row->class < FIT_CLASSES && memchr(row->text, '\0', sizeof(row->text)));
 		for (const char *p = row->text; *p; p++)
-			CHECK((unsigned char)*p >= ' ' && *p != 0x7f);
+			CHECK((unsigned char)*p >= ' ' && *p != 0x7f &&
+			      ((unsigned char)*p != 0xc2 || (unsigned char)p[1] >= 0xa0));
 	}
 	CHECK(!findings_verdict(&f, &e) == !f.nfatal);
 	findings_free(&f);

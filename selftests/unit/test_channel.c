@@ -326,6 +326,19 @@ static void a_reason_behind_other_frames(void **state)
 	assert_true(channel_aborted(l->ch));
 }
 
+/* It goes to a terminal, which obeys nothing of it. */
+static void a_reason_is_no_command(void **state)
+{
+	struct link *l = *state;
+	struct wire_header h;
+	uint8_t bytes[128];
+	size_t len = put_frame(bytes, WIRE_ABORT, GW_VERIFY, "a\x1b[2Jb\xc2\x9b" "2Jc\x9b" "2J\xc3\xa9");
+
+	assert_int_equal(write(l->peer, bytes, len), len);
+	assert_int_not_equal(channel_recv(l->ch, &h, false, &l->e), 0);
+	assert_non_null(strstr(l->e.text, ": a [2Jb 2Jc?2J\xc3\xa9"));
+}
+
 /* The peer has closed, and what it had said before is there after sends that failed. */
 static void what_was_said_before_is_kept(void **state)
 {
@@ -382,6 +395,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_peer_that_hangs_up_is_noticed, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(a_reason_behind_other_frames, setup_narrow, teardown),
 	cmocka_unit_test_setup_teardown(what_was_said_before_is_kept, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_reason_is_no_command, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_frame_that_makes_no_sense, setup, teardown),
 	cmocka_unit_test_setup_teardown(an_interrupt_ends_a_wait, setup, teardown),
 };

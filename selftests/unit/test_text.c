@@ -18,6 +18,9 @@ static void test_one_line(void **state)
 		{ "plain", "plain", 20 },
 		{ "two\r\nlines\t\x7f", "two  lines  ", 20 },
 		{ "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\xa6", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\xa6", 40 },
+		/* Controls of 8 bits, as characters and as bytes; the first behind them is none. */
+		{ "a\xc2\x80\xc2\x9b" "31m\xc2\x9f\xc2\xa0z", "a  31m \xc2\xa0z", 20 },
+		{ "a\x9b" "31m", "a?31m", 20 },
 		/* Cut within a character, at its end, and not at all. */
 		{ "ab\xc3\xa9", "ab", 4 },
 		{ "ab\xc3\xa9", "ab\xc3\xa9", 5 },

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <stdbool.h>
+
 #include "base/text.h"
 
 /* Bytes of the UTF-8 character at src; 0: there is none, or only a part of one. */
@@ -34,6 +36,14 @@ static size_t text_utf8_len(const unsigned char *src)
 	return 0;
 }
 
+/* U+0080 to U+009F: of 8 bits, and a terminal may obey them as it does ESC and another character. */
+static bool text_is_control(const char *src, size_t len)
+{
+	if (len == 1)
+		return (unsigned char)*src < ' ' || *src == 0x7f;
+	return len == 2 && (unsigned char)src[0] == 0xc2 && (unsigned char)src[1] < 0xa0;
+}
+
 char *one_line(char *dst, size_t size, const char *src)
 {
 	size_t to = 0;
@@ -46,9 +56,9 @@ char *one_line(char *dst, size_t size, const char *src)
 		if (!len) {
 			dst[to++] = '?';
 			src++;
-		} else if (len == 1) {
-			dst[to++] = (unsigned char)*src < ' ' || *src == 0x7f ? ' ' : *src;
-			src++;
+		} else if (text_is_control(src, len)) {
+			dst[to++] = ' ';
+			src += len;
 		} else {
 			while (len--)
 				dst[to++] = *src++;

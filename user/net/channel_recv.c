@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "net/channel_internal.h"
 #include "net/sock.h"
 
@@ -35,9 +36,7 @@ static int gave_up(struct channel *ch, const struct wire_header *h, char *text, 
 	enum gw_exit exit = GW_PEER_FAILED;
 
 	text[h->length] = '\0';
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';	/* it goes to a terminal */
+	one_line(text, WIRE_TEXT_MAX + 1, text);	/* it goes to a terminal */
 	if (h->arg == GW_RAM_DIFFERS || h->arg == GW_DEVICE_STATE || h->arg == GW_VERIFY ||
 	    h->arg == GW_VERSION || h->arg == GW_TLS || h->arg == GW_NO_ROOM ||
 	    h->arg == GW_CANCELLED || h->arg == GW_TIME_LIMIT || h->arg == GW_BAD_PEER)
