@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -37,6 +39,7 @@ static void lay_out(struct private_ram *ram, uint8_t *at)
 {
 	*ram = layout;
 	ram->pid = getpid();
+	ram->pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	for (unsigned int i = 0; i < ram->n; i++) {
 		ram->b[i].hva = (uintptr_t)at;
 		at += ram->b[i].pages * PAGE_BYTES;
@@ -68,6 +71,8 @@ static int teardown_ends(void **state)
 
 	channel_free(t->out);
 	channel_free(t->in);
+	close(t->from.ram.pidfd);
+	close(t->to.pidfd);
 	private_ram_copy_free(&t->from);
 	free(t->source);
 	free(t->destination);
@@ -247,9 +252,36 @@ static void test_out_of_bounds(void **state)
 	assert_int_equal(e.exit, GW_VM_GONE);
 }
 
+/* Its number may be another process's by then, as it is this one's here. */
+static void test_ended(void **state)
+{
+	const struct frame_out out = { .send = frame_out_to_channel };
+	struct ends *t = *state;
+	struct err e = { 0 };
+	uint64_t bytes = 0;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	close(t->to.pidfd);
+	t->to.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(dup2(t->to.pidfd, t->from.ram.pidfd), t->from.ram.pidfd);
+	assert_true(frame(t, &(struct wire_extent) { 1, WIRE_DATA, 1, 0 }, &e) < 0);
+	assert_int_equal(e.exit, GW_VM_GONE);
+	assert_true(frame(t, &(struct wire_extent) { 1, WIRE_ZERO, 1, 0 }, &e) < 0);
+	assert_int_equal(e.exit, GW_VM_GONE);
+	for (size_t i = 0; i < ALL_PAGES * PAGE_BYTES; i++)
+		assert_int_equal(t->destination[i], 0xee);
+	e = (struct err) { 0 };
+	assert_true(private_ram_send(&t->from, &out, &bytes, &e) < 0);
+	assert_int_equal(e.exit, GW_VM_GONE);
+	assert_int_equal(bytes, 0);
+}
+
 static int find(struct private_ram *out, uintptr_t rom, unsigned long bytes, uintptr_t vram, struct err *e)
 {
-	struct vm vm = { .pid = getpid(), .nblocks = 1, .blocks = { { .name = "ram0" } } };
+	struct vm vm = { .pid = getpid(), .pidfd = 4711, .nblocks = 1, .blocks = { { .name = "ram0" } } };
 	char list[1024];
 	const struct peer_answer qemu[] = { { "x-query-ramblock", "", list }, { NULL, NULL, NULL } };
 	struct qmp *q;
@@ -296,7 +328,7 @@ static void test_found(void **state)
 
 	(void)state;
 	assert_int_equal(find(&ram, (uintptr_t)ours, 8192, (uintptr_t)ours + 8192, &e), 0);
-	assert_true(ram.has_addresses && ram.n == 2 && ram.pid == getpid());
+	assert_true(ram.has_addresses && ram.n == 2 && ram.pid == getpid() && ram.pidfd == 4711);
 	assert_string_equal(ram.b[0].name, "rom");
 	assert_int_equal(ram.b[0].pages, 2);
 	assert_int_equal(ram.b[1].hva, (uintptr_t)ours + 8192);
@@ -324,6 +356,7 @@ static const struct CMUnitTest tests[] = {
 	EACH(test_again),
 	EACH(test_compared),
 	EACH(test_out_of_bounds),
+	EACH(test_ended),
 	cmocka_unit_test(test_found),
 	cmocka_unit_test(test_same),
 };

@@ -64,7 +64,7 @@ int private_ram_find(struct qmp *q, const struct vm *vm, struct private_ram *out
 	char proc[32];
 	int r;
 
-	*out = (struct private_ram) { .pid = vm->pid };
+	*out = (struct private_ram) { .pid = vm->pid, .pidfd = vm->pidfd };
 	snprintf(proc, sizeof(proc), "/proc/%d", (int)vm->pid);
 	if (!all)
 		return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
@@ -133,6 +133,9 @@ int private_ram_read(const struct private_ram *ram, unsigned int block, uint64_t
 	ssize_t n = proc_memory_read(ram->pid, b->hva + first * PAGE_BYTES, buf,
 				     pages * PAGE_BYTES);
 
+	/* As long as it has not ended the number is its own. */
+	if (proc_ended(ram->pidfd))
+		n = -ESRCH;
 	return private_ram_moved(ram, b, n, pages, e);
 }
 
@@ -140,7 +143,8 @@ int private_ram_write(const struct private_ram *ram, unsigned int block, uint64_
 		      uint64_t pages, const void *buf, struct err *e)
 {
 	const struct private_block *b = &ram->b[block];
-	ssize_t n = proc_memory_write(ram->pid, b->hva + first * PAGE_BYTES, buf,
+	ssize_t n = proc_ended(ram->pidfd) ? -ESRCH :
+		    proc_memory_write(ram->pid, b->hva + first * PAGE_BYTES, buf,
 				      pages * PAGE_BYTES);
 
 	return private_ram_moved(ram, b, n, pages, e);

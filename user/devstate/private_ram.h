@@ -27,7 +27,7 @@ struct private_block {
 
 /**
  * struct private_ram - all RAM of a VM that migrates and is not in vm->blocks
- * @pid: the VMM
+ * @pid: the VMM; @pidfd: of the struct vm: another process that has that number is not touched
  * @has_addresses: it is known where QEMU's RAM is
  * @why: it is not, for this reason
  * @list: what QEMU reported, for private_ram_same()
@@ -35,6 +35,7 @@ struct private_block {
  */
 struct private_ram {
 	pid_t pid;
+	int pidfd;
 	bool has_addresses;
 	unsigned int n;
 	char why[256];
