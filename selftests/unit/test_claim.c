@@ -247,6 +247,9 @@ static void test_mark(void **state)
 	e = (struct err) { 0 };
 	assert_int_equal(mark_remove(q, "0123456789abcdef", &e), 0);
 	assert_int_equal(claim_check_mark(q, &e), 0);
+	/* Its address is to be shown only. */
+	assert_int_equal(mark_make(q, "0123456789abcdef", "unix:/\xff", &e), 0);
+	assert_int_equal(mark_remove(q, "0123456789abcdef", &e), 0);
 	journal_close(&j);
 	journal_close(&other);
 	qmp_close(q);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What a running migration answers, to whatever it is asked. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
+#include "base/json_text.h"
 #include "base/stop.h"
+#include "control/client.h"
 #include "control/server.h"
 #include "wire/wire.h"
 
@@ -245,6 +250,61 @@ static void an_answer_that_is_too_long_is_an_error(void **state)
 	json_decref(ask(rig, "{\"execute\": \"query\"}", "error"));
 }
 
+/* A file's name may be any bytes, and so may what QEMU says. */
+static void what_is_no_utf8_is_answered(void **state)
+{
+	struct rig *rig = *state;
+	json_auto_t *ret = NULL, *error = NULL;
+	char path[32];
+
+	strcpy(rig->c.qmp_path, "/run/\xff.qmp");
+	rig->c.addr = "unix:/\xfe";
+	ret = ask(rig, "{\"execute\": \"query\"}", "return");
+	assert_string_equal(path_from_json(json_object_get(ret, "qmp"), path, sizeof(path)), rig->c.qmp_path);
+	assert_string_equal(json_string_value(json_object_get(ret, "to")), "unix:/?");
+	err_set(&rig->no_postcopy, GW_QMP, EIO, "QEMU says \xff");
+	error = ask(rig, "{\"execute\": \"set\", \"arguments\": {\"postcopy\": \"on\"}}", "error");
+	assert_int_equal(json_integer_value(json_object_get(error, "exit")), GW_QMP);
+	assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "QEMU says ?"));
+}
+
+static void *cancel(void *arg)
+{
+	struct control_which which = { .control = arg };
+	struct err e = { 0 };
+	json_t *ret;
+
+	return control_ask(&which, "cancel", NULL, &ret, &e) ? NULL : ret;
+}
+
+/* Also if it is in no words of UTF-8. */
+static void the_outcome_is_told(void **state)
+{
+	char dir[] = "/tmp/godwit-control-XXXXXX", path[64];
+	struct rig *rig = *state;
+	struct err outcome = { 0 };
+	json_auto_t *ret = NULL;
+	pthread_t thread;
+	void *said;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/s", dir);
+	assert_int_equal(control_open(&rig->c, path, &outcome), 0);
+	assert_int_equal(pthread_create(&thread, NULL, cancel, path), 0);
+	while (!stop_requested()) {
+		control_serve(&rig->c);
+		nap_ms(1);
+	}
+	err_set(&outcome, GW_CANCELLED, ECANCELED, "cancelled \xff");
+	control_close(&rig->c, &outcome);
+	pthread_join(thread, &said);
+	ret = said;
+	assert_non_null(ret);
+	assert_int_equal(json_integer_value(json_object_get(ret, "exit")), GW_CANCELLED);
+	assert_string_equal(json_string_value(json_object_get(ret, "message")), "cancelled ?");
+	assert_int_equal(rmdir(dir), 0);
+}
+
 static void command_line_limits(void **state)
 {
 	struct limits l = limits_default;
@@ -294,6 +354,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_long_is_an_error, setup, teardown),
 		cmocka_unit_test_setup_teardown(command_line_limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_no_utf8_is_answered, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_outcome_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(cancel_is_answered_at_the_end_or_too_late, setup, teardown),
 	};
 

@@ -321,6 +321,22 @@ static void the_note_says_how_the_guest_was(void **state)
 	}
 }
 
+static void an_address_may_be_any_path(void **state)
+{
+	const struct doubt d = { .addr = "unix:/run/\xff\x80" };
+	struct record r = RECORD_NONE;
+	struct doubt read;
+	struct err e = { 0 };
+	json_t *now;
+
+	(void)state;
+	doubt_write(&r, getpid(), &d, NULL);
+	record_close(&r);
+	assert_int_equal(doubt_read(getpid(), &read, &now, &e), 0);
+	assert_string_equal(read.addr, d.addr);
+	json_decref(now);
+}
+
 /* Its QEMU has exited: that there is no note is no failure of the directory's. */
 static void no_note_of_a_vm_that_is_gone(void **state)
 {
@@ -400,6 +416,7 @@ int main(void)
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
 		cmocka_unit_test(a_paused_guest_is_not_given_up),
 		cmocka_unit_test(the_note_says_how_the_guest_was),
+		cmocka_unit_test(an_address_may_be_any_path),
 		cmocka_unit_test(no_note_of_a_vm_that_is_gone),
 		cmocka_unit_test(a_strict_question_ends_in_time),
 	};

@@ -72,11 +72,42 @@ static void the_verdict_of_one_that_took_over(void **state)
 	}
 }
 
+/* Nor must its path be UTF-8 for the receiver that asks it after the one that wrote the record. */
+static void the_verdict_of_a_qemu_at_an_odd_path(void **state)
+{
+	static const struct peer_answer running[] = { { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
+	struct receiver killed;
+	struct peer qemu;
+	struct scene s;
+	char odd[96];
+
+	(void)state;
+	no_record();
+	assert_int_equal(peer_start(&qemu, peer_serve, running, 4), 0);
+	snprintf(odd, sizeof(odd), "%.60s/qmp\xff", qemu.dir);
+	assert_int_equal(rename(qemu.path, odd), 0);
+	strcpy(qemu.path, odd);
+	open_scene(&s, WIRE_ASK, token);
+	s.o.qmp_path = odd;
+	killed = s.r;
+	killed.verdicts = killed.runs = true;
+	killed.commit = COMMIT_SENT;
+	memcpy(killed.token, token, sizeof(token));
+	record_name_vm(killed.vmm, "doubt", getpid());
+	verdict_open(&killed);
+	assert_true(killed.record.fd >= 0);
+	record_close(&killed.record);
+	answer(&s, reply);
+	assert_said(&s, WIRE_VERDICT, COMMIT_RUNS, false);
+	peer_stop(&qemu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_verdict),
 		cmocka_unit_test(the_verdict_of_one_that_took_over),
+		cmocka_unit_test(the_verdict_of_a_qemu_at_an_odd_path),
 	};
 
 	engine = &engine_poll;

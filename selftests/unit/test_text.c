@@ -4,9 +4,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/json_text.h"
 #include "base/text.h"
 
 static void test_one_line(void **state)
@@ -44,9 +46,54 @@ static void test_one_line(void **state)
 	}
 }
 
+/* Shown as one line is; a text that is UTF-8 stays as it is. */
+static void test_in_json(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "", "" }, { "two\nlines \xe2\x82\xac", "two\nlines \xe2\x82\xac" }, { "a\xff\xc3\xa9\x1b", "a?\xc3\xa9 " },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		json_auto_t *j = text_to_json(cases[i][0]);
+
+		assert_string_equal(json_string_value(j), cases[i][1]);
+	}
+}
+
+static void test_paths_in_json(void **state)
+{
+	static const char *const paths[] = { "/run/vm.qmp", "", "unix:/a\xff", "\x80", "/\xe2\x82/\xc3\xa9", "{\"bytes\": \"41\"}" };
+	static const char *const odd[] = {
+		"5", "{}", "[\"41\"]", "{\"bytes\": 5}", "{\"bytes\": \"\"}", "{\"bytes\": \"414\"}", "{\"bytes\": \"4x\"}",
+		"{\"bytes\": \"+1\"}", "{\"bytes\": \"4141414141414141\"}",
+	};
+	char buf[8];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		json_auto_t *j = path_to_json(paths[i]), *read = NULL;
+		char *line = json_dumps(j, JSON_ENCODE_ANY), at[64];
+
+		assert_non_null(line);
+		read = json_loads(line, JSON_DECODE_ANY, NULL);
+		free(line);
+		assert_string_equal(path_from_json(read, at, sizeof(at)), paths[i]);
+	}
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		json_auto_t *j = json_loads(odd[i], JSON_DECODE_ANY, NULL);
+
+		assert_non_null(j);
+		assert_null(path_from_json(j, buf, sizeof(buf)));
+	}
+	assert_null(path_from_json(NULL, buf, sizeof(buf)));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_line) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_line), cmocka_unit_test(test_in_json), cmocka_unit_test(test_paths_in_json),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/json_text.h"
 #include "cmd/cmd.h"
 #include "kernel/netlink.h"
 
@@ -31,9 +32,9 @@ static json_t *list_by_name(const uint64_t *values, unsigned int n,
 
 static void list_add_session(const struct session_info *s, void *arg)
 {
-	json_t *o = json_pack("{s:i, s:s, s:i, s:s}", "id", (int)s->id, "state",
+	json_t *o = json_pack("{s:i, s:s, s:i, s:o}", "id", (int)s->id, "state",
 			      session_state_name(s->state), "owner-pid", (int)s->owner_pid,
-			      "owner-comm", s->owner_comm);
+			      "owner-comm", text_to_json(s->owner_comm));
 
 	if (s->vm_pid) {
 		json_object_set_new(o, "vm-pid", json_integer(s->vm_pid));

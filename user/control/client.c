@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/stop.h"
+#include "base/text.h"
 #include "control/client.h"
 #include "control/server.h"
 
@@ -79,7 +81,8 @@ static int client_ask_at(const char *path, const char *what, json_t *args, unsig
 static bool client_fits(const struct control_which *which, const char *qmp_path,
 			const json_t *query)
 {
-	const char *qmp = json_string_value(json_object_get(query, "qmp"));
+	char buf[PATH_MAX];
+	const char *qmp = path_from_json(json_object_get(query, "qmp"), buf, sizeof(buf));
 
 	if (which->vm_pid && json_integer_value(json_object_get(query, "vm")) != which->vm_pid)
 		return false;
@@ -89,8 +92,10 @@ static bool client_fits(const struct control_which *which, const char *qmp_path,
 static void client_query(const struct control_which *which, const char *qmp_path, const char *path,
 			 struct found *f)
 {
+	char buf[PATH_MAX], shown[PATH_MAX];
 	json_auto_t *query = NULL;
 	struct err e = { 0 };
+	const char *qmp;
 	size_t len = strlen(f->list);
 
 	if (client_ask_at(path, "query", NULL, QUERY_MS, &query, &e)) {
@@ -101,10 +106,11 @@ static void client_query(const struct control_which *which, const char *qmp_path
 	if (!client_fits(which, qmp_path, query))
 		return;
 	f->nr++;
+	qmp = path_from_json(json_object_get(query, "qmp"), buf, sizeof(buf));
 	snprintf(f->path, sizeof(f->path), "%s", path);
 	snprintf(f->list + len, sizeof(f->list) - len, "%s--pid %lld (%s, to %s)", len ? ", " : "",
 		 (long long)json_integer_value(json_object_get(query, "vm")),
-		 json_string_value(json_object_get(query, "qmp")),
+		 one_line(shown, sizeof(shown), qmp ? qmp : "?"),
 		 json_string_value(json_object_get(query, "to")));
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/say.h"
 #include "base/stop.h"
 #include "control/server.h"
@@ -44,14 +45,16 @@ static void server_answer(char *answer, const char *kind, json_t *what)
 static void server_answer_error(char *answer, const struct err *e)
 {
 	server_answer(answer, "error",
-		      json_pack("{s:i, s:s}", "exit", (int)e->exit, "message", e->text));
+		      json_pack("{s:i, s:o}", "exit", (int)e->exit, "message",
+				text_to_json(e->text)));
 }
 
 static bool server_query(struct control *c, char *answer)
 {
 	server_answer(answer, "return",
-		      json_pack("{s:i, s:i, s:s, s:s, s:s, s:i, s:o}", "pid", (int)getpid(),
-				"vm", (int)c->vm_pid, "qmp", c->qmp_path, "to", c->addr,
+		      json_pack("{s:i, s:i, s:o, s:o, s:s, s:i, s:o}", "pid", (int)getpid(),
+				"vm", (int)c->vm_pid, "qmp", path_to_json(c->qmp_path),
+				"to", text_to_json(c->addr),
 				"phase", c->report->phase, "round", (int)c->report->round,
 				"limits", limits_to_json(c->limits)));
 	return true;
@@ -152,8 +155,9 @@ void control_close(struct control *c, const struct err *outcome)
 	/* Clients that have asked just now get the outcome, too. */
 	control_serve(c);
 	server_answer(answer, "return",
-		      json_pack("{s:i, s:s, s:s}", "exit", (int)outcome->exit,
-				"status", gw_exit_name(outcome->exit), "message", outcome->text));
+		      json_pack("{s:i, s:s, s:o}", "exit", (int)outcome->exit,
+				"status", gw_exit_name(outcome->exit),
+				"message", text_to_json(outcome->text)));
 	line_socket_answer_all(&c->socket, answer);
 	line_socket_close(&c->socket);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/say.h"
 #include "base/stop.h"
 #include "peer/hello.h"
@@ -124,8 +125,9 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 		return;
 	record_name_verdict(token, d->token, sizeof(d->token));
 	if (!ret)
-		ret = record_write(r, json_pack("{s:s, s:s, s:b, s:b, s:o}",
-						"receiver", d->addr, "token", token,
+		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:o}",
+						"receiver", path_to_json(d->addr),
+						"token", token,
 						"ran", d->ran, "paused", d->paused,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
@@ -193,7 +195,7 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 	if (held)
 		return err_set(e, GW_BUSY, EBUSY,
 			       "the migration of this VM is still under way: wait for \"godwit send\" to end");
-	d->addr = json_string_value(json_object_get(*note, "receiver"));
+	d->addr = path_from_json(json_object_get(*note, "receiver"), d->read, sizeof(d->read));
 	if (!d->addr ||
 	    !record_parse_verdict(json_string_value(json_object_get(*note, "token")), d->token,
 				  sizeof(d->token)) ||

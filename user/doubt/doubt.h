@@ -8,6 +8,7 @@
 #define GODWIT_DOUBT_H
 
 #include "base/err.h"
+#include "net/address.h"
 #include "net/engine.h"
 #include "tls/tls.h"
 #include "txn/commit.h"
@@ -16,7 +17,7 @@
 
 /**
  * struct doubt - a migration in doubt
- * @addr: the receiver's
+ * @addr: the receiver's; @read: room for doubt_read()
  * @tls: NULL: it is asked in the clear
  * @timeout_ms: for each of its answers
  * @seconds: how long to go on asking, and some round trips more: the receiver answers once it has
@@ -28,6 +29,7 @@
  */
 struct doubt {
 	const char *addr;
+	char read[ADDRESS_MAX];
 	struct tls_creds *tls;
 	const struct engine_ops *engine;
 	unsigned int timeout_ms;
@@ -83,8 +85,8 @@ const char *doubt_lost_words(enum doubt_guest guest);
 /* Unlinks the note. */
 void doubt_forget(pid_t vmm);
 /*
- * Reads the note. d->addr and the array "undo" are in *note, which the caller frees by
- * json_decref().
+ * Reads the note. d->addr is in *note or in *d, and the array "undo" in *note, which the caller
+ * frees by json_decref().
  * Errors: GW_NO_MIGRATION: no migration of this VM is in doubt.
  */
 int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/say.h"
 #include "base/stop.h"
 #include "receive/receiver_internal.h"
@@ -49,10 +50,10 @@ void verdict_write(struct receiver *r)
 	if (!realpath(r->o->qmp_path, path))
 		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
 	ret = record_write(&r->record,
-			   json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:b, s:O?}",
+			   json_pack("{s:s, s:I, s:o, s:s, s:b, s:b, s:b, s:O?}",
 				     "state", commit_state_name(r->commit),
 				     "resumed-ns", (json_int_t)r->resumed_ns,
-				     "qmp", path, "vmm", r->vmm, "runs", r->runs,
+				     "qmp", path_to_json(path), "vmm", r->vmm, "runs", r->runs,
 				     "owing", r->lost || postcopy_lacks_ram(r),
 				     "lost", r->lost,
 				     "capabilities", r->migration.old_caps));
@@ -92,7 +93,8 @@ static bool verdict_names_vmm(const struct receiver *r, const json_t *record)
  */
 static bool verdict_runs_now(const struct receiver *r, const json_t *record)
 {
-	const char *path = json_string_value(json_object_get(record, "qmp"));
+	char buf[PATH_MAX];
+	const char *path = path_from_json(json_object_get(record, "qmp"), buf, sizeof(buf));
 	bool wanted = json_is_true(json_object_get(record, "runs"));
 	struct err ignored = { 0 };
 	bool holds = r->qmp && verdict_names_vmm(r, record);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "page/page.h"
 #include "report/fields.h"
 #include "report/report.h"
@@ -173,7 +174,7 @@ static json_t *fields_encode_one(const struct field *f, const void *from)
 	if (f->unit == UNIT_BOOL)
 		return json_boolean(*(const bool *)p);
 	if (f->unit == UNIT_TEXT)
-		return json_string(p);
+		return text_to_json(p);
 	v = f->unit == UNIT_UINT ? *(const unsigned int *)p : *(const uint64_t *)p;
 	switch (f->unit) {
 	case UNIT_MS:

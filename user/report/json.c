@@ -8,26 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "page/page.h"
 #include "report/eta.h"
 #include "report/fields.h"
 #include "report/json.h"
 #include "report/text.h"
-
-/* The text may hold a message of QEMU's that is not UTF-8, as JSON must be. */
-static json_t *report_encode_text(const char *text)
-{
-	char ascii[sizeof(((struct err *)NULL)->text)];
-	json_t *j = json_string(text);
-	size_t i;
-
-	if (j)
-		return j;
-	for (i = 0; text[i] && i + 1 < sizeof(ascii); i++)
-		ascii[i] = (unsigned char)text[i] < 128 ? text[i] : '?';
-	ascii[i] = '\0';
-	return json_string(ascii);
-}
 
 /* The part that report and progress have in common. outcome may be NULL. */
 static json_t *report_encode(const struct report *r, const struct err *outcome)
@@ -40,7 +26,7 @@ static json_t *report_encode(const struct report *r, const struct err *outcome)
 
 		failed |= json_object_set_new(j, "status", json_string(status));
 		failed |= json_object_set_new(j, "exit", json_integer(outcome->exit));
-		failed |= json_object_set_new(j, "message", report_encode_text(outcome->text));
+		failed |= json_object_set_new(j, "message", text_to_json(outcome->text));
 	}
 	failed |= json_object_set_new(j, "phase", json_string(r->phase));
 	for (int i = 0; i < REPORT_TABLES; i++) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/text.h"
 #include "txn/mark.h"
 
@@ -58,8 +59,8 @@ int mark_make(struct qmp *q, const char *token, const char *addr, struct err *e)
 
 	snprintf(data, sizeof(data), "%s %s", token, addr);
 	return qmp_call(q, "object-add",
-			json_pack("{s:s, s:s, s:s}", "qom-type", "secret", "id", MARK_ID,
-				  "data", data), NULL, e);
+			json_pack("{s:s, s:s, s:o}", "qom-type", "secret", "id", MARK_ID,
+				  "data", text_to_json(data)), NULL, e);
 }
 
 int mark_remove(struct qmp *q, const char *token, struct err *e)
