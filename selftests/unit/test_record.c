@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -149,6 +150,58 @@ static void strange_records_are_none(void **state)
 	assert_true(record_open(&r, dir, "x") < 0);
 }
 
+static unsigned int mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* Tokens are names there. */
+static void others_do_not_look_into_the_directory(void **state)
+{
+	struct record r = RECORD_NONE;
+	char theirs[64], own[64];
+
+	(void)state;
+	snprintf(own, sizeof(own), "%s/godwit-receive", dir);
+	assert_int_equal(record_open(&r, own, "x"), 0);
+	record_remove(&r);
+	assert_int_equal(mode_of(own), 0700);
+	/* Of an older godwit, or a unit that does not say RuntimeDirectoryMode=. */
+	assert_int_equal(chmod(own, 0755), 0);
+	assert_int_equal(record_open(&r, own, "x"), 0);
+	record_remove(&r);
+	assert_int_equal(mode_of(own), 0700);
+	/* Other programs may have files there. */
+	snprintf(theirs, sizeof(theirs), "%s/vm", dir);
+	assert_int_equal(mkdir(theirs, 0755), 0);
+	for (unsigned int bit = 1; bit < 0100; bit <<= 1) {
+		assert_int_equal(chmod(theirs, 0700 | bit), 0);
+		assert_int_equal(record_open(&r, theirs, "x"), -EPERM);
+		assert_int_equal(r.fd, -1);
+		assert_int_equal(mode_of(theirs), 0700 | bit);
+	}
+	assert_non_null(strstr(record_error(-EPERM), "RuntimeDirectoryMode=0700"));
+	assert_string_equal(record_error(-ENOSPC), strerror(ENOSPC));
+	assert_int_equal(chmod(theirs, 0700), 0);
+	assert_int_equal(record_open(&r, theirs, "x"), 0);
+	record_remove(&r);
+	/* Nor is a link followed, whose target would be changed. */
+	assert_int_equal(rmdir(own), 0);
+	assert_int_equal(chmod(theirs, 0755), 0);
+	assert_int_equal(symlink(theirs, own), 0);
+	assert_true(record_open(&r, own, "x") < 0);
+	assert_int_equal(mode_of(theirs), 0755);
+	/* Another user's. */
+	if (geteuid())
+		return;
+	assert_int_equal(chmod(theirs, 0700), 0);
+	assert_int_equal(chown(theirs, 12345, 12345), 0);
+	assert_int_equal(record_open(&r, theirs, "x"), -EPERM);
+}
+
 static void names_tell_processes_apart(void **state)
 {
 	char a[RECORD_NAME], b[RECORD_NAME];
@@ -167,6 +220,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_record_outlives_its_writer, make_dir, remove_dir),
 	cmocka_unit_test_setup_teardown(the_later_record_of_two_counts, make_dir, remove_dir),
 	cmocka_unit_test_setup_teardown(strange_records_are_none, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(others_do_not_look_into_the_directory, make_dir, remove_dir),
 	cmocka_unit_test(names_tell_processes_apart),
 };
 

@@ -112,7 +112,7 @@ int doubt_reserve(struct record *r, pid_t vmm, struct err *e)
 	record_remove(r);
 	return err_set(e, ret == -ENOSPC || ret == -EDQUOT ? GW_NO_ROOM : GW_INTERNAL, EOPNOTSUPP,
 		       "no note of post-copy can be made in " RECORD_DIR " (%s), without which \"godwit send --recover\" could not go on if the sender is killed: make room there, or give --postcopy off",
-		       strerror(-ret));
+		       record_error(ret));
 }
 
 void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_t *undo)
@@ -132,7 +132,7 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 						"undo", doubt_without_settings(undo)));
 	if (ret)
 		say("cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it",
-			strerror(-ret));
+			record_error(ret));
 }
 
 void doubt_note_ran(pid_t vmm, json_t *note)
@@ -152,7 +152,7 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 	record_close(&r);
 	if (ret)
 		say("cannot change the note in " RECORD_DIR " (%s): do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination",
-			strerror(-ret));
+			record_error(ret));
 }
 
 enum doubt_guest doubt_guest(const json_t *note)

@@ -23,7 +23,7 @@
 static void verdict_fails(int ret)
 {
 	say("cannot keep a record in %s (%s): if this receiver is killed in the switchover the sender cannot learn how the migration ended",
-		record_dir(), strerror(-ret));
+		record_dir(), record_error(ret));
 }
 
 void verdict_open(struct receiver *r)

@@ -37,15 +37,47 @@ static bool record_is_linked(const struct record *r)
 	       ours.st_ino == named.st_ino;
 }
 
+/*
+ * Names of files there are secrets, by which anybody may ask or answer for a migration. What an
+ * older godwit has left open is closed; a directory of other programs is theirs to change.
+ */
+static int record_check_dir(const char *dir)
+{
+	const char *slash = strrchr(dir, '/');
+	bool its_own = !strncmp(slash ? slash + 1 : dir, "godwit", strlen("godwit"));
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	int r = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) || st.st_uid != geteuid())
+		r = -EPERM;
+	else if ((st.st_mode & 077) && (!its_own || fchmod(fd, 0700)))
+		r = -EPERM;
+	close(fd);
+	return r;
+}
+
+const char *record_error(int r)
+{
+	return r == -EPERM ? "it must be of godwit's own user, and no other's to look into: mode 0700, for a service RuntimeDirectoryMode=0700" :
+			     strerror(-r);
+}
+
 int record_open(struct record *r, const char *dir, const char *name)
 {
 	/* Who reads records holds each for an instant. */
 	unsigned int tries = LOCK_TRIES;
 	bool locked;
+	int ret;
 
 	r->fd = -1;
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
+	ret = record_check_dir(dir);
+	if (ret)
+		return ret;
 	if ((size_t)snprintf(r->path, sizeof(r->path), "%s/%s", dir, name) >= sizeof(r->path))
 		return -ENAMETOOLONG;
 	for (;;) {

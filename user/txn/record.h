@@ -34,8 +34,13 @@ struct record {
 
 /* The directory that the service manager gives (RUNTIME_DIRECTORY), or RECORD_DIR. */
 const char *record_dir(void);
-/* Makes the file and locks it. 0 or -errno; -EBUSY: another program holds it. */
+/*
+ * Makes the file and locks it, and the directory if there is none. 0 or -errno; -EBUSY: another
+ * program holds it; -EPERM: other users may look into the directory.
+ */
 int record_open(struct record *r, const char *dir, const char *name);
+/* What such an error means, in words. */
+const char *record_error(int r);
 /* j: stolen. 0 or -errno. */
 int record_write(struct record *r, json_t *j);
 /* Room for what is to be written: record_read() finds no sense in it. 0 or -errno. */
