@@ -153,6 +153,24 @@ static void memory_bounds_the_index(void **state)
 	unlink(path);
 }
 
+/* Not one page of it is there. */
+static void a_file_of_holes_has_no_entries(void **state)
+{
+	struct reuse_index_state st;
+	struct reuse_index *ix;
+
+	(void)state;
+	make_file(1);
+	assert_int_equal(truncate(path, 0), 0);
+	assert_int_equal(truncate(path, PAGES * PAGE_BYTES), 0);
+	ix = index_of(false, 1 << 20, &st);
+	assert_int_equal(st.entries, 0);
+	assert_int_equal(st.left_out, 0);
+	assert_int_equal(st.error, 0);
+	reuse_index_close(ix);
+	unlink(path);
+}
+
 /* Each receiver has a secret of its own. */
 static void no_two_indexes_are_alike(void **state)
 {
@@ -364,6 +382,7 @@ int main(void)
 		cmocka_unit_test(an_index_by_xxh3),
 		cmocka_unit_test(an_index_by_hmac),
 		cmocka_unit_test(memory_bounds_the_index),
+		cmocka_unit_test(a_file_of_holes_has_no_entries),
 		cmocka_unit_test(no_two_indexes_are_alike),
 		cmocka_unit_test(what_is_no_file_is_refused),
 		cmocka_unit_test(a_table_finds_what_it_has),

@@ -109,7 +109,7 @@ static void *index_main(void *arg)
 	struct reuse_index *ix = arg;
 	uint8_t *buf = aligned_alloc(PAGE_BYTES, bytes);
 	const uint64_t began_ns = now_ns();
-	uint64_t from = 0, first, count;
+	uint64_t from = 0, first = 0, count = 0;
 	struct reuse_hasher h;
 	struct err e = { 0 };
 	int r = reuse_hasher_open(&h, &ix->key) && buf ? 1 : -ENOMEM;
