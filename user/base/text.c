@@ -36,7 +36,7 @@ static size_t text_utf8_len(const unsigned char *src)
 	return 0;
 }
 
-/* U+0080 to U+009F: of 8 bits, and a terminal may obey them as it does ESC and another character. */
+/* U+0080 to U+009F: of 8 bits; a terminal may obey them as it does ESC and another character. */
 static bool text_is_control(const char *src, size_t len)
 {
 	if (len == 1)

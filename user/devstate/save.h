@@ -79,9 +79,10 @@ bool save_has_fdset(struct qmp *q);
 
 /*
  * The pure part of save_finish(); out has room for len + SAVE_MORE bytes. Return: bytes of out;
- * -EPROTO; or -ENOTUNIQ: which section to correct is not known. What QEMU saves lacks the configuration section with the machine type at its beginning,
- * and a description at its end; and its section "globalstate" says that the guest ran. Source: QEMU
- * migration/savevm.c, migration/global_state.c.
+ * -EPROTO; or -ENOTUNIQ: which section to correct is not known. What QEMU saves lacks the
+ * configuration section with the machine type at its beginning, and a description at its end; and
+ * its section "globalstate" says that the guest ran. Source: QEMU migration/savevm.c,
+ * migration/global_state.c.
  */
 #define SAVE_MORE	128u
 long save_to_stream(const uint8_t *state, size_t len, const char *machine, bool running,
