@@ -11,6 +11,7 @@
  * named by QEMU's process. It may be missing (the receiver was killed just before it, no file could
  * be made, RAM is in more blocks than it has room for): then QEMU is asked.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,9 @@
 #include "base/clock.h"
 #include "kernel/device.h"
 #include "net/unix.h"
+#include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
+#include "txn/mark.h"
 
 /* By the name of its process, which is known also when that has exited. false: it is not known. */
 static bool kept_ram_name(const char *vmm, char name[RECORD_NAME])
@@ -244,7 +247,7 @@ int kept_ram_find(struct receiver *r, struct err *e)
  * The receiver before may have been killed when it had removed the mark, which is last but for what
  * the module keeps: as long as there is that, it has not ended (postcopy_complete()).
  */
-bool kept_ram_left(const struct receiver *r)
+static bool kept_ram_left(const struct receiver *r)
 {
 	uint8_t token[WIRE_SECRET];
 	struct err why = { 0 };
@@ -260,6 +263,27 @@ bool kept_ram_left(const struct receiver *r)
 	if (dev >= 0)
 		close(dev);
 	return left;
+}
+
+int kept_ram_claim(struct receiver *r, struct err *e)
+{
+	char target[MARK_MAX] = "", status[64] = "";
+	int ret = kept_ram_find(r, e);
+
+	if (ret)
+		return ret < 0 ? ret : 0;
+	ret = receiver_find(r, e);
+	if (!ret)
+		ret = mark_read(r->qmp, target, e);
+	if (ret >= 0 && strcmp(target, MARK_HERE) && !kept_ram_left(r))
+		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
+	if (ret >= 0)
+		ret = migration_vm_status(r->qmp, status, sizeof(status), e);
+	/* Its receiver was killed before QEMU had all of the device state. */
+	if (!ret && !strcmp(status, "inmigrate"))
+		ret = err_set(e, GW_UNKNOWN, EAGAIN, "this QEMU still waits for the device state, so the guest does not run here: end this QEMU, and then \"godwit resolve\" at the source");
+	postcopy_saw(r, status);
+	return ret < 0 ? ret : 0;
 }
 
 /*

@@ -212,8 +212,6 @@ void kept_ram_forget(const struct receiver *r);
  * Errors: those of device_open() and device_keep(); the note stays.
  */
 int kept_ram_end(const uint8_t token[WIRE_SECRET], const json_t *whole, struct err *e);
-/* QEMU has no mark, and there is no note: does the module keep something of its guest? */
-bool kept_ram_left(const struct receiver *r);
 /*
  * Is all of it here, by the record? 1: r->token is its, and the module keeps nothing any more. 0:
  * no; or kept_ram_end()'s error.
@@ -224,6 +222,11 @@ int kept_ram_whole(struct receiver *r, struct err *e);
  * Return: 1; 0: there is no note; or -errno.
  */
 int kept_ram_find(struct receiver *r, struct err *e);
+/*
+ * As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. A note says that: QEMU may
+ * not be able to, before it has a page that only a receiver brings.
+ */
+int kept_ram_claim(struct receiver *r, struct err *e);
 /* This receiver has seen the end of its guest, and knows now which migration that was, maybe. */
 void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /* Takes the guest over from a receiver that has ended, and serves it to the end. */

@@ -21,7 +21,6 @@
 #include "peer/owed_frames.h"
 #include "receive/receiver_internal.h"
 #include "receive/postcopy_internal.h"
-#include "txn/mark.h"
 #include "wire/owed.h"
 
 #define MONITOR_MS	1000u	/* the sender is not answered meanwhile */
@@ -260,31 +259,6 @@ int recover(struct receiver *r, int ret, struct err *e)
 }
 
 /*
- * As receiver_prepare(), for a QEMU whose guest has come, and lacks RAM. A note says that: QEMU may
- * not be able to, before it has a page that only a receiver brings.
- */
-static int recover_claim(struct receiver *r, struct err *e)
-{
-	char target[MARK_MAX] = "", status[64] = "";
-	int ret = kept_ram_find(r, e);
-
-	if (ret)
-		return ret < 0 ? ret : 0;
-	ret = receiver_find(r, e);
-	if (!ret)
-		ret = mark_read(r->qmp, target, e);
-	if (ret >= 0 && strcmp(target, MARK_HERE) && !kept_ram_left(r))
-		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
-	if (ret >= 0)
-		ret = migration_vm_status(r->qmp, status, sizeof(status), e);
-	/* Its receiver was killed before QEMU had all of the device state. */
-	if (!ret && !strcmp(status, "inmigrate"))
-		ret = err_set(e, GW_UNKNOWN, EAGAIN, "this QEMU still waits for the device state, so the guest does not run here: end this QEMU, and then \"godwit resolve\" at the source");
-	postcopy_saw(r, status);
-	return ret < 0 ? ret : 0;
-}
-
-/*
  * The receiver before may have been killed before it gave QEMU its capabilities back, with which
  * QEMU's own migrations leave RAM out. Now its record can be found, and postcopy_finish() does it.
  */
@@ -327,7 +301,7 @@ static int recover_gone(struct receiver *r, int ret, struct err *e)
 
 int recover_take_over(struct receiver *r, struct err *e)
 {
-	int ret = recover_claim(r, e);
+	int ret = kept_ram_claim(r, e);
 
 	if (!ret)
 		ret = receiver_listen(r, e);
