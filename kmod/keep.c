@@ -17,7 +17,8 @@
  *
  * A process has a userfaultfd in one keep only. A helper that takes a keep over names the processes
  * anew, by the same rights as the first one, and gets the userfaultfds that they have: so a name
- * alone gives nothing.
+ * alone gives nothing. It adds no other process: one that took the keep of another guest by mistake
+ * would leave its own there.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -42,11 +43,13 @@ struct kept {
 /**
  * struct keep
  * @owner: NULL: left
+ * @taken: not by the session that made it
  */
 struct keep {
 	struct list_head node;
 	u8 token[GODWIT_TOKEN_BYTES];
 	struct godwit_session *owner;
+	bool taken;
 	struct list_head uffds;
 	unsigned int count;
 };
@@ -192,6 +195,7 @@ static int keep_for(struct godwit_session *s, struct godwit_keep *a)
 			return -ENOENT;
 		if (k->owner)
 			return -EBUSY;
+		k->taken = true;
 	} else {
 		if (k)
 			return -EEXIST;
@@ -310,6 +314,8 @@ static struct file *uffd_of(struct godwit_session *s, struct mm_struct *mm, stru
 	has = find_mm(mm, &one);
 	if (has && has != k)
 		return ERR_PTR(-EBUSY);
+	if (!has && k->taken)
+		return ERR_PTR(-ENOENT);
 	*kept = has;
 	return has ? get_file(one->uffd) : keep_new(k, mm, dev);
 }

@@ -209,6 +209,49 @@ TEST_F(kept, process_execs)
 	close(dev);
 }
 
+/*
+ * Who took another guest's keep by mistake leaves it as it was: the exit of its own process is none
+ * of that guest's.
+ */
+TEST_F(kept, takes_no_other_process)
+{
+	struct pollfd told = { .events = POLLIN };
+	pid_t own = fork_child();
+	unsigned int count;
+	int dev, fd;
+	bool kept;
+
+	if (!own) {
+		pause();
+		_exit(0);
+	}
+	die(begin_unregistered, &self->p);
+	dev = open_godwit();
+	ASSERT_EQ(0, keep_begin(dev, 1, GODWIT_KEEP_TAKE, &count));
+	EXPECT_EQ(1, count);
+	PROOF(EXPECT_EQ(-ENOENT, keep_uffd(dev, own, NULL)));
+	EXPECT_EQ(1, file_number(KEPT));
+	close(dev);
+	dev = open_godwit();
+	ASSERT_EQ(0, keep_begin(dev, 1, GODWIT_KEEP_TAKE, &count));
+	EXPECT_EQ(1, count);
+	fd = keep_uffd(dev, self->p.pid, &kept);
+	EXPECT_LE(0, fd);
+	EXPECT_TRUE(kept);
+	kill_process(own);
+	told.fd = dev;
+	PROOF(EXPECT_EQ(0, poll(&told, 1, 2 * LOOK_MS + LOOK_MS / 2)));
+	/* One that begins anew may have it. */
+	EXPECT_EQ(0, keep_end(dev));
+	ASSERT_EQ(0, keep_begin(dev, 1, 0, NULL));
+	close(fd);
+	fd = keep_uffd(dev, self->p.pid, &kept);
+	EXPECT_LE(0, fd);
+	EXPECT_FALSE(kept);
+	close(fd);
+	close(dev);
+}
+
 struct reading {
 	struct player *p;
 	volatile uint64_t *begun;

@@ -126,6 +126,7 @@ static void test_userfaultfds_are_refused_in_words(void **state)
 	} answers[] = {
 		{ ESRCH, GW_VM_GONE, "has exited, or has become another program" },
 		{ EBUSY, GW_BUSY, "another post-copy" },
+		{ ENOENT, GW_NO_MIGRATION, "not those of this QEMU" },
 		{ ENOSPC, GW_VM_STATE, "more than 64 processes" },
 		{ EOPNOTSUPP, GW_NO_MODULE, "CONFIG_USERFAULTFD" },
 		{ EMFILE, GW_INTERNAL, "godwit.ko: userfaultfd" },

@@ -24,7 +24,23 @@ static const uint8_t other[WIRE_SECRET] = "of another one", zeros[WIRE_SECRET];
 int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e);
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 
+int __wrap_agree_ram(struct receiver *r, const struct wire_header *h, struct err *e);
+int __wrap_postcopy_taken(struct receiver *r, struct err *e);
+
 static unsigned int takes;
+
+int __wrap_agree_ram(struct receiver *r, const struct wire_header *h, struct err *e)
+{
+	(void)r, (void)h, (void)e;
+	return 0;
+}
+
+/* There is no QEMU: what is kept is another's. */
+int __wrap_postcopy_taken(struct receiver *r, struct err *e)
+{
+	(void)r;
+	return err_set(e, GW_NO_MIGRATION, ENOENT, "not those of this QEMU");
+}
 
 /* The module keeps nothing of it; or something of either. */
 int __wrap_postcopy_take(struct receiver *r, const uint8_t with[WIRE_SECRET], struct err *e)
@@ -352,6 +368,59 @@ static void a_stranger_s_keep_is_left(void **state)
 	takes = 0;
 }
 
+/* A record of that migration, by a receiver that was killed, whose QEMU lives: no process is taken for another. */
+static void have_record_of(pid_t vmm)
+{
+	char name[RECORD_NAME], text[256];
+
+	assert_int_equal(record_name_vm(name, "doubt", vmm), 0);
+	snprintf(text, sizeof(text), "{\"state\":\"runs\",\"vmm\":\"%s\",\"owing\":true,\"lost\":false}", name);
+	have_record(text);
+}
+
+/*
+ * receive --recover, and the sender of another guest comes, whose QEMU waits here for RAM: what is kept of that is not taken, and the
+ * sender hears nothing, as it may find its own receiver here later. By the record; and where that does not tell, by the module.
+ */
+static void a_stranger_s_sender_tries_on(void **state)
+{
+	const struct wire_header blocks = { .type = WIRE_BLOCKS, .arg = 1, .length = 64 };
+	const struct {
+		pid_t of;
+		const char *vmm;
+		unsigned int takes;
+	} each[] = {
+		{ getppid(), "doubt-7-8", 0 },
+		/* Who does not know which QEMU it has, or whose it is, asks the module. */
+		{ getppid(), "", 1 }, { 0, "doubt-7-8", 1 }, { getpid(), NULL, 1 },
+	};
+	char ours[RECORD_NAME];
+
+	(void)state;
+	assert_int_equal(record_name_vm(ours, "doubt", getpid()), 0);
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		uint8_t head[WIRE_HEADER];
+		struct scene s;
+
+		no_record();
+		if (each[i].of)
+			have_record_of(each[i].of);
+		takes = 1;
+		open_scene(&s, WIRE_RECOVER, token);
+		s.o.recover = true;
+		s.o.recover_s = 1;
+		snprintf(s.r.vmm, sizeof(s.r.vmm), "%s", each[i].vmm ? each[i].vmm : ours);
+		wire_put_header(head, &blocks);
+		assert_int_equal(send(s.peer, head, sizeof(head), 0), sizeof(head));
+		assert_int_not_equal(answer(&s, wait_for), 0);
+		assert_said(&s, SILENCE, 0, false);
+		assert_int_equal(takes, 1 + each[i].takes);
+		assert_false(s.r.postcopy.taken || s.r.postcopy.begun || s.r.postcopy.dev >= 0);
+		assert_memory_equal(s.r.token, zeros, sizeof(zeros));
+	}
+	takes = 0;
+}
+
 /* One that waits for another guest. */
 static void another_receiver(void **state)
 {
@@ -388,6 +457,7 @@ int main(void)
 		cmocka_unit_test(a_qemu_that_is_about_to_exit),
 		cmocka_unit_test(the_loss_of_another_guest),
 		cmocka_unit_test(a_stranger_s_keep_is_left),
+		cmocka_unit_test(a_stranger_s_sender_tries_on),
 		cmocka_unit_test(another_receiver),
 	};
 

@@ -272,6 +272,9 @@ int device_uffd(int dev, int mem_fd, int userfaultfd_dev, bool *kept, struct err
 	case EBUSY:
 		return err_set(e, GW_BUSY, EBUSY,
 			       "another post-copy serves the page faults of a process that maps the guest's RAM: wait until that one ends");
+	case ENOENT:
+		return err_set(e, GW_NO_MIGRATION, ENOENT,
+			       "godwit.ko keeps page faults of this migration, but not those of this QEMU: it is another guest's");
 	case ENOSPC:
 		return err_set(e, GW_VM_STATE, ENOSPC,
 			       "more than %u processes map the guest's RAM: migrate without post-copy",

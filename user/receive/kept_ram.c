@@ -157,17 +157,6 @@ static pid_t kept_ram_peer(const struct qmp_place *at, unsigned int timeout_ms)
 	return peer;
 }
 
-/* The process that a note of this name is of, if it lives; else 0. */
-static pid_t kept_ram_process(const char *name)
-{
-	char now[RECORD_NAME];
-	int pid;
-
-	if (sscanf(name, "ram-%d-", &pid) != 1)
-		return 0;
-	return record_name_vm(now, "ram", pid) || strcmp(now, name) ? 0 : pid;
-}
-
 /* The number of a socket may be used again, but not while its process listens there. */
 static bool kept_ram_is_at(const char *name, const json_t *note, const void *arg)
 {
@@ -177,7 +166,7 @@ static bool kept_ram_is_at(const char *name, const json_t *note, const void *arg
 
 	return json_is_integer(dev) && json_is_integer(ino) &&
 	       json_integer_value(dev) == (json_int_t)st->st_dev &&
-	       json_integer_value(ino) == (json_int_t)st->st_ino && kept_ram_process(name);
+	       json_integer_value(ino) == (json_int_t)st->st_ino && record_process(name);
 }
 
 /* own: no relay, or the like, is between us and QEMU. 0: no note says whose this socket is. */
@@ -193,7 +182,7 @@ static pid_t kept_ram_noted(const struct qmp_place *at, bool *own)
 		return 0;
 	note = record_find(name, &held);
 	*own = json_is_true(json_object_get(note, "monitor-its-own"));
-	return kept_ram_process(name);
+	return record_process(name);
 }
 
 static pid_t kept_ram_pid(const struct receiver *r, const struct qmp_place *at, bool *own)

@@ -155,8 +155,9 @@ int postcopy_register(struct receiver *r, struct err *e)
 	p->uffd = device_uffd(p->dev, p->mem, p->userfaultfd, &kept, e);
 	if (p->uffd < 0)
 		return p->uffd;
+	/* An older module has added it. */
 	if (p->taken && !kept)
-		return err_set(e, GW_INTERNAL, ENOENT, "godwit.ko keeps page faults, but not those of this QEMU");
+		return err_set(e, GW_NO_MIGRATION, ENOENT, "godwit.ko keeps page faults, but not those of this QEMU");
 	ret = postcopy_maps(r, &maps, e);
 	if (!ret)
 		ret = lazy_add(&p->lazy, p->uffd, &maps, e);

@@ -54,6 +54,7 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
  * @lfd: the listener; -1: none
  * @lfd_shut: all streams have joined, and the listener refuses connections
  * @deaf_told: that it cannot listen again
+ * @stranger_told: that another guest's sender comes here
  * @features: those that this peer and we offer
  * @rtt_ns: the shortest round trip to it; 0: not known
  * @precopied: rounds stood before SWITCHOVER, and before any of QEMU's stream: not with --pause
@@ -100,7 +101,7 @@ struct receiver {
 	struct receive_streams *streams;
 	int lfd;
 	bool lfd_shut;
-	bool deaf_told;
+	bool deaf_told, stranger_told;
 	uint64_t features, rtt_ns;
 	bool precopied;
 	unsigned int keep_s;
@@ -227,8 +228,6 @@ int kept_ram_find(struct receiver *r, struct err *e);
  * not be able to, before it has a page that only a receiver brings.
  */
 int kept_ram_claim(struct receiver *r, struct err *e);
-/* This receiver has seen the end of its guest, and knows now which migration that was, maybe. */
-void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /* Takes the guest over from a receiver that has ended, and serves it to the end. */
 int recover_take_over(struct receiver *r, struct err *e);
 /*
@@ -268,10 +267,17 @@ void verdict_write(struct receiver *r);
 /* The record of that migration, a new reference, if it is of this receiver's QEMU; else NULL. */
 json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /*
+ * Does the record say that another QEMU has the guest of that migration, and does that live? In
+ * another pid namespace one QEMU has another number: what is not seen to live says nothing.
+ */
+bool verdict_is_of_another(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
+/*
  * Is the guest of that migration lost, by what this receiver has seen of its QEMU, or by the record
  * of one that has? A receiver that was killed before its QEMU exited has seen nothing: false.
  */
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
+/* This receiver has seen the end of its guest, and knows now which migration that was, maybe. */
+void verdict_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /* The record, a new reference, if it says that the guest runs, and lacks nothing; else NULL. */
 json_t *verdict_whole(const uint8_t token[WIRE_SECRET]);
 /* By the records: which migration has brought the guest of this receiver's QEMU? false: none. */

@@ -70,20 +70,26 @@ static int recover_lost(struct err *e)
 	return err_set(e, GW_GUEST_LOST, ESRCH, "the QEMU that had the guest has exited before all of its RAM was there");
 }
 
-/*
- * Only now does a receiver that took over, and whose QEMU has exited since, know which migration
- * that was: for other receivers, the record. Unless it is another guest's: its record stays as it
- * is, and our sender has yet to come.
- */
-void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
+/* No thread of the old connections is left, and none has a page. */
+static void recover_disconnect(struct receiver *r)
 {
-	json_auto_t *record = verdict_ours(r, token);
+	postcopy_interrupt(r);
+	receiver_disconnect(r);
+	owed_again(&r->postcopy.lazy.owed);
+}
 
-	if (!(r->lost || r->whole) || r->verdicts || !record)
-		return;
-	memcpy(r->token, token, sizeof(r->token));
-	r->verdicts = true;
-	verdict_open(r);
+/*
+ * Another guest's sender has come, and that guest waits for RAM: its own receiver may be started at
+ * this address while the sender tries, and any word would end that. 1: it is left alone.
+ */
+static int recover_leave_alone(struct receiver *r)
+{
+	recover_disconnect(r);
+	postcopy_release(r);
+	if (!r->stranger_told)
+		say("this receiver waits for the sender of another migration than the one that has come, whose guest lacks RAM in another QEMU: start \"godwit receive --recover\" for that QEMU as well");
+	r->stranger_told = true;
+	return 1;
 }
 
 /*
@@ -93,8 +99,12 @@ void recover_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
  */
 static int recover_take(struct receiver *r, const uint8_t token[WIRE_SECRET], struct err *e)
 {
-	int ret = postcopy_take(r, token, e);
+	int ret;
 
+	/* What is kept of another QEMU's is not even touched. */
+	if (verdict_is_of_another(r, token))
+		return recover_leave_alone(r);
+	ret = postcopy_take(r, token, e);
 	if (ret && e->exit == GW_NO_MIGRATION) {
 		json_auto_t *record = verdict_ours(r, token);
 
@@ -128,7 +138,7 @@ static int recover_tell_whole(struct receiver *r, const uint8_t token[WIRE_SECRE
 	return 1;
 }
 
-/* 1: it was another guest's sender, which knows now that its guest is whole. */
+/* 1: it was another guest's sender, which knows that its guest is whole, or tries on. */
 static int recover_token(struct receiver *r, const struct wire_header *h,
 			 uint8_t token[WIRE_SECRET], struct err *e)
 {
@@ -139,11 +149,11 @@ static int recover_token(struct receiver *r, const struct wire_header *h,
 	ret = channel_body(r->ch, token, WIRE_SECRET, e);
 	/* Also of another receiver's guest: no other word would come of that. */
 	if (!ret && verdict_lost(r, token)) {
-		recover_adopt(r, token);
+		verdict_adopt(r, token);
 		return recover_lost(e);
 	}
 	if (!ret && r->whole)
-		recover_adopt(r, token);
+		verdict_adopt(r, token);
 	if (!ret && !(r->verdicts && join_secret_ok(token, r->token)))
 		ret = recover_tell_whole(r, token, e);
 	/* Who knows it is known to the module only, if this receiver has taken the guest over. */
@@ -157,7 +167,15 @@ static int recover_token(struct receiver *r, const struct wire_header *h,
 	return ret;
 }
 
-/* A peer has said HELLO. 0: it is the sender, and its streams have joined. */
+/* Without a record only the module knows whose page faults it keeps. */
+static int recover_taken(struct receiver *r, struct err *e)
+{
+	int ret = postcopy_taken(r, e);
+
+	return ret && e->exit == GW_NO_MIGRATION ? recover_leave_alone(r) : ret;
+}
+
+/* A peer has said HELLO. 0: it is the sender, and its streams have joined; 1: as recover_token(). */
 static int recover_join(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	uint8_t token[WIRE_SECRET];
@@ -170,18 +188,10 @@ static int recover_join(struct receiver *r, const struct wire_header *h, struct 
 	r->base = h->arg;
 	ret = recover_same_ram(r, e);
 	if (!ret && r->postcopy.taken)
-		ret = postcopy_taken(r, e);
+		ret = recover_taken(r, e);
 	if (!ret)
 		ret = recover_name(r, e);
 	return ret ? ret : join_streams_again(r, WIRE_RECOVER, e);
-}
-
-/* No thread of the old connections is left, and none has a page. */
-static void recover_disconnect(struct receiver *r)
-{
-	postcopy_interrupt(r);
-	receiver_disconnect(r);
-	owed_again(&r->postcopy.lazy.owed);
 }
 
 static void recover_reject(struct receiver *r, const struct err *why)
@@ -291,7 +301,7 @@ static int recover_gone(struct receiver *r, int ret, struct err *e)
 	r->lost = !r->whole;
 	/* For receivers that are started later, should the sender not come while this one waits. */
 	if (verdict_search(r, token))
-		recover_adopt(r, token);
+		verdict_adopt(r, token);
 	kept_ram_forget(r);
 	if (r->whole)
 		return 0;

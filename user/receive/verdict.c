@@ -148,6 +148,19 @@ json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 	return NULL;
 }
 
+bool verdict_is_of_another(const struct receiver *r, const uint8_t token[WIRE_SECRET])
+{
+	char name[RECORD_NAME];
+	json_auto_t *record = NULL;
+	bool writer_lives;
+	const char *vmm;
+
+	record_name_verdict(name, token, WIRE_SECRET);
+	record = record_find(name, &writer_lives);
+	vmm = json_string_value(json_object_get(record, "vmm"));
+	return vmm && *r->vmm && strcmp(vmm, r->vmm) && record_process(vmm);
+}
+
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 {
 	char name[RECORD_NAME];
@@ -160,6 +173,22 @@ bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 	record_name_verdict(name, token, WIRE_SECRET);
 	record = record_find(name, &writer_lives);
 	return verdict_tells_loss(r, record);
+}
+
+/*
+ * Only now does a receiver that took over, and whose QEMU has exited since, know which migration
+ * that was: for other receivers, the record. Unless it is another guest's: its record stays as it
+ * is, and our sender has yet to come.
+ */
+void verdict_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
+{
+	json_auto_t *record = verdict_ours(r, token);
+
+	if (!(r->lost || r->whole) || r->verdicts || !record)
+		return;
+	memcpy(r->token, token, sizeof(r->token));
+	r->verdicts = true;
+	verdict_open(r);
 }
 
 static bool verdict_says_whole(const json_t *record)
@@ -280,7 +309,7 @@ enum sender_knowledge verdict_reply(struct receiver *r)
 		verdict_write(r);
 	}
 	if (!ret && r->whole)
-		recover_adopt(r, token);
+		verdict_adopt(r, token);
 	if (!ret) {
 		h.arg = verdict_look_up(r, token, &resumed_ns, &flags);
 		h.flags = h.arg == COMMIT_RUNS ? flags : 0;

@@ -309,6 +309,17 @@ int record_name_vm(char *name, const char *kind, pid_t vmm)
 	return 0;
 }
 
+pid_t record_process(const char *name)
+{
+	const size_t kind = strcspn(name, "-");
+	char now[RECORD_NAME];
+	int pid;
+
+	if (sscanf(name + kind, "-%d-", &pid) != 1 || pid <= 0 || record_name_vm(now, "", pid))
+		return 0;
+	return strcmp(now, name + kind) ? 0 : pid;
+}
+
 void record_unlink_vm(const char *dir, const char *kind, pid_t vmm)
 {
 	char name[RECORD_NAME], path[256];

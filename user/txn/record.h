@@ -74,6 +74,8 @@ void record_name_verdict(char *name, const uint8_t *token, size_t len);
 bool record_parse_verdict(const char *name, uint8_t *token, size_t len);
 /* kind ("doubt", "claim"), the VMM's PID, and when its process began. name: RECORD_NAME bytes. */
 int record_name_vm(char *name, const char *kind, pid_t vmm);
+/* The process that a record of such a name is of, if it lives in our pid namespace; else 0. */
+pid_t record_process(const char *name);
 /* Unlinks the record of this VM, if there is one. */
 void record_unlink_vm(const char *dir, const char *kind, pid_t vmm);
 

@@ -288,11 +288,11 @@ struct godwit_mappers {
  * ends with KEEP_END; one that is left ends also when all of its processes have gone. The module
  * cannot be unloaded while it keeps any userfaultfd (kept_userfaultfds in sysfs).
  *
- * After a takeover: UFFD for each process, by the same rights as before; then UFFDIO_API, which
- * answers EINVAL if the former helper has called it, with the features that it chose; then
- * UFFDIO_REGISTER of the same mappings, which changes nothing where they are registered; then
- * UFFDIO_WAKE of all of them: faults that the former helper has read are not read again, but come
- * again when they are woken.
+ * After a takeover: UFFD for each process, by the same rights as before, and for no other (ENOENT:
+ * it may be another guest's keep, which stays as it was); then UFFDIO_API, which answers EINVAL if
+ * the former helper has called it, with the features that it chose; then UFFDIO_REGISTER of the
+ * same mappings, which changes nothing where they are registered; then UFFDIO_WAKE of all of them:
+ * faults that the former helper has read are not read again, but come again when they are woken.
  *
  * Errors: EBUSY (the session has a keep; or, TAKE: another session has this one, as it has while a
  * helper that was killed still exits), EEXIST (there is such a keep), ENOENT (TAKE: there is none),
@@ -331,8 +331,8 @@ struct godwit_keep {
  * (@mem_fd is no /proc/PID/mem, or of a /proc that does not show the caller), ENODEV (@dev_fd is
  * not /dev/userfaultfd), EOPNOTSUPP (this kernel has no userfaultfd, or keeps memory files in
  * another way), ESRCH (the process has gone, or is a thread of the kernel's), EBUSY (another keep
- * has its userfaultfd), ENOSPC (the keep has GODWIT_UFFD_MAX), EMFILE, ENOMEM, and what a security
- * module answers.
+ * has its userfaultfd), ENOENT (the keep was taken, and has none of this process), ENOSPC (the keep
+ * has GODWIT_UFFD_MAX), EMFILE, ENOMEM, and what a security module answers.
  */
 struct godwit_uffd {
 	__s32 mem_fd;
