@@ -243,6 +243,63 @@ static void another_qemu_has_its_path(void **state)
 	qemu_ends(&q);
 }
 
+/*
+ * The operator names a process, and the monitor of another QEMU. That is not asked for anything: its guest's end would be taken for
+ * this one's. It may go by a relay only if that is the one by which the receiver before went.
+ */
+static void a_monitor_of_another_qemu(void **state)
+{
+	enum { ITS_OWN, NOT_NOTED, BY_A_RELAY, BY_THIS_RELAY, CASES };
+
+	(void)state;
+	for (int i = 0; i < CASES; i++) {
+		static const struct peer_answer runs[] = { { "query-status", "", "{\"status\": \"running\"}" }, { 0 } };
+		struct silent_qemu q;
+		struct receiver_options o = { .recover = true, .timeout_ms = 1000 };
+		struct receiver before, after;
+		struct peer answers;
+		struct err e = { 0 };
+
+		qemu_begins(&q, 16);
+		/* This process, which is not that QEMU. */
+		assert_int_equal(peer_start(&answers, peer_serve, runs, 4), 0);
+		o.pid = q.pid;
+		o.qmp_path = answers.path;
+		before = the_one_before(&o, &q);
+		if (i != NOT_NOTED)
+			before.at = (struct qmp_place) {
+				.path = q.path, .vmm = i == ITS_OWN ? q.pid : 0,
+				.socket = sock_unix_hold(i == BY_THIS_RELAY ? answers.path : q.path),
+			};
+		kept_ram_note(&before);
+		after = receiver_of(&o);
+		assert_int_equal(kept_ram_find(&after, &e), 1);
+		assert_int_equal(after.vm.pid, q.pid);
+		assert_int_equal(after.at.vmm, i == BY_THIS_RELAY ? 0 : q.pid);
+		postcopy_monitor(&after, 1000);
+		assert_int_equal(after.qmp != NULL, i == BY_THIS_RELAY);
+		assert_int_equal(after.at_stranger, i != BY_THIS_RELAY);
+		assert_int_equal(after.ran, i == BY_THIS_RELAY);
+		/* A client that waits there takes up a place of that QEMU's. */
+		if (i != BY_THIS_RELAY) {
+			pthread_join(answers.thread, NULL);
+			answers.script = NULL;
+			postcopy_monitor(&after, 1000);
+			assert_int_equal(poll(&(struct pollfd) { .fd = answers.listener, .events = POLLIN }, 1, 0), 0);
+		}
+		qmp_close(after.qmp);
+		peer_stop(&answers);
+		if (i != BY_THIS_RELAY)
+			assert_string_equal(answers.line, "");
+		claim_drop(&after.claim, &after.vm);
+		vm_close(&after.vm);
+		qmp_place_forget(&after.at);
+		qmp_place_forget(&before.at);
+		kept_ram_forget(&before);
+		qemu_ends(&q);
+	}
+}
+
 /* Then QEMU is asked, as long as it takes. */
 static void no_note_that_makes_sense(void **state)
 {
@@ -279,6 +336,7 @@ int main(void)
 		cmocka_unit_test(its_monitor_takes_no_more),
 		cmocka_unit_test(another_file),
 		cmocka_unit_test(another_qemu_has_its_path),
+		cmocka_unit_test(a_monitor_of_another_qemu),
 		cmocka_unit_test(no_note_that_makes_sense),
 	};
 

@@ -169,33 +169,37 @@ static bool kept_ram_is_at(const char *name, const json_t *note, const void *arg
 	       json_integer_value(ino) == (json_int_t)st->st_ino && record_process(name);
 }
 
-/* own: no relay, or the like, is between us and QEMU. 0: no note says whose this socket is. */
-static pid_t kept_ram_noted(const struct qmp_place *at, bool *own)
+/* 0: no note says whose this socket is. */
+static pid_t kept_ram_noted(const struct qmp_place *at)
 {
-	json_auto_t *note = NULL;
 	char name[RECORD_NAME];
 	struct stat st;
-	bool held;
 
 	if (at->socket < 0 || fstat(at->socket, &st) < 0 ||
 	    !record_search("ram-", kept_ram_is_at, &st, name))
 		return 0;
-	note = record_find(name, &held);
-	*own = json_is_true(json_object_get(note, "monitor-its-own"));
 	return record_process(name);
 }
 
-static pid_t kept_ram_pid(const struct receiver *r, const struct qmp_place *at, bool *own)
+static pid_t kept_ram_pid(const struct receiver *r, const struct qmp_place *at)
 {
-	pid_t pid = kept_ram_noted(at, own);
+	pid_t pid = r->o->pid ? r->o->pid : kept_ram_noted(at);
 
 	return pid ? pid : kept_ram_peer(at, r->o->timeout_ms);
 }
 
+/* By a relay, or the like: only that this very socket was noted says whose monitor it is. */
+static bool kept_ram_is_relayed(const struct qmp_place *at, const char *name, const json_t *note)
+{
+	struct stat st;
+
+	return !json_is_true(json_object_get(note, "monitor-its-own")) && at->socket >= 0 &&
+	       !fstat(at->socket, &st) && kept_ram_is_at(name, note, &st);
+}
+
 static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err *e)
 {
-	bool own = !r->o->pid;
-	const pid_t pid = own ? kept_ram_pid(r, at, &own) : r->o->pid;
+	const pid_t pid = kept_ram_pid(r, at);
 	struct ram_block known[WIRE_BLOCKS_MAX];
 	json_auto_t *note = NULL;
 	char name[RECORD_NAME];
@@ -210,8 +214,11 @@ static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err
 	if (!n)
 		return 0;
 	r->save_mode = json_is_true(json_object_get(note, "save-mode"));
-	/* It may be hours until QEMU can be asked: another one may have the path by then. */
-	at->vmm = own ? pid : 0;
+	/*
+	 * It may be hours until QEMU can be asked, and another one may have the path by then; nor
+	 * does a --pid say that its monitor is at the path.
+	 */
+	at->vmm = kept_ram_is_relayed(at, name, note) ? 0 : pid;
 	ret = vm_find_known(pid, known, n, &r->vm, e);
 	if (!ret)
 		ret = claim_take(&r->claim, &r->vm, e);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The guest lacks RAM, and the link or the receiver is gone: what is kept is taken over. */
+#include <errno.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "kernel/device.h"
 #include "proc/proc_io.h"
 #include "receive/postcopy_internal.h"
@@ -128,8 +130,18 @@ static void postcopy_connect(struct receiver *r, unsigned int ms)
 	struct err why = { 0 };
 	char status[64] = "";
 	bool ours;
+	int ret;
 
-	if (qmp_open_at(&r->at, ms, &r->qmp, &why))
+	/* Each further try would take up a place of that one's clients. */
+	if (r->at_stranger)
+		return;
+	ret = qmp_open_at(&r->at, ms, &r->qmp, &why);
+	if (ret == -ESTALE) {
+		r->at_stranger = true;
+		say("%s; this receiver goes on without QEMU's monitor, and does not hear if the guest ends of its own accord",
+			why.text);
+	}
+	if (ret)
 		return;
 	/* Another QEMU may listen at its path since ours has exited, perhaps under its number. */
 	ours = !proc_ended(r->vm.pidfd);

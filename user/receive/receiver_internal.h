@@ -90,6 +90,7 @@ struct receiver {
 	struct receiver_result *res;
 	struct qmp *qmp;
 	struct qmp_place at;		/* its QEMU's, also where qmp is NULL */
+	bool at_stranger;		/* another process listens there */
 	struct vm vm;
 	struct qom_known known;		/* of its QEMU, since before a sender came */
 	struct migration migration;

@@ -175,7 +175,7 @@ static int recover_taken(struct receiver *r, struct err *e)
 	return ret && e->exit == GW_NO_MIGRATION ? recover_leave_alone(r) : ret;
 }
 
-/* A peer has said HELLO. 0: it is the sender, and its streams have joined; 1: as recover_token(). */
+/* A peer has said HELLO. 0: it is the sender, its streams have joined; 1: as recover_token(). */
 static int recover_join(struct receiver *r, const struct wire_header *h, struct err *e)
 {
 	uint8_t token[WIRE_SECRET];
