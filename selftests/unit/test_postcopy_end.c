@@ -25,6 +25,21 @@ void __wrap_owed_again(struct owed *o);
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 void __wrap_lazy_unregister(struct lazy_ram *l);
 
+void __wrap_say(const char *fmt, ...);
+
+/* What the receiver has said. */
+static char words[4096];
+
+void __wrap_say(const char *fmt, ...)
+{
+	const size_t before = strlen(words);
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(words + before, sizeof(words) - before, fmt, args);
+	va_end(args);
+}
+
 /* Nothing waits for a page any more. */
 static atomic_bool let_go;
 
@@ -164,6 +179,7 @@ static int end_with(struct scene *s, peer_script *qemu, struct receiver *r, stru
 	int pair[2], ret;
 
 	atomic_store(&let_go, false);
+	words[0] = '\0';
 	s->qemu = fork();
 	if (!s->qemu) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -222,7 +238,25 @@ static void a_guest_that_is_whole(void **state)
 		assert_int_equal(r.sender, SENDER_KNOWS);
 		assert_int_equal(s.given_back, 1);
 		assert_false(s.waits);
+		assert_string_equal(words, "");
 	}
+}
+
+/* It gets its settings back from nobody: who ends here says what is left in it, and how to be rid of that. */
+static void a_qemu_that_is_never_reached(void **state)
+{
+	struct scene s = { .takes_over = true, .silent = true, .other = true };
+	struct err e = { 0 };
+	struct receiver r;
+
+	(void)state;
+	assert_int_equal(end_with(&s, qemu_lives, &r, &e), 0);
+	assert_string_equal(wire_type_name(s.said), wire_type_name(WIRE_COMPLETE));
+	assert_int_equal(s.given_back, 0);
+	assert_non_null(strstr(words, "may keep the capabilities of this migration"));
+	assert_non_null(strstr(words, "x-ignore-shared"));
+	assert_non_null(strstr(words, "switch that off (migrate-set-capabilities)"));
+	assert_non_null(strstr(words, "resolve --forget"));
 }
 
 /* What it was told when the guest began to run holds: an operator may have set others since. But if it refused, it is told again. */
@@ -423,6 +457,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_guest_that_is_whole),
+		cmocka_unit_test(a_qemu_that_is_never_reached),
 		cmocka_unit_test(a_qemu_that_has_its_settings),
 		cmocka_unit_test(a_guest_whose_qemu_was_killed),
 		cmocka_unit_test(a_guest_that_has_powered_itself_off),

@@ -357,16 +357,36 @@ void migration_close_stream(struct migration *m)
 	m->stream = -1;
 }
 
+/* Has this migration switched x-ignore-shared on? */
+static bool migration_left_ram_out(const struct migration *m)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach(m->old_caps, i, c) {
+		const char *name = json_string_value(json_object_get(c, "capability"));
+
+		if (name && !strcmp(name, "x-ignore-shared"))
+			return !json_is_true(json_object_get(c, "state"));
+	}
+	return false;
+}
+
 void migration_restore(struct migration *m)
 {
-	struct err ignored = { 0 }, failed = { 0 };
+	struct err failed = { 0 };
 
-	if (m->old_caps && !m->given && migration_set_caps(m, m->old_caps, &failed) &&
-	    failed.exit != GW_VM_GONE)
-		say("QEMU may keep the capabilities of this migration: %s", failed.text);
-	if (m->old_params)
-		qmp_call(m->qmp, "migrate-set-parameters", json_incref(m->old_params), NULL,
-			 &ignored);
+	if (!m->old_caps || m->given)
+		return;
+	if (!m->qmp)
+		err_set(&failed, GW_TIMEOUT, ETIMEDOUT, "its monitor does not answer");
+	else
+		migration_set_caps(m, m->old_caps, &failed);
+	if (failed.exit && failed.exit != GW_VM_GONE)
+		say("QEMU may keep the capabilities of this migration: %s%s", failed.text,
+			migration_left_ram_out(m) ?
+			"; with x-ignore-shared its own migrations leave RAM out: switch that off (migrate-set-capabilities)" :
+			"");
 }
 
 void migration_restore_begin(struct migration *m)

@@ -68,8 +68,8 @@ int migration_plan(struct migration *m, bool incoming, bool save_mode,
 /* Sets capabilities and parameters. QEMU refuses that while any migration is under way. */
 int migration_configure(struct migration *m, struct err *e);
 /*
- * Sets a destination's capabilities (but see @given) and parameters as they were. The journal does
- * that for a source (txn/journal.h).
+ * Sets a destination's capabilities as they were (but see @given), or says that they may stay, also
+ * where there is no @qmp. A source's, and its parameters: see txn/journal.h.
  */
 void migration_restore(struct migration *m);
 /*

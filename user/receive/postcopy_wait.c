@@ -247,8 +247,7 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	postcopy_monitor(r, r->o->timeout_ms / 3);
 	postcopy_sign_of_life(r);
 	postcopy_hear(r);
-	if (r->qmp)
-		migration_restore(&r->migration);
+	migration_restore(&r->migration);
 	postcopy_sign_of_life(r);
 	answers = postcopy_unmark(r);
 	postcopy_sign_of_life(r);
