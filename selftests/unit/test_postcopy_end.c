@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "channel_rig.h"
 #include "qmp_peer.h"
+#include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 
 bool __wrap_requests_failed(struct requests *r, struct err *e);
@@ -371,6 +372,23 @@ static void one_that_heard_nothing_does_not_know(void **state)
 	}
 }
 
+/* A monitor that was lost in between has not told of all: what is asked last counts. */
+static void a_guest_that_begins_anew_has_not_ended(void **state)
+{
+	static const struct {
+		const char *status;
+		bool ran, off;
+	} each[] = { { "shutdown", false, true }, { "paused", false, true }, { "running", true, false }, { "paused", true, false } };
+	struct receiver r = { .ran = false };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		postcopy_saw(&r, each[i].status);
+		assert_int_equal(r.ran, each[i].ran);
+		assert_int_equal(r.off, each[i].off);
+	}
+}
+
 static void qemu_runs(struct peer *p)
 {
 	peer_negotiate(p);
@@ -463,6 +481,7 @@ int main(void)
 		cmocka_unit_test(a_guest_that_has_powered_itself_off),
 		cmocka_unit_test(one_that_took_over_hears_it),
 		cmocka_unit_test(one_that_heard_nothing_does_not_know),
+		cmocka_unit_test(a_guest_that_begins_anew_has_not_ended),
 		cmocka_unit_test(one_that_saw_the_guest_run_knows),
 		cmocka_unit_test(one_that_knows_of_a_whole_guest),
 		cmocka_unit_test(the_words_of_another_qemu_are_not_taken),

@@ -118,11 +118,16 @@ int postcopy_resume(struct receiver *r, struct err *e)
 	return ret;
 }
 
-/* "shutdown": with -no-shutdown QEMU stays when its guest has ended, which it said before. */
+/*
+ * "shutdown": with -no-shutdown QEMU stays when its guest has ended, which it said before. If it
+ * runs it has begun anew since, also where that was said to nobody.
+ */
 void postcopy_saw(struct receiver *r, const char *status)
 {
-	r->ran |= !strcmp(status, "running");
-	r->off |= !strcmp(status, "shutdown");
+	const bool runs = !strcmp(status, "running");
+
+	r->ran |= runs;
+	r->off = (r->off && !runs) || !strcmp(status, "shutdown");
 }
 
 static void postcopy_connect(struct receiver *r, unsigned int ms)
