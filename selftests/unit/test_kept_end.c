@@ -40,6 +40,8 @@ static bool takes_over;
 static unsigned int waited_for_sender;
 
 int __wrap_device_open(struct err *e);
+int __wrap_vm_find_kvm(struct vm *vm, struct err *e);
+int __wrap_device_attach(int dev, int vm_fd, struct err *e);
 int __wrap_device_keep(int dev, const uint8_t with[GODWIT_TOKEN_BYTES], bool take, struct err *e);
 int __wrap_device_keep_end(int dev, struct err *e);
 void __wrap_lazy_unregister(struct lazy_ram *l);
@@ -69,6 +71,25 @@ int __wrap_device_open(struct err *e)
 {
 	(void)e;
 	return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static bool no_kvm, other_session;
+
+int __wrap_vm_find_kvm(struct vm *vm, struct err *e)
+{
+	if (no_kvm)
+		return err_set(e, GW_VM_STATE, ENOENT, "there is no KVM");
+	vm->vm_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	return 0;
+}
+
+/* In the module's order. */
+int __wrap_device_attach(int dev, int vm_fd, struct err *e)
+{
+	assert_true(dev >= 0 && vm_fd >= 0);
+	if (left->kept)
+		return err_set(e, GW_INCOMPLETE, EINPROGRESS, "it may lack RAM");
+	return other_session ? err_set(e, GW_BUSY, EBUSY, "another session") : 0;
 }
 
 int __wrap_device_keep(int dev, const uint8_t with[GODWIT_TOKEN_BYTES], bool take, struct err *e)
@@ -341,6 +362,43 @@ static void its_sender_asks_another_one(void **state)
 	no_files();
 }
 
+/* It was whole, and its monitor could not be reached: a mark is all that is left. No sender would come, and none is waited for. */
+static void only_a_mark_is_left(void **state)
+{
+	static const struct {
+		bool kept, no_kvm, other_session, record, waits;
+	} each[] = {
+		{ .kept = false }, { .other_session = true }, { .kept = true, .waits = true }, { .no_kvm = true, .waits = true },
+		{ .record = true, .waits = true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		struct receiver r;
+		struct err e = { 0 };
+		int ret;
+
+		*left = (struct left) { .kept = each[i].kept, .mark = true };
+		no_kvm = each[i].no_kvm;
+		other_session = each[i].other_session;
+		if (each[i].record) {
+			assert_true(dies(1, false));
+			left->kept = false;
+			assert_false(is_whole());
+		}
+		ret = take_over(&r, &e);
+		assert_int_equal(waited_for_sender, each[i].waits);
+		if (!each[i].waits) {
+			assert_true(ret < 0 && e.exit == GW_NO_MIGRATION);
+			assert_non_null(strstr(e.text, "\"godwit resolve --forget\" does"));
+			assert_true(left->mark);
+		}
+		assert_int_equal(r.vm.vm_fd, -1);
+		no_files();
+	}
+	no_kvm = other_session = false;
+}
+
 static int begin(void **state)
 {
 	left = mmap(NULL, sizeof(*left), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -365,6 +423,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(another_takes_over),
 		cmocka_unit_test(its_sender_asks_another_one),
+		cmocka_unit_test(only_a_mark_is_left),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

@@ -261,6 +261,34 @@ static bool kept_ram_left(const struct receiver *r)
 	return left;
 }
 
+/* Does the module know that it keeps nothing of this QEMU's? Where that has no KVM: no. */
+static bool kept_ram_is_none(struct receiver *r)
+{
+	struct err why = { 0 };
+	int dev, ret;
+
+	if (vm_find_kvm(&r->vm, &why))
+		return false;
+	dev = device_open(&why);
+	ret = dev < 0 ? dev : device_attach(dev, r->vm.vm_fd, &why);
+	if (dev >= 0)
+		close(dev);
+	/* It would outlive QEMU's own. */
+	postcopy_close(&r->vm.vm_fd);
+	/* That a session is at work there is said after that. */
+	return dev >= 0 && (!ret || ret == -EBUSY);
+}
+
+/* A receiver that does not reach QEMU's monitor at its end leaves the mark, and nothing else. */
+static int kept_ram_check_mark(struct receiver *r, struct err *e)
+{
+	uint8_t token[WIRE_SECRET];
+
+	if (verdict_search(r, token) || !kept_ram_is_none(r))
+		return 0;
+	return err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: its receiver has ended, and could not remove QEMU's object \"" MARK_ID "\": \"godwit resolve --forget\" does");
+}
+
 int kept_ram_claim(struct receiver *r, struct err *e)
 {
 	char target[MARK_MAX] = "", status[64] = "";
@@ -271,7 +299,9 @@ int kept_ram_claim(struct receiver *r, struct err *e)
 	ret = receiver_find(r, e);
 	if (!ret)
 		ret = mark_read(r->qmp, target, e);
-	if (ret >= 0 && strcmp(target, MARK_HERE) && !kept_ram_left(r))
+	if (ret >= 0 && !strcmp(target, MARK_HERE))
+		ret = kept_ram_check_mark(r, e);
+	else if (ret >= 0 && !kept_ram_left(r))
 		ret = err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: no post-copy broke off here (QEMU has no object \"" MARK_ID "\" of one)");
 	if (ret >= 0)
 		ret = migration_vm_status(r->qmp, status, sizeof(status), e);
