@@ -33,7 +33,7 @@ int __wrap_migration_check_waits(struct qmp *qmp, struct err *e);
 int __wrap_ram_writer_open(struct ram_writer *p, const struct vm *vm, const struct ram_alive *alive, struct err *e);
 
 static uint64_t later_ns;
-static unsigned int stop_at;
+static unsigned int stop_at, steps, looks, guest_comes_at;
 
 uint64_t __wrap_now_ns(void)
 {
@@ -48,8 +48,9 @@ int __wrap_owners_check(const char *proc, const struct vm *vm, enum owners_end e
 
 int __wrap_migration_check_waits(struct qmp *qmp, struct err *e)
 {
-	(void)qmp, (void)e;
-	return 0;
+	(void)qmp;
+	looks++;
+	return guest_comes_at && steps >= guest_comes_at ? err_set(e, GW_VM_STATE, EBUSY, "it receives another guest") : 0;
 }
 
 /* Five seconds by ten steps each, and then it fails. */
@@ -58,9 +59,9 @@ int __wrap_ram_writer_open(struct ram_writer *p, const struct vm *vm, const stru
 	int r = 0;
 
 	(void)p, (void)vm;
-	for (unsigned int i = 1; i <= STEPS && !r; i++) {
+	for (steps = 1; steps <= STEPS && !r; steps++) {
 		later_ns += STEP_NS;
-		if (i == stop_at)
+		if (steps == stop_at)
 			raise(SIGTERM);
 		r = alive->step(alive->arg, e);
 	}
@@ -82,7 +83,7 @@ static void begin(struct rig *rig, uint64_t features)
 	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), errno);
 	assert_int_equal(channel_new(fds[0], &engine_poll, PATIENCE_MS, &rig->r.ch, &rig->e), 0);
 	rig->peer = fds[1];
-	stop_at = 0;
+	stop_at = steps = looks = guest_comes_at = 0;
 }
 
 /* How many PONGs have come, and nothing else. */
@@ -141,6 +142,27 @@ static void a_sender_that_is_gone(void **state)
 	assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
 	assert_int_not_equal(rig.e.exit, GW_NO_ROOM);
 	end(&rig);
+}
+
+/* Another client has QEMU receive another guest: what is emptied from then on is that one's. */
+static void another_guest_comes(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	for (int knows = 0; knows < 2; knows++) {
+		begin(&rig, knows ? WIRE_EMPTIES : 0);
+		assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
+		assert_int_equal(rig.e.exit, GW_NO_ROOM);
+		assert_in_range(looks, 5, 6);
+		end(&rig);
+		begin(&rig, knows ? WIRE_EMPTIES : 0);
+		guest_comes_at = STEPS / 2;
+		assert_int_not_equal(join_streams(&rig.r, &rig.e), 0);
+		assert_int_equal(rig.e.exit, GW_VM_STATE);
+		assert_in_range(steps, STEPS / 2, STEPS / 2 + 11);
+		end(&rig);
+	}
 }
 
 /* The receiver of a sender that waits for READY, a third of whose patience each nap is. */
@@ -211,6 +233,7 @@ int main(void)
 		cmocka_unit_test(a_sign_of_life),
 		cmocka_unit_test(an_older_sender),
 		cmocka_unit_test(a_sender_that_is_gone),
+		cmocka_unit_test(another_guest_comes),
 		cmocka_unit_test(the_sender_waits),
 		cmocka_unit_test(a_request_to_stop),
 	};

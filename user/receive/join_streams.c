@@ -177,24 +177,29 @@ bool receiver_listen_again(struct receiver *r)
 }
 
 /**
- * struct emptying - the receiver, and when its sender is to hear the next sign of life
+ * struct emptying - the receiver, and when it looks at QEMU again, and says that it lives
  */
 struct emptying {
 	struct receiver *r;
 	uint64_t next_ns;
 };
 
-/* A sender that does not know of that would take a PONG for an error. */
+/*
+ * It may take minutes, and a guest that another client has QEMU receive meanwhile would lose its
+ * RAM. A sender that does not know of signs of life would take a PONG for an error.
+ */
 static int join_streams_alive(void *arg, struct err *e)
 {
 	struct emptying *m = arg;
+	int ret;
 
 	if (stop_requested())
 		return stop_err(e);
-	if (!(m->r->features & WIRE_EMPTIES) || now_ns() < m->next_ns)
+	if (now_ns() < m->next_ns)
 		return 0;
 	m->next_ns = now_ns() + ALIVE_NS;
-	return receiver_alive(m->r, e);
+	ret = migration_check_waits(m->r->qmp, e);
+	return ret || !(m->r->features & WIRE_EMPTIES) ? ret : receiver_alive(m->r, e);
 }
 
 static int join_streams_empty(struct receiver *r, struct err *e)
