@@ -24,13 +24,22 @@ int __wrap_recover_take_over(struct receiver *r, struct err *e);
 bool __wrap_receiver_listen_again(struct receiver *r);
 int __wrap_receiver_greet(struct receiver *r, struct wire_header *h, uint64_t come_ns, uint64_t until_ns, struct err *e);
 
-/* @lost: else the guest only lacks RAM. @whole: it has all, and it listens again: @waits_ns, but nobody comes. @lingers: it has waited; @fds, @locked, @mapped: then */
+void __wrap_record_forget(const char *name);
+
+/* @lost: else the guest only lacks RAM. @whole: it has all, and it listens again: @waits_ns, but nobody comes. @lingers: it has waited; @fds, @locked, @mapped: then;
+   @knows: the sender does; @forgot: the record of this name, wherever it is */
 static struct {
-	bool lost, whole, lingers, locked, mapped;
+	bool lost, whole, knows, lingers, locked, mapped;
 	uint64_t waits_ns;
-	char path[64];
+	char path[64], forgot[RECORD_NAME];
 	int fds;
 } now;
+
+void __wrap_record_forget(const char *name)
+{
+	assert_string_equal(now.forgot, "");
+	snprintf(now.forgot, sizeof(now.forgot), "%s", name);
+}
 
 static bool is_mapped(void)
 {
@@ -72,6 +81,9 @@ int __wrap_recover_take_over(struct receiver *r, struct err *e)
 	r->verdicts = true;
 	r->lost = now.lost;
 	r->whole = now.whole;
+	memcpy(r->token, "0123456789abcdef", sizeof(r->token));
+	if (now.knows)
+		r->sender = SENDER_KNOWS;
 	return now.whole ? 0 : err_set(e, GW_VM_GONE, ESRCH, "it is over");
 }
 
@@ -110,6 +122,7 @@ static void run(bool lost)
 	assert_int_equal(now.mapped, !lost);
 	if (lost)
 		assert_int_equal(now.fds, before);
+	assert_string_equal(now.forgot, "");
 	/* In the end neither does. */
 	assert_int_equal(open_fds(), before);
 	assert_false(is_locked() || is_mapped());
@@ -139,16 +152,19 @@ static void a_guest_that_is_whole_is_told_of(void **state)
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, PAGES * PAGE_BYTES), 0);
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < 4; i++) {
 		struct receiver_result res = { 0 };
 		struct err e = { 0 };
 
 		memset(&now, 0, sizeof(now));
 		now.whole = true;
 		snprintf(now.path, sizeof(now.path), "/proc/self/fd/%d", fd);
-		o.recover_s = recover_s[i];
+		now.knows = i >= 2;
+		o.recover_s = recover_s[i % 2];
 		assert_int_equal(receiver_run(&o, &res, &e), 0);
-		assert_int_equal((now.waits_ns + 500000000) / 1000000000, waits_s[i]);
+		assert_int_equal((now.waits_ns + 500000000) / 1000000000, now.knows ? 0 : waits_s[i]);
+		/* Also that of the receiver before, which may be in another directory. */
+		assert_string_equal(now.forgot, now.knows ? "verdict-30313233343536373839616263646566" : "");
 	}
 	close(fd);
 }

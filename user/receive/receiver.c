@@ -188,13 +188,23 @@ static void receiver_linger(struct receiver *r)
 	}
 }
 
-/* Keeps the record if the sender may ask for the verdict later, or has RAM that is missing. */
+/*
+ * Keeps the record if the sender may ask for the verdict later, or has RAM that is missing. The
+ * receiver from which this one took over may have had another directory for its own.
+ */
 static void receiver_end_record(struct receiver *r)
 {
-	if (r->state < RECEIVER_SWITCHES || (r->sender == SENDER_KNOWS && !r->lacks_ram))
-		record_remove(&r->record);
-	else
+	char name[RECORD_NAME];
+
+	if (r->state >= RECEIVER_SWITCHES && (r->sender != SENDER_KNOWS || r->lacks_ram)) {
 		record_close(&r->record);
+		return;
+	}
+	record_remove(&r->record);
+	if (!r->o->recover || !r->verdicts)
+		return;
+	record_name_verdict(name, r->token, sizeof(r->token));
+	record_forget(name);
 }
 
 int receiver_find(struct receiver *r, struct err *e)
