@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "answering.h"
 #include "base/clock.h"
@@ -81,12 +83,12 @@ static void without_postcopy_nothing_is_lost(void **state)
 }
 
 /* In RUNS the link was lost, and the sender looks for its receiver. */
-static void recover_from(struct answering *a, bool paused, struct err *e)
+static void recover_without(int pidfd, struct answering *a, bool paused, struct err *e)
 {
 	static struct report report;
 	const struct sender_options o = { .recover_s = 20, .timeout_ms = 5000, .addr = a->path, .engine = engine };
 	struct sender s = {
-		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } },
+		.o = &o, .report = &report, .vm = { .pidfd = pidfd, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } },
 		.migration = { .stream = -1 }, .owing = OWING_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
 		.commit = COMMIT_RUNS, .note = RECORD_NONE,
 	};
@@ -107,6 +109,11 @@ static void recover_from(struct answering *a, bool paused, struct err *e)
 	assert_int_equal(a->asked, WIRE_RECOVER);
 	assert_false(report.encrypted);
 	report.guest_was_paused = false;
+}
+
+static void recover_from(struct answering *a, bool paused, struct err *e)
+{
+	recover_without(-1, a, paused, e);
 }
 
 static void a_loss_is_told_when_the_link_is_back(void **state)
@@ -212,6 +219,56 @@ static void another_reason_is_no_loss(void **state)
 	}
 }
 
+/* A QEMU that has exited. */
+static int gone_qemu(void)
+{
+	const pid_t gone = fork();
+	int pidfd;
+
+	if (!gone)
+		_exit(0);
+	pidfd = (int)syscall(SYS_pidfd_open, gone, 0);
+	assert_true(pidfd >= 0);
+	assert_int_equal(waitpid(gone, NULL, 0), gone);
+	return pidfd;
+}
+
+/* Its RAM is in files that this process has open: nothing but another connection is needed to send it. */
+static void ram_stays_without_its_qemu(void **state)
+{
+	struct answering a = { .closes = 2, .status = GW_GUEST_LOST };
+	const int pidfd = gone_qemu();
+	struct err e = { 0 };
+
+	(void)state;
+	recover_without(pidfd, &a, false, &e);
+	assert_int_equal(e.exit, GW_GUEST_LOST);
+	close(pidfd);
+}
+
+/* Nobody is there, and RAM that was in the process has gone with it. */
+static void private_ram_goes_with_its_qemu(void **state)
+{
+	static struct report report;
+	const struct sender_options o = { .recover_s = 60, .timeout_ms = 5000, .addr = "unix:/nowhere/at/all", .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = gone_qemu(), .vm_fd = -1, .nblocks = 1, .blocks = { { .pages = 1, .hva = 4096 } } },
+		.migration = { .stream = -1 }, .owing = OWING_NONE, .journal = { .pipe = -1 }, .guardian = { .pipe = -1 },
+		.commit = COMMIT_RUNS, .note = RECORD_NONE,
+	};
+	const uint64_t began_ns = now_ns();
+	struct err e = { 0 };
+
+	(void)state;
+	s.owing.collected = true;
+	err_set(&e, GW_LINK_LOST, ECONNRESET, "the link was lost");
+	assert_int_not_equal(sender_settle(&s, -ECONNRESET, &e), 0);
+	assert_int_equal(e.exit, GW_INCOMPLETE);
+	assert_non_null(strstr(e.text, "The source QEMU has exited"));
+	assert_true(now_ns() - began_ns < 30000000000ull);
+	close(s.vm.pidfd);
+}
+
 /* In PREPARED the link was lost where no round can go on. keeps: the receiver was told to wait. said: it has given up itself. */
 static void give_up_at_distance(struct link *l, struct answering *a, pthread_t *thread, bool keeps, bool said, uint64_t rtt_ns)
 {
@@ -305,6 +362,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_postcopy_nothing_is_lost, setup, teardown),
 		cmocka_unit_test(a_loss_is_told_when_the_link_is_back),
 		cmocka_unit_test(a_paused_guest_is_not_said_to_have_run),
+		cmocka_unit_test(ram_stays_without_its_qemu),
+		cmocka_unit_test(private_ram_goes_with_its_qemu),
 		cmocka_unit_test_setup_teardown(a_loss_is_told_by_the_verdict, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_loss_is_told_where_the_link_is_not_to_blame, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_loss_is_told_though_nobody_is_left, setup, teardown),

@@ -113,12 +113,14 @@ static void connect_resume(struct sender *s, uint32_t stands)
 	say("connected again");
 }
 
-bool connect_nap(struct sender *s, uint64_t deadline)
+bool connect_nap(struct sender *s, bool needs_qemu, uint64_t deadline)
 {
 	uint64_t end = deadline_ms(AGAIN_MS);
 
 	while (now_ns() < end) {
-		if (stop_requested() || proc_ended(s->vm.pidfd) || now_ns() > deadline)
+		if (stop_requested() || now_ns() > deadline)
+			return false;
+		if (needs_qemu && proc_ended(s->vm.pidfd))
 			return false;
 		sender_progress(s);
 		nap_ms(AGAIN_MS / 5);
@@ -155,7 +157,7 @@ static int connect_try(struct sender *s, uint32_t *stands, struct err *e)
 		if (!r)
 			return 0;
 	} while ((e->exit == GW_UNREACHABLE || e->exit == GW_LINK_LOST || e->exit == GW_TIMEOUT) &&
-		 connect_nap(s, deadline));
+		 connect_nap(s, true, deadline));
 	sender_disconnect(s);
 	return r;
 }

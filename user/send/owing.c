@@ -10,6 +10,7 @@
 #include "net/sock.h"
 #include "peer/owed_frames.h"
 #include "peer/postcopy_ask.h"
+#include "proc/proc_io.h"
 #include "send/answers.h"
 #include "send/sender_internal.h"
 #include "wire/owed.h"
@@ -350,8 +351,11 @@ int owing_settle(struct sender *s, int r, struct err *e)
 		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there, unless it had ended of its own accord (%.500s). %s",
 			       cause.text, doubt_lost_words(owing_guest(s)));
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
-		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. Leave this QEMU as it is, and do not continue it",
-		       *cause.text ? cause.text : "the link was lost");
+		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. %s",
+		       *cause.text ? cause.text : "the link was lost",
+		       proc_ended(s->vm.pidfd) ?
+		       "The source QEMU has exited, so no other godwit can send that RAM: end the QEMU there, and start the guest anew from its disks" :
+		       "Leave this QEMU as it is, and do not continue it");
 }
 
 void owing_disconnect(struct sender *s)

@@ -14,6 +14,7 @@
 #include "peer/hello.h"
 #include "peer/owed_frames.h"
 #include "plan/link.h"
+#include "proc/proc_io.h"
 #include "send/sender_internal.h"
 #include "wire/owed.h"
 
@@ -160,6 +161,15 @@ static int recover_once(struct sender *s, unsigned int ms, struct err *e)
 	return owing_begin(s, e);
 }
 
+/* RAM in files stays for as long as they are open here, also when QEMU has exited. */
+static bool recover_needs_qemu(const struct sender *s)
+{
+	for (unsigned int i = 0; i < s->vm.nblocks; i++)
+		if (s->vm.blocks[i].hva)
+			return true;
+	return false;
+}
+
 /* Tries until it is connected again: 0. */
 static int recover_try(struct sender *s, struct err *e)
 {
@@ -180,7 +190,8 @@ static int recover_try(struct sender *s, struct err *e)
 		/* By the verdict: only a receiver that has the guest says otherwise. */
 		if (s->owing.lost)
 			break;
-	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) && connect_nap(s, deadline));
+	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) &&
+		 connect_nap(s, recover_needs_qemu(s), deadline));
 	if (s->ch && channel_abort_status(s->ch) == GW_GUEST_LOST) {
 		recover_note_ran(s);
 		e->exit = GW_GUEST_LOST;
@@ -197,6 +208,8 @@ int owing_recover(struct sender *s, int r, struct err *e)
 		return r;
 	say("%s: the guest runs at the destination and may lack RAM that is only here: trying to connect again for %u s",
 		lost.text, s->o->recover_s);
+	if (proc_ended(s->vm.pidfd) && !recover_needs_qemu(s))
+		say("the source QEMU has exited: its RAM is there for as long as this godwit runs, which has it open");
 	*e = (struct err) { 0 };
 	s->owing.lost_ns = now_ns();
 	/* A signal may end the wait: nothing changes by that. */

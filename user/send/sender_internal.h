@@ -195,8 +195,8 @@ unsigned int connect_patience_ms(const struct sender *s);
  * been lost are dirty again. Else -errno, and *e is as before, or says what was tried.
  */
 int connect_again(struct sender *s, int r, struct err *e);
-/* Before the next try to connect. false: there is to be none. */
-bool connect_nap(struct sender *s, uint64_t deadline);
+/* Before the next try to connect. false: there is to be none, as of a QEMU that has exited. */
+bool connect_nap(struct sender *s, bool needs_qemu, uint64_t deadline);
 /*
  * In post-copy r and *e say what has failed. If that is the link: connects again, for as long as
  * --recover-timeout says. Return: 0: it goes on with what the receiver lacks, or owing.complete
