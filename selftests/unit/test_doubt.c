@@ -248,7 +248,7 @@ static void a_sender_that_takes_over_notes_it(void **state)
 	}
 }
 
-/* It believes no more than was said. */
+/* It believes no more than was said, and says no more than the note. */
 static void one_that_hears_nothing_notes_nothing(void **state)
 {
 	const struct wire_header others[] = {
@@ -259,10 +259,15 @@ static void one_that_hears_nothing_notes_nothing(void **state)
 	struct err e;
 
 	(void)state;
-	have_note(unknowing[0]);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		assert_int_equal(take_over(&others[i], &e), GW_INCOMPLETE);
+		have_note(unknowing[i % 2]);
+		assert_int_equal(take_over(&others[i], &e), GW_UNKNOWN);
+		assert_non_null(strstr(e.text, "\"godwit resolve\""));
+		assert_null(strstr(e.text, "the guest runs"));
 		assert_note_knows(false);
+		have_note("{" NOTE ",\"ran\":true}");
+		assert_int_equal(take_over(&others[i], &e), GW_INCOMPLETE);
+		assert_non_null(strstr(e.text, "the guest runs"));
 	}
 }
 

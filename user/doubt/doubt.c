@@ -141,7 +141,7 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 	char name[RECORD_NAME];
 	int ret;
 
-	if (json_is_true(json_object_get(note, "ran")))
+	if (doubt_ran(note))
 		return;
 	json_object_set_new(note, "ran", json_true());
 	ret = record_name_vm(name, "doubt", vmm);
@@ -153,6 +153,11 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 	if (ret)
 		say("cannot change the note in " RECORD_DIR " (%s): do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination",
 			record_error(ret));
+}
+
+bool doubt_ran(const json_t *note)
+{
+	return json_is_true(json_object_get(note, "ran"));
 }
 
 enum doubt_guest doubt_guest(const json_t *note)
@@ -202,6 +207,6 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 	    !json_is_array(json_object_get(*note, "undo")))
 		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
 			       name);
-	d->ran = json_is_true(json_object_get(*note, "ran"));
+	d->ran = doubt_ran(*note);
 	return 0;
 }

@@ -77,6 +77,8 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
  * which all else stays; note: as doubt_read() has read it.
  */
 void doubt_note_ran(pid_t vmm, json_t *note);
+/* Does the note say so, or has an answer since? */
+bool doubt_ran(const json_t *note);
 /* How the guest was when it was sent; an older godwit's note does not say. */
 enum doubt_guest { DOUBT_GUEST_UNKNOWN, DOUBT_GUEST_RAN, DOUBT_GUEST_PAUSED };
 enum doubt_guest doubt_guest(const json_t *note);

@@ -326,6 +326,15 @@ static enum doubt_guest owing_guest(const struct sender *s)
 	return s->report->guest_was_paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN;
 }
 
+/*
+ * A sender that takes over, and hears of no receiver, knows no more than the note: in doubt, the
+ * guest may never have run there.
+ */
+bool owing_in_doubt(const struct sender *s)
+{
+	return s->note_before && !doubt_ran(s->note_before);
+}
+
 int owing_settle(struct sender *s, int r, struct err *e)
 {
 	const bool owed = s->owing.collected && !s->owing.complete;
@@ -350,6 +359,10 @@ int owing_settle(struct sender *s, int r, struct err *e)
 	if (lost)
 		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there, unless it had ended of its own accord (%.500s). %s",
 			       cause.text, doubt_lost_words(owing_guest(s)));
+	if (owing_in_doubt(s))
+		return err_set(e, GW_UNKNOWN, r ? -r : EIO,
+			       "it is not known whether the guest has run at the destination (%.600s): \"godwit resolve\" finds that out first. Leave this QEMU as it is until then",
+			       cause.text);
 	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
 		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. %s",
 		       *cause.text ? cause.text : "the link was lost",

@@ -84,6 +84,8 @@ int owing_finish(struct sender *s, struct err *e);
  * nowhere else.
  */
 int owing_settle(struct sender *s, int r, struct err *e);
+/* Is it not even known whether the guest has run there? */
+bool owing_in_doubt(const struct sender *s);
 /* What is owed, and the order of pushing, are forgotten. */
 void owing_reset(struct owing *o);
 /* Ends the connection and its thread. */

@@ -206,8 +206,8 @@ int owing_recover(struct sender *s, int r, struct err *e)
 
 	if (!s->o->recover_s || !err_is_link(e))
 		return r;
-	say("%s: the guest runs at the destination and may lack RAM that is only here: trying to connect again for %u s",
-		lost.text, s->o->recover_s);
+	say("%s: the guest %s at the destination and may lack RAM that is only here: trying to connect again for %u s",
+		lost.text, owing_in_doubt(s) ? "may run" : "runs", s->o->recover_s);
 	if (proc_ended(s->vm.pidfd) && !recover_needs_qemu(s))
 		say("the source QEMU has exited: its RAM is there for as long as this godwit runs, which has it open");
 	*e = (struct err) { 0 };
