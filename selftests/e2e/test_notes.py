@@ -81,29 +81,51 @@ def completes(at, connected, go_on):
     return thread
 
 
-@pytest.mark.parametrize('continued', [False, True])
-def test_another_client_continues_the_source(directory, continued):
-    """While `send --recover` sends what is missing: the guest runs twice then, and the end must say so."""
-    src = source(directory)
+def noted(src, **more):
+    """A sender of it has ended in post-copy, and left this note."""
     with open(f'/proc/{src.pid}/stat', encoding='ascii') as f:
         began = f.read().rpartition(')')[2].split()[19]
     note = f'{NOTES}/doubt-{src.pid}-{began}'
     os.makedirs(NOTES, exist_ok=True)
     with open(note, 'w', encoding='ascii') as f:
-        json.dump({'receiver': ':'.join(map(str, godwit.TO)), 'token': f'verdict-{TOKEN.hex()}', 'ran': True, 'paused': False, 'undo': []}, f)
+        json.dump({'receiver': ':'.join(map(str, godwit.TO)), 'token': f'verdict-{TOKEN.hex()}', 'ran': True, 'paused': False, 'undo': [],
+                   **more}, f)
+    return note
+
+
+@pytest.mark.parametrize('continued', [(), ('cont',), ('cont', 'stop')])
+def test_another_client_continues_the_source(directory, continued):
+    """While `send --recover` sends what is missing: the guest runs twice then, and the end must say so."""
+    src = source(directory)
+    note = noted(src)
     src.qmp('stop')
     connected, go_on = threading.Event(), threading.Event()
     peer = completes(godwit.TO, connected, go_on)
     send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, godwit.AT)
     assert connected.wait(60), send.said
-    if continued:
-        src.qmp('cont')
+    for command in continued:
+        src.qmp(command)
     go_on.set()
     status = send.wait()
     peer.join()
     if continued:
-        proved(status == godwit.EXIT['vm-state'] and 'runs at the destination AND here' in send.said, send.said)
+        words = 'and stopped it again' if 'stop' in continued else 'runs at the destination AND here'
+        proved(status == godwit.EXIT['vm-state'] and words in send.said, send.said)
     else:
         assert status == 0 and src.query_status() == 'paused', send.said
     # All RAM is there: nothing is left to resolve, or to send.
     assert not os.path.exists(note)
+
+
+@pytest.mark.parametrize('left', ['paused', 'postmigrate'])
+def test_what_has_run_here_is_not_sent(directory, left):
+    """Nobody was there when another client continued the guest, and stopped it again. What it is now is not what the commit left."""
+    src = source(directory)
+    note = noted(src, state=left)
+    src.qmp('stop')
+    send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--recover-timeout', '2', godwit.AT)
+    if left == 'paused':
+        assert send.wait() == godwit.EXIT['incomplete'], send.said
+    else:
+        proved(send.wait() == godwit.EXIT['vm-state'] and 'none of it is sent' in send.said, send.said)
+    assert os.path.exists(note)

@@ -110,6 +110,39 @@ def test_it_does_not_come_back(pair):
     pair[1].kill()
 
 
+@pytest.mark.parametrize('commands', [('cont',), ('cont', 'stop')], ids=' '.join)
+def test_the_source_is_continued(pair, commands):
+    """By another client, whose guest writes what the other one lacks: it gets no more of that, of this sender or of another one."""
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        for command in commands:
+            src.qmp(command)
+        proved(run.send.wait() == godwit.EXIT['vm-state'] and 'no more of it is sent' in run.send.said, run.send.said)
+        run.receive.wait_for('for the sender to connect again')
+        if 'stop' not in commands:
+            src.qmp('stop')
+        send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', godwit.AT)
+        proved(send.wait() == godwit.EXIT['vm-state'] and 'none of it is sent' in send.said, send.said)
+        run.receive.kill(signal.SIGINT).wait()
+    dst.kill()
+
+
+def test_its_qemu_ends(pair):
+    """RAM is in a file, which the sender has open: it goes on without its QEMU, and over new connections."""
+    src, dst = pair
+    with relay.Losing(TO) as between:
+        run = begin(pair, between)
+        between.fall()
+        run.send.wait_for('trying to connect again')
+        src.kill()
+        time.sleep(2)
+        between.rise()
+        run.send.wait_for('connected again')
+        assert run.send.wait() == 0 and run.receive.wait() == 0, (run.send.said, run.receive.said)
+    proved(dst.wait_ticks(2) and not dst.errors, dst.complaints)
+
+
 def answers_dead(at):
     """A peer that says of each migration that its guest never ran there."""
     def run():

@@ -23,6 +23,8 @@
 
 static char dir[] = "/tmp/godwit-doubt-XXXXXX";
 static bool running;	/* here */
+static const char *vm_status = "postmigrate";
+static int has_disk;
 
 /* The VM is this process, and its notes are the test's. */
 int __wrap_qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e);
@@ -32,6 +34,8 @@ void __wrap_vm_close(struct vm *vm);
 int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e);
 void __wrap_claim_drop(struct claim *c, struct vm *vm);
 int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e);
+int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e);
+int __wrap_save_active_disk(struct qmp *q, char *node, size_t len, struct err *e);
 int __real_record_open(struct record *r, const char *in, const char *name);
 int __wrap_record_open(struct record *r, const char *in, const char *name);
 json_t *__real_record_read(const char *in, const char *name, bool *held);
@@ -79,6 +83,20 @@ int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e)
 	(void)q, (void)e;
 	*runs = running;
 	return 0;
+}
+
+int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e)
+{
+	(void)q, (void)e;
+	snprintf(buf, len, "%s", vm_status);
+	return 0;
+}
+
+int __wrap_save_active_disk(struct qmp *q, char *node, size_t len, struct err *e)
+{
+	(void)q, (void)e;
+	snprintf(node, len, has_disk ? "disk0" : "");
+	return has_disk;
 }
 
 int __wrap_record_open(struct record *r, const char *in, const char *name)
@@ -271,6 +289,74 @@ static void one_that_hears_nothing_notes_nothing(void **state)
 	}
 }
 
+/* What `send --recover` ends with where no receiver is asked. text: NULL: the note that is there. */
+static int is_refused(const char *text, struct err *e)
+{
+	static struct report report;
+	const struct sender_options o = { .recover = true, .timeout_ms = 1000, .addr = "unix:/nowhere/at/all", .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .note = RECORD_NONE,
+	};
+
+	if (text)
+		have_note(text);
+	*e = (struct err) { 0 };
+	owing_take_over(&s, e);
+	owing_free(&s);
+	if (s.source)
+		s.source->ops->close(s.source, false);
+	json_decref(s.note_before);
+	return (int)e->exit;
+}
+
+/* Another client has continued the guest here, and stopped it again: RAM is of another history than what has moved. */
+static void what_has_run_here_since_is_not_sent(void **state)
+{
+	static const struct {
+		const char *more, *now;
+		int disk;
+		bool refused;
+	} each[] = {
+		{ "\"state\":\"postmigrate\"", "postmigrate", 0, false },
+		/* The run state says it all: of disks nobody asks. */
+		{ "\"state\":\"postmigrate\"", "postmigrate", 1, false },
+		{ "\"state\":\"postmigrate\"", "paused", 0, true },
+		{ "\"state\":\"postmigrate\"", "prelaunch", 0, true },
+		{ "\"state\":\"paused\"", "paused", 0, false },
+		{ "\"state\":\"paused\"", "paused", 1, true },
+		{ "\"state\":\"paused\"", "prelaunch", 0, true },
+		{ "\"state\":\"\"", "prelaunch", 0, false },
+		{ "\"state\":\"\"", "paused", 1, true },
+		{ "\"state\":\"paused\",\"continued\":true", "paused", 0, true },
+		/* An older godwit's. */
+		{ "\"paused\":false", "paused", 1, false },
+	};
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text), "{" NOTE ",\"ran\":true,%s}", each[i].more);
+		vm_status = each[i].now;
+		has_disk = each[i].disk;
+		assert_int_equal(is_refused(text, &e), each[i].refused ? GW_VM_STATE : GW_INCOMPLETE);
+		assert_int_equal(!!strstr(e.text, "none of it is sent"), each[i].refused);
+		assert_int_equal(!!strstr(e.text, "has a disk: disk0"), each[i].refused && each[i].disk);
+	}
+	/* Nor if the one that finds it running is not the one that would send. */
+	vm_status = "paused";
+	has_disk = 0;
+	running = true;
+	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"state\":\"paused\"}", &e), GW_VM_STATE);
+	assert_non_null(strstr(e.text, "the guest runs here"));
+	running = false;
+	assert_int_equal(is_refused(NULL, &e), GW_VM_STATE);
+	assert_non_null(strstr(e.text, "none of it is sent"));
+	vm_status = "postmigrate";
+}
+
 /* Of a guest that was paused nothing is lost: an older note does not say whether it was. */
 static void a_paused_guest_is_not_given_up(void **state)
 {
@@ -304,11 +390,12 @@ static void the_note_says_how_the_guest_was(void **state)
 	const struct sender_options o = { .addr = "unix:/nowhere" };
 
 	(void)state;
-	for (unsigned int i = 0; i < 4; i++) {
-		const bool paused = i & 1, ran = i & 2;
+	for (unsigned int i = 0; i < 8; i++) {
+		const bool paused = i & 1, ran = i & 2, migrates = i & 4;
 		struct sender s = {
 			.o = &o, .vm = { .pid = getpid() }, .note = RECORD_NONE, .commit = COMMIT_PREPARED,
 			.migration = { .was_running = !paused }, .journal = { .records = json_array() },
+			.devstate = migrates ? &devstate_migrate : &devstate_save,
 		};
 		json_t *now;
 
@@ -320,6 +407,8 @@ static void the_note_says_how_the_guest_was(void **state)
 		now = note();
 		assert_int_equal(doubt_guest(now), paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN);
 		assert_int_equal(json_is_true(json_object_get(now, "ran")), ran);
+		assert_string_equal(json_string_value(json_object_get(now, "state")), migrates ? "postmigrate" : paused ? "" : "paused");
+		assert_true(json_is_false(json_object_get(now, "continued")));
 		json_decref(now);
 		record_close(&s.note);
 		json_decref(s.journal.records);
@@ -419,6 +508,7 @@ int main(void)
 		cmocka_unit_test(what_has_not_run_goes_on),
 		cmocka_unit_test(a_sender_that_takes_over_notes_it),
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
+		cmocka_unit_test(what_has_run_here_since_is_not_sent),
 		cmocka_unit_test(a_paused_guest_is_not_given_up),
 		cmocka_unit_test(the_note_says_how_the_guest_was),
 		cmocka_unit_test(an_address_may_be_any_path),

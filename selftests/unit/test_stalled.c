@@ -14,6 +14,7 @@
 #include "channel_rig.h"
 #include "peer/hello.h"
 #include "peer/owed_frames.h"
+#include "qmp_peer.h"
 #include "receive/receiver_internal.h"
 #include "send/sender_internal.h"
 
@@ -139,9 +140,12 @@ int __wrap_connect_open_streams(struct sender *s, const uint8_t *ready, unsigned
 	return 0;
 }
 
+static unsigned int begun;
+
 int __wrap_owing_begin(struct sender *s, struct err *e)
 {
 	(void)s, (void)e;
+	begun++;
 	return 0;
 }
 
@@ -157,7 +161,7 @@ static void the_sender(void **state)
 {
 	const struct sender_options o = { .engine = engine, .streams = 1, .recover_s = RECOVER_S, .timeout_ms = 20000 };
 	struct report report = { .streams = 1 };
-	struct sender s = { .o = &o, .report = &report, .owing = OWING_NONE, .vm = { .nblocks = 1 } };
+	struct sender s = { .o = &o, .report = &report, .owing = OWING_NONE, .vm = { .pidfd = -1, .nblocks = 1 } };
 	struct err e;
 
 	(void)state;
@@ -180,11 +184,47 @@ static void the_sender(void **state)
 	peer = -1;
 }
 
+static void be_continued(struct peer *p)
+{
+	peer_negotiate(p);
+	peer_say(p, "{\"timestamp\": {\"seconds\": 1, \"microseconds\": 1}, \"event\": \"RESUME\"}\r\n");
+	while (peer_line(p))
+		peer_reply(p, "return", "{}");
+}
+
+/* Another client has continued the guest here while the link was away: no page of it may go any more. */
+static void not_of_a_guest_that_has_run_here(void **state)
+{
+	const struct sender_options o = { .engine = engine, .streams = 1, .recover_s = RECOVER_S, .timeout_ms = 20000 };
+	struct report report = { .streams = 1 };
+	struct sender s = {
+		.o = &o, .report = &report, .owing = OWING_NONE, .vm = { .pidfd = -1, .nblocks = 1 }, .commit = COMMIT_RUNS, .note = RECORD_NONE,
+	};
+	struct peer p;
+	struct err e = { 0 };
+
+	(void)state;
+	begun = 0;
+	s.vm.blocks[0].pages = PAGES;
+	assert_int_equal(peer_start(&p, be_continued, NULL, 4), 0);
+	assert_int_equal(qmp_open(p.path, 20000, &s.qmp, &e), 0);
+	assert_int_equal(qmp_call(s.qmp, "query-version", NULL, NULL, &e), 0);
+	assert_true(sender_recovers(&s, 100, &e) < 0);
+	assert_non_null(strstr(e.text, "no more of it is sent"));
+	assert_int_equal(begun, 0);
+	owing_free(&s);
+	qmp_close(s.qmp);
+	peer_stop(&p);
+	close(peer);
+	peer = -1;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_receiver),
 		cmocka_unit_test(the_sender),
+		cmocka_unit_test(not_of_a_guest_that_has_run_here),
 	};
 
 	return RUN_WITH_ENGINES(tests);

@@ -92,7 +92,7 @@ int save_begin(struct save_state *s, struct qmp *q, struct err *e)
 			 json_pack("{s:s, s:b}", "filename", path, "live", 1), e);
 }
 
-int save_check_disks(struct qmp *q, struct err *e)
+int save_active_disk(struct qmp *q, char *node, size_t len, struct err *e)
 {
 	json_auto_t *disks = NULL;
 	const json_t *disk;
@@ -101,16 +101,25 @@ int save_check_disks(struct qmp *q, struct err *e)
 
 	json_array_foreach(disks, i, disk) {
 		const json_t *inserted = json_object_get(disk, "inserted");
-		const char *node = json_string_value(json_object_get(inserted, "node-name"));
-		char shown[80];
+		const char *name = json_string_value(json_object_get(inserted, "node-name"));
 
 		if (!r && json_is_true(json_object_get(inserted, "active")) &&
-		    !json_is_true(json_object_get(inserted, "ro")))
-			r = err_set(e, GW_VM_STATE, EBUSY,
-				    "the source QEMU could not give up a disk (node \"%s\"): end what else uses that disk (QEMU's log may say why)",
-				    one_line(shown, sizeof(shown), node ? node : "?"));
+		    !json_is_true(json_object_get(inserted, "ro"))) {
+			one_line(node, len, name ? name : "?");
+			r = 1;
+		}
 	}
 	return r;
+}
+
+int save_check_disks(struct qmp *q, struct err *e)
+{
+	char node[80];
+	int r = save_active_disk(q, node, sizeof(node), e);
+
+	return r <= 0 ? r : err_set(e, GW_VM_STATE, EBUSY,
+				    "the source QEMU could not give up a disk (node \"%s\"): end what else uses that disk (QEMU's log may say why)",
+				    node);
 }
 
 static uint32_t save_get_u32(const uint8_t *p)

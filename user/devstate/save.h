@@ -46,6 +46,8 @@ int save_begin(struct save_state *s, struct qmp *q, struct err *e);
  * GW_VM_STATE, naming the disk.
  */
 int save_check_disks(struct qmp *q, struct err *e);
+/* Has it a disk, or again? 1: yes, *node says which; 0: no, or an older QEMU; else -errno. */
+int save_active_disk(struct qmp *q, char *node, size_t len, struct err *e);
 /*
  * After QEMU's reply: makes s->state a stream for -incoming. running: the guest is to run at the
  * destination. GW_QMP: QEMU saved a format that godwit does not know, or too much. GW_VM_STATE: the

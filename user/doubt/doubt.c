@@ -7,6 +7,8 @@
 #include "base/json_text.h"
 #include "base/say.h"
 #include "base/stop.h"
+#include "devstate/migration.h"
+#include "devstate/save.h"
 #include "peer/hello.h"
 #include "plan/link.h"
 #include "doubt/doubt.h"
@@ -125,25 +127,26 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 		return;
 	record_name_verdict(token, d->token, sizeof(d->token));
 	if (!ret)
-		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:o}",
+		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:s?, s:b, s:o}",
 						"receiver", path_to_json(d->addr),
 						"token", token,
 						"ran", d->ran, "paused", d->paused,
+						"state", d->state, "continued", d->continued,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
 		say("cannot write a note in " RECORD_DIR " (%s): if this migration ends in doubt, \"godwit resolve\" will not find it",
 			record_error(ret));
 }
 
-void doubt_note_ran(pid_t vmm, json_t *note)
+static void doubt_note_that(pid_t vmm, json_t *note, const char *key, const char *words)
 {
 	struct record r = RECORD_NONE;
 	char name[RECORD_NAME];
 	int ret;
 
-	if (doubt_ran(note))
+	if (json_is_true(json_object_get(note, key)))
 		return;
-	json_object_set_new(note, "ran", json_true());
+	json_object_set_new(note, key, json_true());
 	ret = record_name_vm(name, "doubt", vmm);
 	if (!ret)
 		ret = record_open(&r, RECORD_DIR, name);
@@ -151,8 +154,36 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 		ret = record_write(&r, json_incref(note));
 	record_close(&r);
 	if (ret)
-		say("cannot change the note in " RECORD_DIR " (%s): do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination",
-			record_error(ret));
+		say("cannot change the note in " RECORD_DIR " (%s): %s", record_error(ret), words);
+}
+
+void doubt_note_ran(pid_t vmm, json_t *note)
+{
+	doubt_note_that(vmm, note, "ran",
+			"do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination");
+}
+
+void doubt_note_continued(pid_t vmm, json_t *note)
+{
+	doubt_note_that(vmm, note, "continued",
+			"send no RAM of this QEMU any more: its guest was continued here");
+}
+
+int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e)
+{
+	char now[64], disk[80] = "";
+	int r = migration_vm_status(q, now, sizeof(now), e);
+	bool other = d->continued;
+
+	if (!r && d->state && strcmp(d->state, "postmigrate"))
+		r = save_active_disk(q, disk, sizeof(disk), e);
+	if (r < 0)
+		return r;
+	if (d->state)
+		other |= r > 0 || !strcmp(now, "running") || (*d->state && strcmp(now, d->state));
+	return !other ? 0 : err_set(e, GW_VM_STATE, EEXIST,
+				    "another client has continued the guest here, or reset it, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them",
+				    now, *disk ? ", and has a disk: " : "", disk);
 }
 
 bool doubt_ran(const json_t *note)
@@ -208,5 +239,7 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
 			       name);
 	d->ran = doubt_ran(*note);
+	d->state = json_string_value(json_object_get(*note, "state"));
+	d->continued = json_is_true(json_object_get(*note, "continued"));
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "net/address.h"
 #include "net/engine.h"
+#include "qmp/qmp.h"
 #include "tls/tls.h"
 #include "txn/commit.h"
 #include "txn/record.h"
@@ -26,6 +27,9 @@
  * @rtt_ns: of the link; 0: not known
  * @ran: the guest is known to have run at the destination, or to be there, if it was paused
  * @paused: it was, when it was sent; only written, see doubt_guest()
+ * @state: QEMU's run state since the commit; "": any in which the guest is stopped, in save mode as
+ *	"paused"; NULL: an older note does not say
+ * @continued: it has left that state since
  */
 struct doubt {
 	const char *addr;
@@ -35,7 +39,8 @@ struct doubt {
 	unsigned int timeout_ms;
 	unsigned int seconds;
 	uint64_t rtt_ns;
-	bool ran, paused, strict;
+	bool ran, paused, continued, strict;
+	const char *state;
 	uint8_t token[WIRE_SECRET];
 };
 
@@ -77,6 +82,14 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
  * which all else stays; note: as doubt_read() has read it.
  */
 void doubt_note_ran(pid_t vmm, json_t *note);
+/* The same of @continued: another client has continued the guest here. */
+void doubt_note_continued(pid_t vmm, json_t *note);
+/*
+ * Whoever sends RAM of this QEMU later: is it still as it was left? A guest that has run here since
+ * has other RAM than the one that was sent. Not seen, in save mode: QEMU before 10.0, or a guest
+ * without disks, that was continued and stopped again. Errors: GW_VM_STATE.
+ */
+int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e);
 /* Does the note say so, or has an answer since? */
 bool doubt_ran(const json_t *note);
 /* How the guest was when it was sent; an older godwit's note does not say. */
@@ -87,8 +100,8 @@ const char *doubt_lost_words(enum doubt_guest guest);
 /* Unlinks the note. */
 void doubt_forget(pid_t vmm);
 /*
- * Reads the note. d->addr is in *note or in *d, and the array "undo" in *note, which the caller
- * frees by json_decref().
+ * Reads the note. d->addr is in *note or in *d, d->state and the array "undo" in *note, which the
+ * caller frees by json_decref().
  * Errors: GW_NO_MIGRATION: no migration of this VM is in doubt.
  */
 int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e);

@@ -10,7 +10,6 @@
 #include "net/sock.h"
 #include "peer/owed_frames.h"
 #include "peer/postcopy_ask.h"
-#include "proc/proc_io.h"
 #include "send/answers.h"
 #include "send/sender_internal.h"
 #include "wire/owed.h"
@@ -291,6 +290,7 @@ int owing_finish(struct sender *s, struct err *e)
 	s->report->phase = "post-copy";
 	if (!s->owing.begun_ns)
 		s->owing.begun_ns = now_ns();
+	s->next_renew_ns = 0;
 	s->silent_ns = deadline_ms(connect_patience_ms(s));
 	s->owing.follows = true;
 	r = sender_push_end(s, e);
@@ -319,26 +319,9 @@ static bool owing_is_lost(struct sender *s, struct err *e)
 	return channel_abort_status(s->ch) == GW_GUEST_LOST;
 }
 
-static enum doubt_guest owing_guest(const struct sender *s)
-{
-	if (s->note_before)
-		return doubt_guest(s->note_before);
-	return s->report->guest_was_paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN;
-}
-
-/*
- * A sender that takes over, and hears of no receiver, knows no more than the note: in doubt, the
- * guest may never have run there.
- */
-bool owing_in_doubt(const struct sender *s)
-{
-	return s->note_before && !doubt_ran(s->note_before);
-}
-
 int owing_settle(struct sender *s, int r, struct err *e)
 {
 	const bool owed = s->owing.collected && !s->owing.complete;
-	struct err cause;
 	bool lost = false;
 
 	/* By a verdict. */
@@ -354,21 +337,7 @@ int owing_settle(struct sender *s, int r, struct err *e)
 		return 0;
 	/* Said in answer to RECOVER, or before by the verdict. */
 	lost |= e->exit == GW_GUEST_LOST || s->owing.lost;
-	cause = *e;
-	e->exit = GW_OK;
-	if (lost)
-		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there, unless it had ended of its own accord (%.500s). %s",
-			       cause.text, doubt_lost_words(owing_guest(s)));
-	if (owing_in_doubt(s))
-		return err_set(e, GW_UNKNOWN, r ? -r : EIO,
-			       "it is not known whether the guest has run at the destination (%.600s): \"godwit resolve\" finds that out first. Leave this QEMU as it is until then",
-			       cause.text);
-	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
-		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. %s",
-		       *cause.text ? cause.text : "the link was lost",
-		       proc_ended(s->vm.pidfd) ?
-		       "The source QEMU has exited, so no other godwit can send that RAM: end the QEMU there, and start the guest anew from its disks" :
-		       "Leave this QEMU as it is, and do not continue it");
+	return owing_give_up(s, r, lost, e);
 }
 
 void owing_disconnect(struct sender *s)

@@ -86,6 +86,10 @@ int owing_finish(struct sender *s, struct err *e);
 int owing_settle(struct sender *s, int r, struct err *e);
 /* Is it not even known whether the guest has run there? */
 bool owing_in_doubt(const struct sender *s);
+/* The same in the end: what to say if pages are owed. lost: the guest is, there. */
+int owing_give_up(struct sender *s, int r, bool lost, struct err *e);
+/* GW_VM_STATE: the guest has run here since the commit, so nothing more is sent. Does not wait. */
+int owing_check_source(struct sender *s, struct err *e);
 /* What is owed, and the order of pushing, are forgotten. */
 void owing_reset(struct owing *o);
 /* Ends the connection and its thread. */

@@ -155,10 +155,18 @@ static int recover_once(struct sender *s, unsigned int ms, struct err *e)
 	if (s->owing.complete)
 		return 0;
 	r = recover_stalls(s, e);
+	if (!r)
+		r = owing_check_source(s, e);
 	if (r)
 		return r;
 	channel_unasked(s->ch, sender_take, s);
 	return owing_begin(s, e);
+}
+
+/* Is this what another try to connect may help with? */
+static bool recover_may_help(struct sender *s, const struct err *e)
+{
+	return (e->exit == GW_UNREACHABLE || err_is_link(e)) && !sender_was_continued(s);
 }
 
 /* RAM in files stays for as long as they are open here, also when QEMU has exited. */
@@ -190,8 +198,7 @@ static int recover_try(struct sender *s, struct err *e)
 		/* By the verdict: only a receiver that has the guest says otherwise. */
 		if (s->owing.lost)
 			break;
-	} while ((e->exit == GW_UNREACHABLE || err_is_link(e)) &&
-		 connect_nap(s, recover_needs_qemu(s), deadline));
+	} while (recover_may_help(s, e) && connect_nap(s, recover_needs_qemu(s), deadline));
 	if (s->ch && channel_abort_status(s->ch) == GW_GUEST_LOST) {
 		recover_note_ran(s);
 		e->exit = GW_GUEST_LOST;
@@ -225,7 +232,71 @@ int owing_recover(struct sender *s, int r, struct err *e)
 	return 0;
 }
 
-/* The source VM, and the note of the sender that sent it. Changes nothing. */
+static enum doubt_guest owing_guest(const struct sender *s)
+{
+	if (s->note_before)
+		return doubt_guest(s->note_before);
+	return s->report->guest_was_paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN;
+}
+
+/*
+ * A sender that takes over, and hears of no receiver, knows no more than the note: in doubt, the
+ * guest may never have run there.
+ */
+bool owing_in_doubt(const struct sender *s)
+{
+	return s->note_before && !doubt_ran(s->note_before);
+}
+
+/*
+ * Of a guest that has run here since, RAM is of another history than the one that runs there.
+ */
+int owing_check_source(struct sender *s, struct err *e)
+{
+	if (!sender_was_continued(s))
+		return 0;
+	push_stop(&s->owing.push);
+	return err_set(e, GW_VM_STATE, EEXIST,
+		       "another client has continued the guest here (cont), though it %s at the destination and may lack RAM that is only here: that RAM may have changed since, and no more of it is sent. Stop the guest here if it runs (stop). The one at the destination waits where it lacks RAM: end both QEMUs, look at the guest's disks, and start it anew from them",
+		       owing_in_doubt(s) ? "may run" : "runs");
+}
+
+int owing_give_up(struct sender *s, int r, bool lost, struct err *e)
+{
+	const struct err cause = *e;
+
+	e->exit = GW_OK;
+	if (lost)
+		return err_set(e, GW_GUEST_LOST, ESRCH, "the guest is lost there, unless it had ended of its own accord (%.500s). %s",
+			       cause.text, doubt_lost_words(owing_guest(s)));
+	if (sender_was_continued(s)) {
+		sender_disconnect(s);
+		return owing_check_source(s, e);
+	}
+	if (owing_in_doubt(s))
+		return err_set(e, GW_UNKNOWN, r ? -r : EIO,
+			       "it is not known whether the guest has run at the destination (%.600s): \"godwit resolve\" finds that out first. Leave this QEMU as it is until then",
+			       cause.text);
+	return err_set(e, GW_INCOMPLETE, r ? -r : EIO,
+		       "the guest runs at the destination and may lack RAM that is only here (%.600s): it waits where it touches that RAM. %s",
+		       *cause.text ? cause.text : "the link was lost",
+		       proc_ended(s->vm.pidfd) ?
+		       "The source QEMU has exited, so no other godwit can send that RAM: end the QEMU there, and start the guest anew from its disks" :
+		       "Leave this QEMU as it is, and do not continue it");
+}
+
+/* It may be stopped again before the next try: the note, if there is one, says that it has run. */
+static int recover_refuse_running(struct sender *s, struct err *e)
+{
+	struct doubt d = { .addr = NULL };
+	struct err none = { 0 };
+
+	if (!doubt_read(s->vm.pid, &d, &s->note_before, &none))
+		doubt_note_continued(s->vm.pid, s->note_before);
+	return err_set(e, GW_VM_STATE, EEXIST, "the guest runs here: if it runs at the destination as well, another client has continued it here (cont)");
+}
+
+/* The source VM, and the note of the sender that sent it. Changes nothing but that. */
 static int recover_find(struct sender *s, struct err *e)
 {
 	struct doubt d = { .addr = NULL };
@@ -239,9 +310,11 @@ static int recover_find(struct sender *s, struct err *e)
 	if (!r)
 		r = migration_running(s->qmp, &running, e);
 	if (!r && running)
-		r = err_set(e, GW_VM_STATE, EEXIST, "the guest runs here: if it runs at the destination as well, another client has continued it here (cont)");
+		r = recover_refuse_running(s, e);
 	if (!r)
 		r = doubt_read(s->vm.pid, &d, &s->note_before, e);
+	if (!r)
+		r = doubt_check_source(s->qmp, &d, e);
 	memcpy(s->token, d.token, sizeof(s->token));
 	return r;
 }

@@ -171,7 +171,7 @@ struct sender {
 	int64_t clock_offset_ns;	/* destination's CLOCK_REALTIME minus ours */
 	uint32_t ping_serial;
 	uint64_t next_ping_ns;
-	uint64_t next_renew_ns;		/* of the lease, in a round */
+	uint64_t next_renew_ns;		/* of the lease, in a round; of the look at the source */
 	struct stop_check stop_checks[STOP_CHECKS];
 	unsigned int nstop_checks;	/* that have begun, and were not waited for */
 	uint64_t late_ns;		/* when the next late round is due; 0: there was none */
@@ -339,6 +339,11 @@ int sender_settle(struct sender *s, int r, struct err *e);
  * that the guest has run at the destination.
  */
 void sender_note_doubt(struct sender *s);
+/*
+ * Behind the commit point: has another client continued the guest here since, whether it runs still
+ * or not? QEMU has said so. Does not wait; the note has it from then on.
+ */
+bool sender_was_continued(struct sender *s);
 /*
  * Another client may have continued the guest here after the commit point: too late to undo that.
  * Errors: GW_VM_STATE.

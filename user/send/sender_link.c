@@ -275,6 +275,10 @@ int sender_idle(void *arg, struct err *e)
 	/* Streams may be silent for longer: this connection shows whether the receiver lives. */
 	if (!r && s->owing.follows && !s->owing.complete && now_ns() > s->silent_ns)
 		r = err_set_silent(e, "the receiver says nothing any more");
+	if (!r && s->owing.follows && !s->owing.complete && now_ns() >= s->next_renew_ns) {
+		s->next_renew_ns = now_ns() + STOP_SLICE_NS;
+		r = owing_check_source(s, e);
+	}
 	/* Each time is a question to QEMU, and the streams may have more calls of this. */
 	if (!r && s->round && s->round->kind == ROUND_PRECOPY && now_ns() >= s->next_renew_ns) {
 		s->next_renew_ns = now_ns() + STOP_SLICE_NS;
@@ -346,7 +350,8 @@ int sender_events(struct sender *s, char *status, size_t len, struct err *e)
 	while ((r = qmp_event(s->qmp, 0, &ev, e)) > 0) {
 		const char *st = json_string_value(json_object_get(ev.data, "status"));
 
-		if (!strcmp(ev.name, "STOP"))
+		/* Behind the commit point it is another client's. */
+		if (!strcmp(ev.name, "STOP") && s->commit == COMMIT_PREPARED)
 			s->stop_realtime_ns = ev.realtime_ns;
 		s->resumed |= !strcmp(ev.name, "RESUME");
 		if (status && !strcmp(ev.name, "MIGRATION") && st &&

@@ -16,11 +16,20 @@
 #define TELL_MS		1000u	/* for each answer when we tell the receiver that we gave up */
 #define TELL_S		3u	/* for all of that, and round trips: our end waits for it */
 
+/* In which QEMU is stopped, for as long as nobody continues the guest. */
+static const char *settle_state(const struct sender *s)
+{
+	if (s->devstate == &devstate_migrate)
+		return "postmigrate";
+	return s->migration.was_running ? "paused" : "";
+}
+
 void sender_note_doubt(struct sender *s)
 {
 	struct doubt d = {
 		.addr = s->o->addr, .ran = s->commit == COMMIT_RUNS,
-		.paused = !s->migration.was_running,
+		.paused = !s->migration.was_running, .continued = s->resumed,
+		.state = settle_state(s),
 	};
 
 	/* A sender that takes over has no note of its own (doubt_note_ran()). */
@@ -101,14 +110,32 @@ static void settle_roll_back(struct sender *s, bool tells, struct err *e)
 		settle_tell(s);
 }
 
+bool sender_was_continued(struct sender *s)
+{
+	const bool before = s->resumed;
+	struct err ignored = { 0 };
+
+	if (s->qmp && s->commit != COMMIT_PREPARED)
+		sender_events(s, NULL, 0, &ignored);
+	if (s->resumed && !before && s->note.fd >= 0)
+		sender_note_doubt(s);
+	/* With all RAM there it has gone. */
+	if (s->resumed && s->note_before && !s->owing.complete)
+		doubt_note_continued(s->vm.pid, s->note_before);
+	return s->resumed;
+}
+
 static void settle_stay_stopped(struct sender *s, struct err *e)
 {
+	const bool continued = sender_was_continued(s);
 	struct err cause = *e;
 
 	e->exit = GW_OK;
 	err_set(e, GW_UNKNOWN, EREMOTEIO,
-		"after the commit point: %.500s. The guest may run at the destination, so the source stays stopped: \"godwit resolve\" asks again; else look at both ends before you continue either",
-		cause.text);
+		"after the commit point: %.500s. The guest may run at the destination, %s: \"godwit resolve\" asks again; else look at both ends before you continue either",
+		cause.text,
+		continued ? "and another client has continued it here (cont): stop it here now (stop)" :
+			    "so the source stays stopped");
 	settle_undo(s, UNDO_SETTINGS, e);
 }
 
@@ -162,10 +189,13 @@ int sender_check_source(struct sender *s, struct err *e)
 
 	if (s->qmp)
 		migration_running(s->qmp, &running, &ignored);
-	if (!running)
+	if (running)
+		return err_set(e, GW_VM_STATE, EEXIST,
+			       "the guest runs at the destination AND here, because another client has continued it here (cont): stop it here now (stop)");
+	if (!sender_was_continued(s))
 		return 0;
 	return err_set(e, GW_VM_STATE, EEXIST,
-		       "the guest runs at the destination AND here, because another client has continued it here (cont): stop it here now (stop)");
+		       "the guest runs at the destination, AND another client has continued it here (cont), and stopped it again: leave it stopped here, and look at what it has written to its disks meanwhile");
 }
 
 /*
