@@ -16,7 +16,7 @@ root=$cache/$name
 log=$cache/$name.log
 tries=3
 
-packages="make binutils kmod iproute2 dmsetup mount procps python3 python3-pytest
+packages="make binutils kmod iproute2 dmsetup mount openssl procps python3 python3-pytest
 	liburing2 libjansson4 libxxhash0 libgnutls30 libnl-3-200 libnl-genl-3-200
 	libexpat1 liblz4-1 libzstd1 zlib1g"
 kernel="linux-image-amd64 linux-headers-amd64"
