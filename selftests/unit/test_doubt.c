@@ -226,6 +226,29 @@ static void what_has_not_run_goes_on(void **state)
 	assert_null(gone);
 }
 
+/* The guest has moved, and has run here since, whether it runs still or not. */
+static void resolve_tells_of_two(void **state)
+{
+	json_t *left;
+	struct err e;
+
+	(void)state;
+	have_note("{" NOTE ",\"state\":\"postmigrate\"}");
+	assert_int_equal(resolve(&says_runs, &e), GW_OK);
+	have_note("{" NOTE ",\"state\":\"paused\"}");
+	vm_status = "paused";
+	running = true;
+	assert_int_equal(resolve(&says_runs, &e), GW_VM_STATE);
+	assert_non_null(strstr(e.text, "stop it here now"));
+	running = false;
+	assert_int_equal(resolve(&says_runs, &e), GW_VM_STATE);
+	assert_non_null(strstr(e.text, "and stopped it again"));
+	vm_status = "postmigrate";
+	/* That was the last word. */
+	left = note();
+	assert_null(left);
+}
+
 /* What `send --recover` ends with when RECOVER is answered so, and the link is lost then. */
 static int take_over(const struct wire_header *says, struct err *e)
 {
@@ -506,6 +529,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(resolve_notes_that_it_runs),
 		cmocka_unit_test(what_has_not_run_goes_on),
+		cmocka_unit_test(resolve_tells_of_two),
 		cmocka_unit_test(a_sender_that_takes_over_notes_it),
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
 		cmocka_unit_test(what_has_run_here_since_is_not_sent),

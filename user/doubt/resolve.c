@@ -52,16 +52,28 @@ static int resolve_undo(struct qmp *q, const json_t *note, struct err *e)
 	return r;
 }
 
-static int resolve_moved(struct qmp *q, const char *addr, struct err *e)
+static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t *note,
+			 struct err *e)
 {
+	struct err why = { 0 };
 	bool running;
 	int r = migration_running(q, &running, e);
 
-	if (!r && running)
-		r = err_set(e, GW_VM_STATE, EEXIST,
-			    "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
-			    addr);
-	return r;
+	if (r)
+		return r;
+	if (running) {
+		doubt_note_continued(pid, note);
+		return err_set(e, GW_VM_STATE, EEXIST,
+			       "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
+			       d->addr);
+	}
+	if (!doubt_check_source(q, d, &why) || why.exit != GW_VM_STATE)
+		return 0;
+	/* Nothing is left to resolve. */
+	doubt_forget(pid);
+	return err_set(e, GW_VM_STATE, EEXIST,
+		       "the guest runs at %s, AND another client has continued it here (cont), and stopped it again: leave it stopped here, and look at what it has written to its disks meanwhile",
+		       d->addr);
 }
 
 /* The note stays: the guest may have all of its RAM later. */
@@ -101,7 +113,7 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 		doubt_note_ran(pid, note);
 		if (answer.lost)
 			return resolve_lost(d->addr, note, e);
-		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, d->addr, e);
+		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, pid, d, note, e);
 	case SOURCE_LEARNS_DEAD:
 		if (d->ran)
 			return resolve_contradicts(d->addr, e);
