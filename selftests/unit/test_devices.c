@@ -193,6 +193,53 @@ static void test_files(void **state)
 	expect_files(&f, -ESRCH, GW_VM_GONE, "/fd");
 }
 
+static struct {
+	const struct fake_proc *proc;
+	const char *says;	/* of the ring, in the nap with that number; NULL: that the file was closed */
+	unsigned int in, naps;
+} busy;
+
+void __wrap_nap_ms(unsigned int ms);
+void __wrap_nap_ms(unsigned int ms)
+{
+	char path[512];
+
+	assert_int_equal(ms, 1);
+	if (++busy.naps != busy.in)
+		return;
+	if (busy.says)
+		fake_write(busy.proc, "fdinfo/7", busy.says);
+	else
+		unlink(fake_path(busy.proc, "fdinfo/7", path));
+}
+
+static void expect_ring(const char *says, unsigned int in, int r, const char *part)
+{
+	struct fake_proc f;
+
+	fake_new(&f);
+	fake_fd(&f, 7, "anon_inode:[io_uring]", PLAIN);
+	busy.proc = &f;
+	busy.says = says;
+	busy.in = in;
+	busy.naps = 0;
+	expect_files(&f, r, r ? GW_PINNED : GW_OK, part);
+}
+
+/* While something holds its lock Linux says nothing of a ring. */
+static void test_busy_ring(void **state)
+{
+	(void)state;
+	expect_ring("UserBufs:\t1\n", 3, -EBUSY, "an io_uring with fixed buffers");
+	assert_int_equal(busy.naps, 3);
+	expect_ring("UserBufs:\t0\n", 3, 0, "");
+	assert_int_equal(busy.naps, 3);
+	expect_ring(NULL, 3, 0, "");
+	assert_int_equal(busy.naps, 3);
+	expect_ring("", 1, -EBUSY, "an io_uring that is too busy to say whether it has fixed buffers (anon_inode:[io_uring])");
+	assert_int_equal(busy.naps, 100);
+}
+
 static void test_own_files(void **state)
 {
 	struct err e = { 0 };
@@ -255,6 +302,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_stable_pages),
 	cmocka_unit_test(test_old_ext2),
 	cmocka_unit_test(test_files),
+	cmocka_unit_test(test_busy_ring),
 	cmocka_unit_test(test_own_files),
 	cmocka_unit_test(test_balloon),
 };

@@ -197,6 +197,7 @@ static void test_pinned(void **state)
 	static const struct { const char *link, *info, *said; } devices[] = {
 		{ "/dev/vfio/12", PLAIN, "process 100 (spdk_tgt) has a VFIO device (/dev/vfio/12), and guest RAM is pinned for DMA (page 517 of ram0)" },
 		{ "anon_inode:[io_uring]", "flags:\t02\nUserBufs:\t1\n", "has an io_uring with fixed buffers (anon_inode:[io_uring])" },
+		{ "anon_inode:[io_uring]", PLAIN, "has an io_uring that is too busy to say whether it has fixed buffers (anon_inode:[io_uring])" },
 	};
 	struct fake_proc in;
 	struct play p;

@@ -167,8 +167,12 @@ static void test_fdinfo(void **state)
 	assert_int_equal(read_fdinfo("pos:\t0\nflags:\t02140002\nmnt_id:\t29\nino:\t9\n", &info), 0);
 	assert_int_equal(info.flags, O_RDWR | O_DIRECT | O_CLOEXEC | 0100000);
 	assert_int_equal(info.user_bufs, 0);
+	assert_false(info.says_bufs);
 	assert_int_equal(read_fdinfo("flags:\t02\nSqMask:\t0x1f\nUserFiles:\t2\nUserBufs:\t3\n    0: 0x7f/4096\n", &info), 0);
 	assert_int_equal(info.user_bufs, 3);
+	assert_true(info.says_bufs);
+	assert_int_equal(read_fdinfo("flags:\t02\nUserBufs:\t0\n", &info), 0);
+	assert_true(info.says_bufs);
 	assert_false(info.flags & O_DIRECT);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(read_fdinfo(bad[i], &info), -EPROTO);

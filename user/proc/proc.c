@@ -153,6 +153,7 @@ int proc_read_fdinfo(FILE *f, struct proc_fdinfo *info)
 			has_flags = true;
 		} else if (!r) {
 			r = proc_field(line, "UserBufs:", 10, UINT64_MAX, &info->user_bufs);
+			info->says_bufs |= r > 0;
 		}
 		if (r < 0)
 			return r;

@@ -48,10 +48,12 @@ void proc_free_maps(struct proc_maps *maps);
  * struct proc_fdinfo - from /proc/PID/fdinfo/N
  * @flags: of open(2)
  * @user_bufs: fixed buffers of an io_uring, else 0
+ * @says_bufs: that line was there
  */
 struct proc_fdinfo {
 	unsigned int flags;
 	uint64_t user_bufs;
+	bool says_bufs;
 };
 
 int proc_read_fdinfo(FILE *f, struct proc_fdinfo *info);

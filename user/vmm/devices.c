@@ -19,12 +19,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "proc/proc_io.h"
 #include "vmm/devices.h"
 #include "vmm/vm.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define RING_NAPS	100u	/* of 1 ms */
 
 /* A part may stand anywhere in the link: a container may have its /dev elsewhere. */
 static const struct device_file device_files[] = {
@@ -188,22 +190,41 @@ int direct_io_hides(const char *path, struct hidden_io *io, struct err *e)
 	return 1;
 }
 
+/*
+ * From Linux 6.15 on (6.14.8) a ring says nothing while something holds its lock, as a thread does
+ * that submits. A file that was closed meanwhile has no flags.
+ */
+int devices_load_fdinfo(const char *proc, const char *number, const char *link,
+			struct proc_fdinfo *info, const char **what, struct err *e)
+{
+	const bool ring = !strcmp(link, "anon_inode:[io_uring]");
+	int r = proc_load_fdinfo(proc, number, info, e);
+
+	for (unsigned int i = RING_NAPS; !r && ring && info->flags && !info->says_bufs && i; i--) {
+		nap_ms(1);
+		r = proc_load_fdinfo(proc, number, info, e);
+	}
+	*what = NULL;
+	if (info->user_bufs)
+		*what = "an io_uring with fixed buffers";
+	else if (ring && info->flags && !info->says_bufs)
+		*what = "an io_uring that is too busy to say whether it has fixed buffers";
+	return r;
+}
+
 static int devices_check_pin(void *arg, const char *number, const char *link, struct err *e)
 {
 	const struct device_file *device = device_that_writes(link);
-	const char *proc = arg;
+	const char *proc = arg, *ring;
 	struct proc_fdinfo info;
 	int r;
 
 	if (device)
 		return devices_refuse(device->what, link, "unplug it first (device_del)", e);
-	r = proc_load_fdinfo(proc, number, &info, e);
-	if (r)
+	r = devices_load_fdinfo(proc, number, link, &info, &ring, e);
+	if (r || !ring)
 		return r;
-	if (info.user_bufs)
-		return devices_refuse("an io_uring with fixed buffers", link,
-				      "use another driver or aio= for the disks", e);
-	return 0;
+	return devices_refuse(ring, link, "use another driver or aio= for the disks", e);
 }
 
 static int devices_check_direct_fd(void *arg, const char *number, const char *link, struct err *e)

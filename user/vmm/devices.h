@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "proc/proc.h"
 #include "qmp/qmp.h"
 
 /**
@@ -25,6 +26,13 @@ struct device_file {
 
 /* The entry for this link; NULL: no such device. */
 const struct device_file *device_that_writes(const char *link);
+
+/*
+ * Loads the fdinfo of an open file with this link. *what: it is an io_uring with fixed buffers, or
+ * one that does not say; else NULL. Errors: those of proc_load_fdinfo().
+ */
+int devices_load_fdinfo(const char *proc, const char *number, const char *link,
+			struct proc_fdinfo *info, const char **what, struct err *e);
 
 /**
  * struct hidden_io - direct I/O that reads into guest RAM unseen by godwit.ko

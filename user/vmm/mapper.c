@@ -38,6 +38,7 @@ static int mapper_check_file(void *arg, const char *number, const char *link, st
 	struct mapper_scan *scan = arg;
 	struct proc_fdinfo info;
 	char path[PATH_MAX], way_out[160];
+	const char *ring;
 	struct hidden_io io;
 	int r;
 
@@ -45,11 +46,11 @@ static int mapper_check_file(void *arg, const char *number, const char *link, st
 		return mapper_refuse_file(scan->m, device->what, link, device->way_out, e);
 	if (device)
 		mapper_note_device(scan->m, device->what, link);
-	r = proc_load_fdinfo(scan->thread, number, &info, e);
+	r = devices_load_fdinfo(scan->thread, number, link, &info, &ring, e);
 	if (r)
 		return r;
-	if (info.user_bufs)
-		mapper_note_device(scan->m, "an io_uring with fixed buffers", link);
+	if (ring)
+		mapper_note_device(scan->m, ring, link);
 	if (!(info.flags & O_DIRECT))
 		return 0;
 	snprintf(path, sizeof(path), "%s/fd/%s", scan->thread, number);
