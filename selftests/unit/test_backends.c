@@ -254,12 +254,42 @@ static void test_plugged_or_unplugged(void **state)
 	}
 }
 
+/* One whose memory is a backend's is marked; one whose memory a server shares, which no backend is, is refused. */
+static void test_ivshmem(void **state)
+{
+	static const char *const folders[] = { "/machine/peripheral\"", "/machine/peripheral-anon\"" },
+		plain[] = "[{\"name\": \"type\", \"type\": \"string\"}, {\"name\": \"pipe\", \"type\": \"child<ivshmem-plain>\"}]",
+		doorbell[] = "[{\"name\": \"pipe\", \"type\": \"child<ivshmem-plain>\"}, {\"name\": \"bell\", \"type\": \"child<ivshmem-doorbell>\"}]";
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		const struct peer_answer qemu[] = {
+			{ "qom-list", folders[i % 2], i < 2 ? plain : doorbell },
+			{ "qom-list", folders[!(i % 2)], "[]" },
+			{ "qom-get", "\"property\":\"memdev\"", "\"/objects/ram1\"" },
+			{ NULL, NULL, NULL },
+		};
+		struct vm vm = { .nblocks = 2, .blocks = { { .name = "ram0" }, { .name = "ram1" } } };
+		struct err e = { 0 };
+		struct peer p;
+		struct qmp *q = peer_qemu(&p, qemu, &e);
+
+		assert_non_null(q);
+		assert_int_equal(ram_find_ivshmem(q, &vm, &e), i < 2 ? 0 : -EINVAL);
+		assert_true(!vm.blocks[0].ivshmem && vm.blocks[1].ivshmem);
+		assert_int_equal(e.exit, i < 2 ? GW_OK : GW_RAM_PRIVATE);
+		assert_true(i < 2 || strstr(e.text, "the device \"bell\" (ivshmem-doorbell) shows"));
+		peer_qemu_end(&p, q);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_kinds),
 	cmocka_unit_test(test_refusals),
 	cmocka_unit_test(test_how_many),
 	cmocka_unit_test(test_nonsense),
 	cmocka_unit_test(test_plugged_or_unplugged),
+	cmocka_unit_test(test_ivshmem),
 };
 
 int main(void)

@@ -222,6 +222,16 @@ static int backends_mark_shown(struct qmp *q, const char *container, const char 
 	return r;
 }
 
+/* What an ivshmem server shares is no backend's, and its programs write it unseen. */
+static int backends_refuse_shown(const char *device, struct err *e)
+{
+	char shown[128];
+
+	return err_set(e, GW_RAM_PRIVATE, EINVAL,
+		       "the device \"%s\" (ivshmem-doorbell) shows the guest RAM of an ivshmem server, which godwit does not move: unplug it (device_del), or use ivshmem-plain",
+		       one_line(shown, sizeof(shown), device));
+}
+
 static int backends_find_ivshmem(struct qmp *q, const char *container, const json_t *devices,
 				 struct vm *vm, struct err *e)
 {
@@ -233,8 +243,12 @@ static int backends_find_ivshmem(struct qmp *q, const char *container, const jso
 		const char *name = json_string_value(json_object_get(device, "name"));
 		const char *type = json_string_value(json_object_get(device, "type"));
 
-		if (!r && name && type && !strcmp(type, "child<ivshmem-plain>"))
+		if (r || !name || !type)
+			continue;
+		if (!strcmp(type, "child<ivshmem-plain>"))
 			r = backends_mark_shown(q, container, name, vm, e);
+		else if (!strcmp(type, "child<ivshmem-doorbell>"))
+			r = backends_refuse_shown(name, e);
 	}
 	return r;
 }

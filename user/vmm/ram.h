@@ -94,7 +94,7 @@ int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct 
 
 /*
  * Marks the backends that ivshmem-plain devices show to the guest (@ivshmem). Errors: those of
- * qmp_call().
+ * qmp_call(); GW_RAM_PRIVATE: there is an ivshmem-doorbell.
  */
 int ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e);
 
