@@ -67,6 +67,32 @@ def test_memory(roomy, where):
     proved(not lab.differing_pages(more_ram('src'), more_ram('dst2')), 'the plugged RAM differs')
 
 
+def test_memory_is_exchanged(directory):
+    """It goes, and comes again under its name and with its size, in another file: what we hold open is no longer the guest's."""
+    def dimm(name):
+        return [*ROOM, '-object', f'memory-backend-file,id=more,size={MORE},mem-path={more_ram(name)},share=on',
+                '-device', 'pc-dimm,id=dimm0,memdev=more']
+    with godwit.guests():
+        lab.net()
+        src = lab.Qemu('src', directory=directory, append='start=16 size=24 touch=24 rate=300', extra=dimm('src')).wait_ticks(2)
+        dst = godwit.destination(src, extra=dimm('dst'))
+        run = godwit.start_in('round', (src, dst))
+        # What a guest does by ACPI that gives it back: the slot, and out with it.
+        for word in ('/w 0xa00 0', '/b 0xa14 8'):
+            src.qmp('human-monitor-command', command_line=f'o {word}')
+        src.qmp('object-del', id='more')
+        os.rename(more_ram('src'), more_ram('old'))
+        plug(src, os.urandom(MORE))
+        godwit.control(run.send.pid, execute='set', arguments={'downtime-limit': 20000})
+        lab.link('clear')
+        run.wait('vm-state')
+        assert 'does not map the file of RAM "more" any more' in run.send.said and not src.was_stopped(), run.send.said
+        godwit.unharmed(src)
+        godwit.never_ran(dst)
+    for path in glob.glob('/dev/shm/*.more'):
+        os.unlink(path)
+
+
 @pytest.mark.parametrize('where', ['here', 'at-both-ends'])
 def test_device(directory, where):
     """Plugged in a round: at the source alone the guest would not stop for it; at both ends it arrives with it."""

@@ -6,6 +6,7 @@
 #ifndef GODWIT_PRECOPY_WORLD_H
 #define GODWIT_PRECOPY_WORLD_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,9 @@ static struct world {
 /* Of the segments that TCP sends in the first round, and in all others, so many are lost. */
 static double first_loses, others_lose;
 static bool knows_tcp;
+
+/* QEMU maps other RAM since this round; 0: never. */
+static unsigned int exchanged_in;
 
 /* Only its address counts. */
 const struct devstate_ops devstate_save = { .state = NULL };
@@ -118,9 +122,9 @@ int sender_renew_lease(struct sender *s, struct err *e)
 
 static int harvest(struct dirty_source *source, struct err *e)
 {
-	(void)source;
 	(void)e;
 	operator_at(IN_THE_HARVEST, world.s->report->round);
+	source->changed = exchanged_in && world.s->report->round >= exchanged_in;
 	return 0;
 }
 
@@ -183,6 +187,12 @@ int sender_check_writers(struct sender *s, struct err *e)
 	(void)s;
 	(void)e;
 	return 0;
+}
+
+int sender_check_mapped(struct sender *s, struct err *e)
+{
+	assert_true(s->source->changed);
+	return err_set(e, GW_VM_STATE, EAGAIN, "exchanged");
 }
 
 int sender_ask_switchover(struct sender *s, struct err *e)

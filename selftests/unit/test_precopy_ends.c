@@ -133,6 +133,21 @@ static void a_loss_forbids_no_postcopy(void **state)
 	rtt_now = 0;
 }
 
+/* Once a mapping has changed QEMU's are looked at, before any other process is. */
+static void ram_that_was_exchanged(void **state)
+{
+	struct err e = { 0 };
+	struct report r;
+
+	(void)state;
+	exchanged_in = 2;
+	assert_int_not_equal(try_migrate(&r, &e, 100, 3, "off", NEVER, 0, NULL), 0);
+	exchanged_in = 0;
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_string_equal(e.text, "exchanged");
+	assert_int_equal(r.round, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,6 +156,7 @@ int main(void)
 		cmocka_unit_test(postcopy_begins_as_it_was_asked_for),
 		cmocka_unit_test(the_guest_is_slowed_first),
 		cmocka_unit_test(the_round_trip_is_named),
+		cmocka_unit_test(ram_that_was_exchanged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

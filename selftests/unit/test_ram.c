@@ -288,6 +288,43 @@ static void test_guessed(void **state)
 	bench_free(&t);
 }
 
+/* RAM was unplugged and plugged again under its name: the file that we hold open is no longer the guest's. */
+static void test_still_mapped(void **state)
+{
+	struct bench t;
+	char path[512];
+	struct stat st;
+
+	(void)state;
+	bench_new(&t);
+	t.vm.nblocks = 3;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(stat(fake_path(&t.proc, i ? "file1" : "file0", path), &st), 0);
+		t.vm.blocks[i] = (struct ram_block) { .name = "ram0", .dev = st.st_dev, .ino = st.st_ino, .fd = -1 };
+		t.vm.blocks[i].name[3] = (char)('0' + i);
+	}
+	/* Private RAM that has a file below. */
+	t.vm.blocks[2] = (struct ram_block) { .name = "ram2", .dev = 1, .ino = 2, .hva = PLACE, .fd = -1 };
+	fake_map(&t.proc, "file0", PLACE, MIB, MIB, "rw-s", "/mem/ram0");
+	fake_map(&t.proc, "file1", PLACE + 2 * MIB, MIB, 0, "rw-s", "/mem/ram1");
+	assert_int_equal(ram_check_mapped(&t.vm, t.proc.dir, &t.e), 0);
+	unlink(fake_path(&t.proc, "maps", path));
+	fake_map(&t.proc, "file0", PLACE + 4 * MIB, 2 * MIB, 0, "rw-s", "/mem/ram0");
+	fake_map(&t.proc, "file1", PLACE + 6 * MIB, MIB, 0, "rw-p", "/mem/ram1");
+	fake_map(&t.proc, "/proc/version", PLACE + 7 * MIB, MIB, 0, "rw-s", "/mem/ram1");
+	assert_int_equal(ram_check_mapped(&t.vm, t.proc.dir, &t.e), -EAGAIN);
+	assert_int_equal(t.e.exit, GW_VM_STATE);
+	assert_non_null(strstr(t.e.text, "does not map the file of RAM \"ram1\" any more"));
+	t.e = (struct err) { 0 };
+	unlink(fake_path(&t.proc, "maps", path));
+	assert_true(ram_check_mapped(&t.vm, t.proc.dir, &t.e) < 0);
+	assert_int_equal(t.e.exit, GW_VM_GONE);
+	/* Nothing to look for. */
+	t.vm.nblocks = 0;
+	assert_int_equal(ram_check_mapped(&t.vm, t.proc.dir, &t.e), 0);
+	bench_free(&t);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_two_backends),
 	cmocka_unit_test(test_ways_to_find),
@@ -295,6 +332,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_not_the_mapping),
 	cmocka_unit_test(test_refused_files),
 	cmocka_unit_test(test_guessed),
+	cmocka_unit_test(test_still_mapped),
 };
 
 int main(void)

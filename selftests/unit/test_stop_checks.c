@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
@@ -165,6 +166,27 @@ static void what_came_meanwhile_is_found(void **state)
 	}
 }
 
+/* RAM that is read from a file: QEMU maps another one by now. */
+static void ram_that_was_exchanged(void **state)
+{
+	static const struct dirty_ops no_mappers = { .name = "none" };
+	struct dirty_source source = { .ops = &no_mappers };
+	struct err e = { 0 };
+
+	(void)state;
+	s.source = &source;
+	s.vm.pid = getpid();
+	s.vm.nblocks = 1;
+	s.vm.blocks[0] = (struct ram_block) { .name = "ram0", .dev = 1, .ino = 2, .hva = 4096 };
+	assert_int_equal(stop_check_begin(&s, stop_check_mappers, &e), 0);
+	assert_int_equal(stop_checks_end(&s, &e), 0);
+	s.vm.blocks[0].hva = 0;
+	assert_int_equal(stop_check_begin(&s, stop_check_mappers, &e), 0);
+	assert_int_equal(stop_checks_end(&s, &e), -EAGAIN);
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_non_null(strstr(e.text, "RAM \"ram0\" any more"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +195,7 @@ int main(void)
 		cmocka_unit_test_setup(one_is_waited_for, begin_test),
 		cmocka_unit_test_setup(a_result_ends_the_round, begin_test),
 		cmocka_unit_test_setup(what_came_meanwhile_is_found, begin_test),
+		cmocka_unit_test_setup(ram_that_was_exchanged, begin_test),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,6 +125,8 @@ int sender_harvest(struct sender *s, uint64_t *ns, struct err *e)
 	 * stop, where all of this is checked again.
 	 */
 	if (!r && s->source->changed)
+		r = sender_check_mapped(s, e);
+	if (!r && s->source->changed)
 		r = sender_check_writers(s, e);
 	if (!r && s->source->changed)
 		r = source_check_mappers(s->source, "/proc", e);

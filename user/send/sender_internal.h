@@ -310,6 +310,8 @@ int sender_wait_qemu(struct sender *s, int stream, unsigned int ms, struct err *
 
 /* GW_PINNED: QEMU itself has something open that writes guest RAM unseen by the dirty log. */
 int sender_check_writers(struct sender *s, struct err *e);
+/* GW_VM_STATE: it does not map the file that a block is read from (vmm/ram.h). */
+int sender_check_mapped(struct sender *s, struct err *e);
 /* The same, but for what QEMU must be asked; and of other processes that map the RAM. */
 int stop_check_files(struct sender *s, struct err *e);
 int stop_check_mappers(struct sender *s, struct err *e);

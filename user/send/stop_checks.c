@@ -28,10 +28,12 @@
  * main thread has QMP for itself, so what QEMU must be asked is not here: struct devstate_ops.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/thread.h"
 #include "send/sender_internal.h"
+#include "vmm/ram.h"
 
 /*
  * A device that was plugged, or opened, since the migration began may write RAM where the module
@@ -52,9 +54,19 @@ int stop_check_files(struct sender *s, struct err *e)
 	return r ? r : vm_check_direct_io(s->vm.pid, e);
 }
 
+int sender_check_mapped(struct sender *s, struct err *e)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof(proc), "/proc/%d", (int)s->vm.pid);
+	return ram_check_mapped(&s->vm, proc, e);
+}
+
 int stop_check_mappers(struct sender *s, struct err *e)
 {
-	return source_check_mappers(s->source, "/proc", e);
+	int r = sender_check_mapped(s, e);
+
+	return r ? r : source_check_mappers(s->source, "/proc", e);
 }
 
 static void *stop_check_main(void *arg)

@@ -49,9 +49,11 @@ static int switchover_harvest(struct sender *s, struct err *e)
 	int r;
 
 	if (s->o->pause)
-		r = s->source->ops->start(s->source, e);
+		r = sender_check_mapped(s, e);
 	else
 		r = s->source->ops->harvest(s->source, e);
+	if (!r && s->o->pause)
+		r = s->source->ops->start(s->source, e);
 	rep->blackout.harvest_ns = now_ns() - t;
 	/*
 	 * The harvest has found which processes map RAM now. What a process wrote by a device that

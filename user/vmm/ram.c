@@ -156,3 +156,32 @@ int ram_find(struct qmp *q, const char *proc, bool write, struct vm *vm, struct 
 		r = ram_find_one(&all.b[i], &maps, proc, write, vm, e);
 	return r;
 }
+
+static bool ram_is_mapped(const struct ram_block *b, const struct proc_maps *maps)
+{
+	for (size_t i = 0; i < maps->n; i++)
+		if (maps->map[i].dev == b->dev && maps->map[i].ino == b->ino)
+			return true;
+	return false;
+}
+
+int ram_check_mapped(const struct vm *vm, const char *proc, struct err *e)
+{
+	__attribute__((cleanup(proc_free_maps))) struct proc_maps maps = { 0 };
+	int r = 0;
+
+	for (unsigned int i = 0; !r && i < vm->nblocks; i++) {
+		const struct ram_block *b = &vm->blocks[i];
+
+		/* Private RAM is read where it is. */
+		if (b->hva)
+			continue;
+		if (!maps.n)
+			r = proc_load_maps(proc, &maps, e);
+		if (!r && !ram_is_mapped(b, &maps))
+			r = err_set(e, GW_VM_STATE, EAGAIN,
+				    "the source VM does not map the file of RAM \"%s\" any more: it was unplugged, and other RAM plugged under its name: try again",
+				    b->name);
+	}
+	return r;
+}

@@ -54,6 +54,12 @@ void backends_free(struct backends *all);
  */
 int backends_same(struct qmp *q, const struct vm *vm, struct err *e);
 
+/*
+ * GW_VM_STATE: the VMM does not map the file of a block any more: RAM was unplugged, and other RAM
+ * plugged under its name, which backends_same() does not tell from it. One walk over its mappings.
+ */
+int ram_check_mapped(const struct vm *vm, const char *proc, struct err *e);
+
 /* GW_RAM_PRIVATE: the reason, and the command line that QEMU needs. */
 int ram_refuse(const char *id, uint64_t bytes, struct err *e, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
