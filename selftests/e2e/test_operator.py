@@ -51,6 +51,81 @@ def test_a_suspended_guest_arrives_so(pair):
     dst.wait_ticks(2).check()
 
 
+def begin_elsewhere(src, end):
+    """A migration of QEMU's own, which takes what KVM's log has, and comes to nothing."""
+    before = src.qmp('query-migrate-parameters')['max-bandwidth']
+    src.qmp('migrate-set-parameters', max_bandwidth=1 << 20)
+    src.qmp('migrate', uri='exec:head -c 300K >/dev/null' if end == 'failed' else ELSEWHERE)
+    deadline = time.monotonic() + 60
+    while (now := src.qmp('query-migrate'))['status'] != end:
+        assert time.monotonic() < deadline and now['status'] in ('setup', 'active', 'cancelling'), now
+        if end == 'cancelled' and now.get('ram', {}).get('transferred', 0) > 300 << 10:
+            src.qmp('migrate_cancel')
+        time.sleep(0.05)
+    src.qmp('migrate-set-parameters', max_bandwidth=before)
+
+
+def snapshot(src):
+    path = f'/dev/shm/{src.name}.qcow2'
+    lab.call('qemu-img', 'create', '-q', '-f', 'qcow2', path, '1M')
+    src.qmp('blockdev-add', driver='qcow2', node_name='shots', file={'driver': 'file', 'filename': path})
+    src.qmp('snapshot-save', job_id='shot', tag='shot', vmstate='shots', devices=['shots'])
+    end = time.monotonic() + 120
+    while (job := src.qmp('query-jobs')[0])['status'] != 'concluded':
+        assert time.monotonic() < end, job
+        time.sleep(0.05)
+    assert 'error' not in job, job
+    src.qmp('job-dismiss', id='shot')
+    src.qmp('blockdev-del', node_name='shots')
+    os.unlink(path)
+
+
+@pytest.mark.parametrize('how', ['saved', 'failed', 'cancelled'])
+def test_a_suspended_guest_is_saved(pair, how):
+    """
+    QEMU takes what the guest wrote last from the log, and does not switch the log off while the guest stands still: we would
+    hear of neither. A guest that runs is not in the way of a snapshot.
+    """
+    src, dst = pair
+    run = godwit.start_in('round', pair, '--downtime-limit', '20000')
+    if how == 'saved':
+        snapshot(src)
+        assert run.send.poll() is None, run.send.said
+    src.wait_ticks(2)
+    src.qmp('stop')
+    if how == 'saved':
+        snapshot(src)
+    else:
+        run.send.kill(signal.SIGSTOP)	# or it would see it, and end at once
+        begin_elsewhere(src, how)
+        run.send.kill(signal.SIGCONT)
+    lab.link('clear')
+    run.wait('vm-state')
+    assert 'the guest stands still' in run.send.said, run.send.said
+    proved(src.query_status() == 'paused', f'the source is {src.query_status()}')
+    src.qmp('cont')
+    godwit.unharmed(src)
+    godwit.never_ran(dst)
+
+
+def test_a_suspended_guest_may_have_been_saved(pair):
+    """After a migration of QEMU's that was cancelled another such one looks like it. The next try has nothing to lose."""
+    src, dst = pair
+    begin_elsewhere(src, 'cancelled')
+    run = godwit.start_in('round', pair, '--downtime-limit', '20000')
+    src.qmp('stop')
+    lab.link('clear')
+    run.wait('vm-state')
+    assert 'nothing would tell of another one' in run.send.said, run.send.said
+    godwit.never_ran(dst)
+    dst = godwit.destination(src, 'dst2')
+    report = godwit.Run(src, dst, '--downtime-limit', '20000').wait()
+    assert report['guest-was-paused']
+    godwit.same_ram(src, dst)
+    dst.qmp('cont')
+    dst.wait_ticks(2).check()
+
+
 @pytest.mark.parametrize('how', ['cancelled', 'killed', 'seen'])
 def test_guest_is_migrated_elsewhere(pair, how):
     """By QEMU itself, while the sender does not run: the guest runs there now, so here it must not."""

@@ -55,7 +55,7 @@ static void one_that_followed_ours(void **state)
 
 static void a_lease_is_renewed_while_none_is_under_way(void **state)
 {
-	static const struct answer answers[] = { { "none", -1 }, { "cancelled", 10 }, { "active", 5 }, { NULL, 0 } };
+	static const struct answer answers[] = { { "none", -1 }, { "cancelled", -1 }, { "running", 0 }, { "active", 5 }, { NULL, 0 } };
 	struct foreign f = begin(answers);
 	struct foreign_watch w = watch(&f);
 	struct err e = { 0 };
@@ -63,7 +63,7 @@ static void a_lease_is_renewed_while_none_is_under_way(void **state)
 	(void)state;
 	assert_int_equal(foreign_renew(&w, &e), 0);
 	assert_true(may_clear(&w));
-	/* It has switched the log off again, which the module notices. */
+	/* As the guest runs, it has switched the log off again, which the module notices. */
 	assert_int_equal(foreign_renew(&w, &e), 0);
 	assert_true(may_clear(&w));
 	peer_nap(50);
@@ -121,6 +121,55 @@ static void one_that_came_and_went(void **state)
 	assert_int_not_equal(foreign_renew(&w, &e), 0);
 	assert_int_equal(e.exit, GW_VM_STATE);
 	assert_false(may_clear(&w));
+	lease_free(w.lease);
+	end(&f);
+}
+
+/* QEMU puts off to switch the log off where the guest stands still: the module notices nothing. */
+static void one_of_a_guest_that_stands_still(void **state)
+{
+	static const char *const ends[] = { "completed", "failed", "cancelled" },
+		*const stands[] = { "paused", "suspended", "io-error", "watchdog", "finish-migrate", "running" };
+
+	(void)state;
+	for (unsigned int i = 0; i < 3 * 6; i++) {
+		const char *vm = stands[i % 6];
+		const struct answer answers[] = { { "none", -1 }, { ends[i / 6], -1 }, { vm, 0 }, { NULL, 0 } };
+		struct foreign f = begin(answers);
+		struct foreign_watch w = watch(&f);
+		struct err e = { 0 };
+
+		assert_int_equal(foreign_renew(&w, &e), 0);
+		assert_false(foreign_may_hide(&w));
+		if (i % 6 == 5) {
+			assert_int_equal(foreign_renew(&w, &e), 0);
+			assert_true(may_clear(&w));
+		} else {
+			assert_int_not_equal(foreign_renew(&w, &e), 0);
+			assert_int_equal(e.exit, GW_VM_STATE);
+			assert_non_null(strstr(e.text, "the guest stands still"));
+			assert_non_null(strstr(e.text, vm));
+			assert_false(may_clear(&w));
+		}
+		assert_int_equal(foreign_may_hide(&w), i >= 6);
+		lease_free(w.lease);
+		end(&f);
+	}
+}
+
+/* What QEMU had before we asked first, and what it goes on to say of it. */
+static void an_old_one_of_a_guest_that_stands_still(void **state)
+{
+	static const struct answer answers[] = { { "failed", -1 }, { "failed", -1 }, { "failed", -1 }, { NULL, 0 } };
+	struct foreign f = begin(answers);
+	struct foreign_watch w = watch(&f);
+	struct err e = { 0 };
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(foreign_renew(&w, &e), 0);
+	assert_true(may_clear(&w));
+	assert_true(foreign_may_hide(&w));
 	lease_free(w.lease);
 	end(&f);
 }
@@ -226,6 +275,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_lease_is_renewed_while_none_is_under_way),
 	cmocka_unit_test(it_is_cancelled_when_it_is_seen),
 	cmocka_unit_test(one_that_came_and_went),
+	cmocka_unit_test(one_of_a_guest_that_stands_still),
+	cmocka_unit_test(an_old_one_of_a_guest_that_stands_still),
 	cmocka_unit_test(one_that_nobody_saw),
 	cmocka_unit_test(without_a_wait),
 	cmocka_unit_test(an_old_answer),

@@ -272,6 +272,9 @@ int precopy(struct sender *s, struct err *e)
 
 	rep->phase = "pre-copy";
 	r = dirty_rate_begin(s->qmp, &s->dirty_rate, e);
+	/* What ends from here on has taken of the log that this switches on. */
+	if (!r)
+		r = sender_renew_lease(s, e);
 	if (!r)
 		r = s->source->ops->start(s->source, e);
 	if (!r)

@@ -24,6 +24,23 @@
 #define LATE_SLICE_MS	10u	/* how often a late round is looked after, whatever QEMU says */
 
 /*
+ * With our settings a foreign migration leaves RAM out, and so takes nothing of its dirty log. The
+ * next migration that QEMU has is ours.
+ */
+static int send_migrate_check_foreign(struct sender *s, bool ran, struct err *e)
+{
+	int r = sender_renew_lease(s, e);
+	const bool hidden = foreign_may_hide(&s->foreign);
+
+	s->foreign.asked_ns = 0;
+	if (r || !hidden || !ran || s->migration.was_running)
+		return r;
+	return err_set(e, GW_VM_STATE, EAGAIN,
+		       "the source VM was stopped during the migration, and as QEMU's last migration had \"%s\" nothing would tell of another one since: try again",
+		       s->foreign.last.status);
+}
+
+/*
  * Sets QEMU up for `migrate` as late as possible: a client that migrates this VM or saves it to a
  * file before must not find these settings, as QEMU would leave RAM out. While a migration is under
  * way QEMU accepts no settings and no second migration, so no client can use them afterwards
@@ -32,6 +49,7 @@
 static int send_migrate_begin(struct sender *s, struct err *e)
 {
 	struct migration *m = &s->migration;
+	const bool ran = m->was_running;
 	int r = migration_running(s->qmp, &m->was_running, e);
 
 	if (!r)
@@ -44,6 +62,8 @@ static int send_migrate_begin(struct sender *s, struct err *e)
 				    json_incref(m->old_params), true, e);
 	if (!r)
 		r = migration_configure(m, e);
+	if (!r)
+		r = send_migrate_check_foreign(s, ran, e);
 	/* Drops the events from before. */
 	if (!r)
 		r = sender_events(s, NULL, 0, e);

@@ -77,6 +77,8 @@ static int send_save_stand_still(struct sender *s, struct err *e)
 		r = sender_flush(s, e);
 	if (!r)
 		r = send_save_check_unchanged(s, e);
+	if (!r)
+		r = sender_renew_lease(s, e);
 	/* Drops the events from before; from here on no other client may continue the guest. */
 	if (!r)
 		r = sender_events(s, NULL, 0, e);
@@ -120,6 +122,9 @@ static int send_save_state(struct sender *s, struct err *e)
 		r = send_save_wait_answer(s, "xen-save-devices-state", e);
 	if (!r)
 		r = save_check_disks(s->qmp, e);
+	/* What another client has saved since the guest stopped was not in the last harvest. */
+	if (!r)
+		r = sender_renew_lease(s, e);
 	if (!r)
 		r = save_finish(&s->save, s->migration.was_running, e);
 	return r ? r : sender_device(s, s->save.state, s->save.len, e);

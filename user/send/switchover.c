@@ -237,10 +237,9 @@ static int switchover_check(struct sender *s, struct err *e)
 
 	/*
 	 * No foreign migration may be under way: we would stop its guest, and QEMU takes no
-	 * settings. The next migration that QEMU has is ours.
+	 * settings.
 	 */
 	r = sender_renew_lease(s, e);
-	s->foreign.asked_ns = 0;
 	if (!r)
 		r = migration_check_idle(s->qmp, e);
 	if (!r)

@@ -78,6 +78,13 @@ static bool foreign_completed(const struct migration_status *m, const struct mig
 		then->bytes != m->bytes);
 }
 
+/* The same, or of one that came to nothing: of that QEMU says nothing but its status. */
+static bool foreign_ended(const struct migration_status *m, const struct migration_status *then)
+{
+	return foreign_completed(m, then) ||
+	       (migration_has_ended(m->status) && strcmp(then->status, m->status));
+}
+
 bool foreign_wait(const struct foreign *f, bool (*enough)(void))
 {
 	struct migration_status m;
@@ -150,21 +157,30 @@ static int foreign_ends_us(struct foreign_watch *w, const struct migration_statu
 		       m->status);
 }
 
-/* One has begun and completed since QEMU was asked before. It may have been a snapshot. */
+/*
+ * One has begun and ended since QEMU was asked before. It may have been a snapshot. What it took of
+ * the log we have not heard of; but at its end QEMU switches the log off, and the module counts all
+ * pages as written. While the guest stands still QEMU puts that off until it runs again, and our
+ * own `migrate`, which wants the log on, calls it off.
+ */
 static int foreign_came_and_went(struct foreign_watch *w, const struct migration_status *m,
 				 uint64_t before_ns, struct err *e)
 {
 	char vm[64];
 	int r;
 
-	if (lease_cleared_ns(w->lease) >= before_ns)
+	if (!strcmp(m->status, "completed") && lease_cleared_ns(w->lease) >= before_ns)
 		foreign_report_loss(m);
 	r = migration_vm_status(w->qmp, vm, sizeof(vm), e);
-	if (r || strcmp(vm, "postmigrate"))
+	if (r || !strcmp(vm, "running"))
 		return r;
 	lease_revoke(w->lease);
+	if (!strcmp(vm, "postmigrate"))
+		return err_set(e, GW_VM_STATE, EBUSY,
+			       "another program has migrated the guest away, or saved it to a file, meanwhile");
 	return err_set(e, GW_VM_STATE, EBUSY,
-		       "another program has migrated the guest away, or saved it to a file, meanwhile");
+		       "another program has saved the guest, or begun to migrate it, and the guest stands still (\"%s\"): what that took of KVM's dirty log would be lost: try again",
+		       vm);
 }
 
 static int foreign_take_answer(struct foreign_watch *w, const json_t *info, struct err *e)
@@ -177,7 +193,7 @@ static int foreign_take_answer(struct foreign_watch *w, const json_t *info, stru
 	migration_read_status(info, &m);
 	if (m.under_way)
 		return foreign_ends_us(w, &m, e);
-	news = before_ns && foreign_completed(&m, &w->last);
+	news = before_ns && foreign_ended(&m, &w->last);
 	w->asked_ns = w->asking_ns;
 	w->last = m;
 	if (news)
@@ -185,6 +201,11 @@ static int foreign_take_answer(struct foreign_watch *w, const json_t *info, stru
 	if (!r)
 		lease_renew(w->lease);
 	return r;
+}
+
+bool foreign_may_hide(const struct foreign_watch *w)
+{
+	return w->asked_ns && migration_has_ended(w->last.status);
 }
 
 void foreign_ours_goes_on(struct foreign_watch *w, uint64_t since_ns)

@@ -13,6 +13,10 @@
  * What godwit clears in the log while such a migration runs, QEMU never hears of. So godwit clears
  * under a lease (dirty/lease.h), ends when it learns of a foreign migration, and cancels that one
  * if something was cleared since it began: the operator begins it again, and loses nothing.
+ *
+ * What a foreign migration clears, godwit never hears of. At its end QEMU switches the log off,
+ * which the module sees, and counts all pages as written; but not while the guest stands still. So
+ * godwit ends when one has come and gone by then, in whatever way.
  */
 #ifndef GODWIT_FOREIGN_H
 #define GODWIT_FOREIGN_H
@@ -82,10 +86,16 @@ void foreign_end_overlap(const struct foreign *f, uint64_t off_ns);
 
 /*
  * Asks QEMU, and renews the lease if no migration of its own is under way. GW_VM_STATE: one is, or
- * has moved the guest away since the last question. Then nothing is cleared any more, and the
+ * has moved the guest away since the last question, or has ended where the guest stands still, so
+ * that what it took of the log nobody would hear of. Then nothing is cleared any more, and the
  * caller is to end.
  */
 int foreign_renew(struct foreign_watch *w, struct err *e);
+/*
+ * The last answer was of a migration that failed, or was cancelled: of another one that ended in
+ * the same way since QEMU's answers would tell nothing.
+ */
+bool foreign_may_hide(const struct foreign_watch *w);
 /*
  * QEMU has our own migration under way, and all of its events have been read, since_ns or later
  * (CLOCK_MONOTONIC): none says that ours has ended. It says so before it takes another, and has one
