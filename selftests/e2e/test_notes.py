@@ -110,7 +110,7 @@ def test_another_client_continues_the_source(directory, continued):
     peer.join()
     if continued:
         words = 'and stopped it again' if 'stop' in continued else 'runs at the destination AND here'
-        proved(status == godwit.EXIT['vm-state'] and words in send.said, send.said)
+        proved(status == godwit.EXIT['ran-twice'] and words in send.said, send.said)
     else:
         assert status == 0 and src.query_status() == 'paused', send.said
     # All RAM is there: nothing is left to resolve, or to send.

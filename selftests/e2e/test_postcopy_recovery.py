@@ -118,7 +118,7 @@ def test_the_source_is_continued(pair, commands):
         run = begin(pair, between)
         for command in commands:
             src.qmp(command)
-        proved(run.send.wait() == godwit.EXIT['vm-state'] and 'no more of it is sent' in run.send.said, run.send.said)
+        proved(run.send.wait() == godwit.EXIT['ran-twice'] and 'no more of it is sent' in run.send.said, run.send.said)
         run.receive.wait_for('for the sender to connect again')
         if 'stop' not in commands:
             src.qmp('stop')

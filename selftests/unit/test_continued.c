@@ -89,8 +89,8 @@ static void the_end_tells_of_it(void **state)
 	(void)state;
 	assert_end("", STOPPED, GW_OK, "");
 	assert_end(EVENT("MIGRATION"), STOPPED, GW_OK, "");
-	assert_end(EVENT("RESUME"), RUNNING, GW_VM_STATE, "AND here, because another client has continued it here (cont): stop it");
-	assert_end(EVENT("RESUME") EVENT("STOP"), STOPPED, GW_VM_STATE, "and stopped it again");
+	assert_end(EVENT("RESUME"), RUNNING, GW_RAN_TWICE, "AND here, because another client has continued it here (cont): stop it");
+	assert_end(EVENT("RESUME") EVENT("STOP"), STOPPED, GW_RAN_TWICE, "and stopped it again");
 }
 
 /* Until the commit point it is for the switchover to look at them: a RESUME of before the stop is none. */
@@ -171,13 +171,13 @@ static void no_more_ram_is_sent(void **state)
 	assert_true(push_take(&s.owing.push, 1, &x));
 	assert_false(is_noted());
 	assert_true(idle(&s, 5000, &e) < 0);
-	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_int_equal(e.exit, GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "no more of it is sent"));
 	assert_false(push_take(&s.owing.push, 1, &x));
 	assert_true(is_noted());
 	/* And so the migration ends. That the guest has moved is no success then. */
 	assert_true(sender_settle(&s, -EEXIST, &e) < 0);
-	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_int_equal(e.exit, GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "end both QEMUs"));
 	assert_int_equal(s.commit, COMMIT_RUNS);
 	/* No stream is left, nor the thread that answers. */
@@ -200,7 +200,7 @@ static void what_has_come_has_come(void **state)
 	s.owing.complete = true;
 	assert_int_equal(idle(&s, 300, &e), 0);
 	assert_true(sender_settle(&s, 0, &e) < 0);
-	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_int_equal(e.exit, GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "and stopped it again"));
 	l->ch = s.ch;
 	owing_reset(&s.owing);
@@ -253,7 +253,7 @@ static void while_the_link_is_away(void **state)
 	owe(&s);
 	err_set(&e, GW_LINK_LOST, ECONNRESET, "the link was lost");
 	assert_true(sender_settle(&s, -ECONNRESET, &e) < 0);
-	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_int_equal(e.exit, GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "no more of it is sent"));
 	assert_true(now_ns() - began_ns < 30000000000ull);
 	owing_free(&s);

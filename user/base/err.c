@@ -41,6 +41,7 @@ static const char *const exit_names[] = {
 	[GW_TLS] = "tls",
 	[GW_INCOMPLETE] = "incomplete",
 	[GW_GUEST_LOST] = "guest-lost",
+	[GW_RAN_TWICE] = "ran-twice",
 };
 static_assert(sizeof(exit_names) / sizeof(exit_names[0]) == GW_EXITS, "an exit status has no name");
 

@@ -43,6 +43,7 @@ enum gw_exit {
 	GW_TLS = 31,		/* wrong, missing or expired credentials, or a changed record */
 	GW_INCOMPLETE = 32,	/* post-copy broke: the guest runs, and may lack RAM */
 	GW_GUEST_LOST = 33,	/* in post-copy the destination QEMU exited */
+	GW_RAN_TWICE = 34,	/* it has moved, and another client has continued it here */
 	GW_EXITS
 };
 

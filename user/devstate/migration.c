@@ -207,20 +207,27 @@ int migration_check_again(struct migration *m, unsigned int downtime_limit_ms, s
 	return migration_check(m, q, false, downtime_limit_ms, e);
 }
 
+/* The state of one of these capabilities; NULL: it is none of them. */
+static const json_t *migration_cap(const json_t *caps, const char *name)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach(caps, i, c) {
+		const char *other = json_string_value(json_object_get(c, "capability"));
+
+		if (other && !strcmp(other, name))
+			return json_object_get(c, "state");
+	}
+	return NULL;
+}
+
 int migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e)
 {
 	json_auto_t *caps = NULL;
-	const json_t *c;
-	size_t i;
 	int r = qmp_call(q, "query-migrate-capabilities", NULL, &caps, e);
 
-	*on = false;
-	json_array_foreach(caps, i, c) {
-		const char *name = json_string_value(json_object_get(c, "capability"));
-
-		if (name && !strcmp(name, "x-ignore-shared"))
-			*on = json_is_true(json_object_get(c, "state"));
-	}
+	*on = json_is_true(migration_cap(caps, "x-ignore-shared"));
 	return r;
 }
 
@@ -357,21 +364,6 @@ void migration_close_stream(struct migration *m)
 	m->stream = -1;
 }
 
-/* Has this migration switched x-ignore-shared on? */
-static bool migration_left_ram_out(const struct migration *m)
-{
-	const json_t *c;
-	size_t i;
-
-	json_array_foreach(m->old_caps, i, c) {
-		const char *name = json_string_value(json_object_get(c, "capability"));
-
-		if (name && !strcmp(name, "x-ignore-shared"))
-			return !json_is_true(json_object_get(c, "state"));
-	}
-	return false;
-}
-
 void migration_restore(struct migration *m)
 {
 	struct err failed = { 0 };
@@ -384,7 +376,7 @@ void migration_restore(struct migration *m)
 		migration_set_caps(m, m->old_caps, &failed);
 	if (failed.exit && failed.exit != GW_VM_GONE)
 		say("QEMU may keep the capabilities of this migration: %s%s", failed.text,
-			migration_left_ram_out(m) ?
+			json_is_false(migration_cap(m->old_caps, "x-ignore-shared")) ?
 			"; with x-ignore-shared its own migrations leave RAM out: switch that off (migrate-set-capabilities)" :
 			"");
 }

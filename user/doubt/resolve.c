@@ -63,7 +63,7 @@ static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t
 		return r;
 	if (running) {
 		doubt_note_continued(pid, note);
-		return err_set(e, GW_VM_STATE, EEXIST,
+		return err_set(e, GW_RAN_TWICE, EEXIST,
 			       "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
 			       d->addr);
 	}
@@ -71,7 +71,7 @@ static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t
 		return 0;
 	/* Nothing is left to resolve. */
 	doubt_forget(pid);
-	return err_set(e, GW_VM_STATE, EEXIST,
+	return err_set(e, GW_RAN_TWICE, EEXIST,
 		       "the guest runs at %s, AND another client has continued it here (cont), and stopped it again: leave it stopped here, and look at what it has written to its disks meanwhile",
 		       d->addr);
 }

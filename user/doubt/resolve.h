@@ -29,8 +29,8 @@ struct resolve_options {
  *	COMMIT_DEAD: it never will run there, and what the sender did to the source is undone: the
  *	guest runs here
  * Errors: GW_NO_MIGRATION, GW_BUSY: see doubt_read(). GW_UNKNOWN: still in doubt, nothing was
- * changed. GW_VM_STATE: the guest runs at both ends, or was left stopped here. GW_INCOMPLETE,
- * GW_GUEST_LOST: post-copy broke off, nothing was changed. Those of QMP.
+ * changed. GW_RAN_TWICE: the guest has run at both ends. GW_VM_STATE: it was left stopped here.
+ * GW_INCOMPLETE, GW_GUEST_LOST: post-copy broke off, nothing was changed. Those of QMP.
  */
 int resolve_run(const struct resolve_options *o, enum commit_state *verdict, struct err *e);
 

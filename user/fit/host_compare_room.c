@@ -339,13 +339,10 @@ static void compare_cgroup(const json_t *cgroup, bool qemu, uint64_t now, uint64
 
 static bool has_cgroup(const json_t *cgroups, const char *path)
 {
-	const json_t *cgroup;
-	size_t i;
+	for (size_t i = 0; path && i < CGROUPS_MAX; i++) {
+		const char *other = host_text(json_array_get(cgroups, i), "path");
 
-	json_array_foreach(cgroups, i, cgroup) {
-		if (i == CGROUPS_MAX)
-			break;
-		if (path && host_text(cgroup, "path") && !strcmp(path, host_text(cgroup, "path")))
+		if (other && !strcmp(path, other))
 			return true;
 	}
 	return false;
@@ -363,19 +360,13 @@ static void compare_cgroups(const json_t *dst, uint64_t files, uint64_t private,
 	size_t i;
 
 	host_number(json_object_get(dst, "memory"), "swap", &swap);
-	json_array_foreach(ours, i, cgroup) {
-		if (i == CGROUPS_MAX)
-			break;
+	for (i = 0; i < CGROUPS_MAX && (cgroup = json_array_get(ours, i)); i++)
 		if (!has_cgroup(its, host_text(cgroup, "path")))
 			compare_cgroup(cgroup, false, files, swap, f);
-	}
-	json_array_foreach(its, i, cgroup) {
-		if (i == CGROUPS_MAX)
-			break;
+	for (i = 0; i < CGROUPS_MAX && (cgroup = json_array_get(its, i)); i++)
 		compare_cgroup(cgroup, true,
 			       plus(private, has_cgroup(ours, host_text(cgroup, "path")) ? files : 0),
 			       swap, f);
-	}
 }
 
 void host_compare_room(const json_t *src, const json_t *view, struct findings *f)

@@ -256,7 +256,7 @@ int owing_check_source(struct sender *s, struct err *e)
 	if (!sender_was_continued(s))
 		return 0;
 	push_stop(&s->owing.push);
-	return err_set(e, GW_VM_STATE, EEXIST,
+	return err_set(e, GW_RAN_TWICE, EEXIST,
 		       "another client has continued the guest here (cont), though it %s at the destination and may lack RAM that is only here: that RAM may have changed since, and no more of it is sent. Stop the guest here if it runs (stop). The one at the destination waits where it lacks RAM: end both QEMUs, look at the guest's disks, and start it anew from them",
 		       owing_in_doubt(s) ? "may run" : "runs");
 }

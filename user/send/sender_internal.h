@@ -348,7 +348,7 @@ void sender_note_doubt(struct sender *s);
 bool sender_was_continued(struct sender *s);
 /*
  * Another client may have continued the guest here after the commit point: too late to undo that.
- * Errors: GW_VM_STATE.
+ * Errors: GW_RAN_TWICE.
  */
 int sender_check_source(struct sender *s, struct err *e);
 /* Ends the module's session, and the guardian, if that has nothing left to do. */

@@ -190,11 +190,11 @@ int sender_check_source(struct sender *s, struct err *e)
 	if (s->qmp)
 		migration_running(s->qmp, &running, &ignored);
 	if (running)
-		return err_set(e, GW_VM_STATE, EEXIST,
+		return err_set(e, GW_RAN_TWICE, EEXIST,
 			       "the guest runs at the destination AND here, because another client has continued it here (cont): stop it here now (stop)");
 	if (!sender_was_continued(s))
 		return 0;
-	return err_set(e, GW_VM_STATE, EEXIST,
+	return err_set(e, GW_RAN_TWICE, EEXIST,
 		       "the guest runs at the destination, AND another client has continued it here (cont), and stopped it again: leave it stopped here, and look at what it has written to its disks meanwhile");
 }
 

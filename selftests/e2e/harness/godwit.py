@@ -34,7 +34,7 @@ EXIT = {'ok': 0, 'internal': 1, 'usage': 2, 'no-socket': 3, 'not-qemu': 4, 'qmp'
         'ram-private': 8, 'ram-differs': 9, 'dirty-ring': 10, 'pinned': 11, 'busy': 12, 'unreachable': 13, 'version': 14,
         'bad-peer': 15, 'timeout': 16, 'link-lost': 17, 'device-state': 18, 'verify': 19, 'not-converged': 20, 'vm-gone': 21,
         'cancelled': 22, 'unknown': 23, 'peer-failed': 24, 'time-limit': 25, 'no-migration': 26, 'not-put-back': 27,
-        'ram-in-use': 28, 'misfit': 29, 'no-room': 30, 'tls': 31, 'incomplete': 32, 'guest-lost': 33}
+        'ram-in-use': 28, 'misfit': 29, 'no-room': 30, 'tls': 31, 'incomplete': 32, 'guest-lost': 33, 'ran-twice': 34}
 
 
 def address(number=0):
