@@ -113,7 +113,8 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 		doubt_note_ran(pid, note);
 		if (answer.lost)
 			return resolve_lost(d->addr, note, e);
-		return answer.owing ? resolve_incomplete(d->addr, e) : resolve_moved(q, pid, d, note, e);
+		return answer.owing ? resolve_incomplete(d->addr, e) :
+				      resolve_moved(q, pid, d, note, e);
 	case SOURCE_LEARNS_DEAD:
 		if (d->ran)
 			return resolve_contradicts(d->addr, e);
