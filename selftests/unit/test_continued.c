@@ -239,8 +239,8 @@ static void qemu_has_gone(void **state)
 	sender_ends(&s, &p);
 }
 
-/* Nobody answers at the other end, and the operator need not wait for that to hear of it. */
-static void while_the_link_is_away(void **state)
+/* Nobody answers at the other end, and the operator need not wait for that to hear of it. before: the note of a sender before. */
+static void away(json_t *before, enum gw_exit exit, const char *words)
 {
 	static const struct sender_options patient = { .addr = "unix:/nowhere/at/all", .recover_s = 60, .timeout_ms = 5000 };
 	struct peer p;
@@ -248,16 +248,27 @@ static void while_the_link_is_away(void **state)
 	const uint64_t began_ns = now_ns();
 	struct err e = { 0 };
 
-	(void)state;
 	s.o = &patient;
+	s.note_before = before;
 	owe(&s);
 	err_set(&e, GW_LINK_LOST, ECONNRESET, "the link was lost");
 	assert_true(sender_settle(&s, -ECONNRESET, &e) < 0);
-	assert_int_equal(e.exit, GW_RAN_TWICE);
+	assert_int_equal(e.exit, exit);
 	assert_non_null(strstr(e.text, "no more of it is sent"));
+	assert_non_null(strstr(e.text, words));
 	assert_true(now_ns() - began_ns < 30000000000ull);
 	owing_free(&s);
+	json_decref(before);
+	record_unlink_vm(dir, "doubt", getpid());
 	sender_ends(&s, &p);
+}
+
+static void while_the_link_is_away(void **state)
+{
+	(void)state;
+	away(NULL, GW_RAN_TWICE, "end both QEMUs");
+	away(json_pack("{s:b}", "ran", 1), GW_RAN_TWICE, "end both QEMUs");
+	away(json_pack("{s:b}", "ran", 0), GW_VM_STATE, "\"godwit resolve\" finds out");
 }
 
 /* The sender never hears whether the guest runs there. */

@@ -88,7 +88,10 @@ int owing_settle(struct sender *s, int r, struct err *e);
 bool owing_in_doubt(const struct sender *s);
 /* The same in the end: what to say if pages are owed. lost: the guest is, there. */
 int owing_give_up(struct sender *s, int r, bool lost, struct err *e);
-/* GW_RAN_TWICE: the guest has run here since the commit, so nothing more is sent. Does not wait. */
+/*
+ * GW_RAN_TWICE (GW_VM_STATE where it is not known whether it has run there): the guest has run here
+ * since the commit, so nothing more is sent. Does not wait.
+ */
 int owing_check_source(struct sender *s, struct err *e);
 /* What is owed, and the order of pushing, are forgotten. */
 void owing_reset(struct owing *o);

@@ -248,17 +248,19 @@ bool owing_in_doubt(const struct sender *s)
 	return s->note_before && !doubt_ran(s->note_before);
 }
 
-/*
- * Of a guest that has run here since, RAM is of another history than the one that runs there.
- */
+/* Of a guest that has run here since, RAM is of another history than the one that runs there. */
 int owing_check_source(struct sender *s, struct err *e)
 {
+	const bool doubt = owing_in_doubt(s);
+
 	if (!sender_was_continued(s))
 		return 0;
 	push_stop(&s->owing.push);
-	return err_set(e, GW_RAN_TWICE, EEXIST,
-		       "another client has continued the guest here (cont), though it %s at the destination and may lack RAM that is only here: that RAM may have changed since, and no more of it is sent. Stop the guest here if it runs (stop). The one at the destination waits where it lacks RAM: end both QEMUs, look at the guest's disks, and start it anew from them",
-		       owing_in_doubt(s) ? "may run" : "runs");
+	return err_set(e, doubt ? GW_VM_STATE : GW_RAN_TWICE, EEXIST,
+		       "another client has continued the guest here (cont), though it %s at the destination and may lack RAM that is only here: that RAM may have changed since, and no more of it is sent. Stop the guest here if it runs (stop). %s",
+		       doubt ? "may run" : "runs",
+		       doubt ? "\"godwit resolve\" finds out whether it has run there" :
+			       "The one at the destination waits where it lacks RAM: end both QEMUs, look at the guest's disks, and start it anew from them");
 }
 
 int owing_give_up(struct sender *s, int r, bool lost, struct err *e)
