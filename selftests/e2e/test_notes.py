@@ -127,5 +127,5 @@ def test_what_has_run_here_is_not_sent(directory, left):
     if left == 'paused':
         assert send.wait() == godwit.EXIT['incomplete'], send.said
     else:
-        proved(send.wait() == godwit.EXIT['vm-state'] and 'none of it is sent' in send.said, send.said)
+        proved(send.wait() == godwit.EXIT['ran-twice'] and 'none of it is sent' in send.said, send.said)
     assert os.path.exists(note)

@@ -123,7 +123,7 @@ def test_the_source_is_continued(pair, commands):
         if 'stop' not in commands:
             src.qmp('stop')
         send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', godwit.AT)
-        proved(send.wait() == godwit.EXIT['vm-state'] and 'none of it is sent' in send.said, send.said)
+        proved(send.wait() == godwit.EXIT['ran-twice'] and 'none of it is sent' in send.said, send.said)
         run.receive.kill(signal.SIGINT).wait()
     dst.kill()
 

@@ -364,7 +364,7 @@ static void what_has_run_here_since_is_not_sent(void **state)
 		snprintf(text, sizeof(text), "{" NOTE ",\"ran\":true,%s}", each[i].more);
 		vm_status = each[i].now;
 		has_disk = each[i].disk;
-		assert_int_equal(is_refused(text, &e), each[i].refused ? GW_VM_STATE : GW_INCOMPLETE);
+		assert_int_equal(is_refused(text, &e), each[i].refused ? GW_RAN_TWICE : GW_INCOMPLETE);
 		assert_int_equal(!!strstr(e.text, "none of it is sent"), each[i].refused);
 		assert_int_equal(!!strstr(e.text, "has a disk: disk0"), each[i].refused && each[i].disk);
 	}
@@ -372,10 +372,10 @@ static void what_has_run_here_since_is_not_sent(void **state)
 	vm_status = "paused";
 	has_disk = 0;
 	running = true;
-	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"state\":\"paused\"}", &e), GW_VM_STATE);
+	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"state\":\"paused\"}", &e), GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "the guest runs here"));
 	running = false;
-	assert_int_equal(is_refused(NULL, &e), GW_VM_STATE);
+	assert_int_equal(is_refused(NULL, &e), GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "none of it is sent"));
 	vm_status = "postmigrate";
 }

@@ -181,8 +181,8 @@ int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e)
 		return r;
 	if (d->state)
 		other |= r > 0 || !strcmp(now, "running") || (*d->state && strcmp(now, d->state));
-	return !other ? 0 : err_set(e, GW_VM_STATE, EEXIST,
-				    "another client has continued the guest here, or reset it, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them",
+	return !other ? 0 : err_set(e, d->ran ? GW_RAN_TWICE : GW_VM_STATE, EEXIST,
+				    "another client has continued the guest here, or reset it, or saved it to a file, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them",
 				    now, *disk ? ", and has a disk: " : "", disk);
 }
 

@@ -87,7 +87,8 @@ void doubt_note_continued(pid_t vmm, json_t *note);
 /*
  * Whoever sends RAM of this QEMU later: is it still as it was left? A guest that has run here since
  * has other RAM than the one that was sent. Not seen, in save mode: QEMU before 10.0, or a guest
- * without disks, that was continued and stopped again. Errors: GW_VM_STATE.
+ * without disks, that was continued and stopped again. Errors: GW_RAN_TWICE; GW_VM_STATE: it is not
+ * known whether the guest has run there.
  */
 int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e);
 /* Does the note say so, or has an answer since? */

@@ -67,7 +67,8 @@ static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t
 			       "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
 			       d->addr);
 	}
-	if (!doubt_check_source(q, d, &why) || why.exit != GW_VM_STATE)
+	if (!doubt_check_source(q, d, &why) ||
+	    (why.exit != GW_VM_STATE && why.exit != GW_RAN_TWICE))
 		return 0;
 	/* Nothing is left to resolve. */
 	doubt_forget(pid);

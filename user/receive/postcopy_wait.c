@@ -9,6 +9,7 @@
 #include "base/say.h"
 #include "base/stop.h"
 #include "kernel/device.h"
+#include "proc/proc_io.h"
 #include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 #include "wire/owed.h"
@@ -247,7 +248,8 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	postcopy_monitor(r, r->o->timeout_ms / 3);
 	postcopy_sign_of_life(r);
 	postcopy_hear(r);
-	migration_restore(&r->migration);
+	if (r->qmp || !proc_ended(r->vm.pidfd))
+		migration_restore(&r->migration);
 	postcopy_sign_of_life(r);
 	answers = postcopy_unmark(r);
 	postcopy_sign_of_life(r);

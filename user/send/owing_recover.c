@@ -295,7 +295,7 @@ static int recover_refuse_running(struct sender *s, struct err *e)
 
 	if (!doubt_read(s->vm.pid, &d, &s->note_before, &none))
 		doubt_note_continued(s->vm.pid, s->note_before);
-	return err_set(e, GW_VM_STATE, EEXIST, "the guest runs here: if it runs at the destination as well, another client has continued it here (cont)");
+	return err_set(e, d.ran ? GW_RAN_TWICE : GW_VM_STATE, EEXIST, "the guest runs here: if it runs at the destination as well, another client has continued it here (cont)");
 }
 
 /* The source VM, and the note of the sender that sent it. Changes nothing but that. */
