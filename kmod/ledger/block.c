@@ -105,7 +105,7 @@ static void note_bvec(const struct bio_vec *bv)
 	for (; nr; nr -= n, page += n) {
 		struct folio *folio = page_folio(page);
 
-		n = min_t(u64, nr, folio_nr_pages(folio) - folio_page_idx(folio, page));
+		n = clamp_t(u64, folio_nr_pages(folio) - folio_page_idx(folio, page), 1, nr);
 		note_pages(folio, page, n);
 	}
 }

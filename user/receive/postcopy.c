@@ -95,7 +95,7 @@ static int postcopy_prepare(struct receiver *r, bool check, struct err *e)
 	guest_maps_free(&maps);
 	/* A receiver that takes over would not know the sender's token. */
 	if (!ret && !check && r->record.fd < 0)
-		ret = err_set(e, GW_NO_ROOM, EOPNOTSUPP, "the receiver cannot keep a record of this migration in %s, without which no other could take over if it is killed: make room there",
+		ret = err_set(e, GW_NO_ROOM, EOPNOTSUPP, "the receiver cannot keep a record of this migration in %s, without which no other could take over if it is killed: the receiver says why, when it begins",
 			      record_dir());
 	if (!ret)
 		ret = check ? postcopy_open(r, e) : postcopy_keep(r, r->token, false, e);

@@ -51,7 +51,8 @@ static int record_check_dir(const char *dir)
 
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) || st.st_uid != geteuid())
+	/* root's, for a service with capabilities; or a service's, where root resolves what it left. */
+	if (fstat(fd, &st) || (st.st_uid && st.st_uid != geteuid() && geteuid()))
 		r = -EPERM;
 	else if ((st.st_mode & 077) && (!its_own || fchmod(fd, 0700)))
 		r = -EPERM;
