@@ -232,7 +232,7 @@ int channel_recv(struct channel *ch, struct wire_header *h, bool patient, struct
 			       WIRE_VERSION);
 	if (r)
 		return err_set(e, GW_BAD_PEER, EPROTO, "the other side sent a frame that makes no sense (type %u): is it godwit, of the same version?",
-			       h->type);
+			       wire_header_type(head));
 	return h->type == WIRE_ABORT ? aborted(ch, h, e) : 0;
 }
 

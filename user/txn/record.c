@@ -51,7 +51,7 @@ static int record_check_dir(const char *dir)
 
 	if (fd < 0)
 		return -errno;
-	/* root's, for a service with capabilities; or a service's, where root resolves what it left. */
+	/* A service with capabilities may use root's, and root, which resolves, a service's. */
 	if (fstat(fd, &st) || (st.st_uid && st.st_uid != geteuid() && geteuid()))
 		r = -EPERM;
 	else if ((st.st_mode & 077) && (!its_own || fchmod(fd, 0700)))

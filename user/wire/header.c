@@ -280,8 +280,6 @@ int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h)
 	/* The version first, as all else in another version's HELLO may differ. */
 	if (le32toh(le.magic) != WIRE_MAGIC || (got.type == WIRE_HELLO && got.arg != WIRE_VERSION))
 		return -EPROTONOSUPPORT;
-	/* For whoever names it. */
-	h->type = got.type;
 	if (le.reserved)
 		return -EPROTO;
 	ret = header_check_limits(&got);
@@ -289,6 +287,14 @@ int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h)
 		return ret;
 	*h = got;
 	return 0;
+}
+
+unsigned int wire_header_type(const uint8_t p[WIRE_HEADER])
+{
+	struct header_le le;
+
+	memcpy(&le, p, sizeof(le));
+	return le16toh(le.type);
 }
 
 const char *wire_type_name(unsigned int type)

@@ -338,11 +338,10 @@ struct wire_header {
  * and hello only), -EMSGSIZE (a limit is exceeded). They read only bytes in [p, p + len).
  */
 void wire_put_header(uint8_t p[WIRE_HEADER], const struct wire_header *h);
-/*
- * Checks magic, reserved, type, flags, and that length and arg fit the type's limits. Of a frame of
- * this version that is refused h->type is what it says.
- */
+/* Checks magic, reserved, type, flags, and that length and arg fit the type's limits. */
 int wire_get_header(const uint8_t p[WIRE_HEADER], struct wire_header *h);
+/* What a header says that was refused, for a message. */
+unsigned int wire_header_type(const uint8_t p[WIRE_HEADER]);
 
 void wire_put_u64(uint8_t p[8], uint64_t v);
 uint64_t wire_get_u64(const uint8_t p[8]);
