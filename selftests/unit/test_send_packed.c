@@ -127,6 +127,7 @@ struct sock_progress __wrap_sock_progress(int fd)
 	return slow.used ? (struct sock_progress) { .acked = atomic_load(&slow.passed) } : __real_sock_progress(fd);
 }
 
+#define TRIES	20u
 #define AUTO	(WIRE_FILL | WIRE_LZ4 | WIRE_ZSTD | WIRE_LOADS)
 
 /* One stream that chooses, and knows its receiver. */
@@ -163,7 +164,10 @@ static void pace_leaves_time(struct rig *rig)
 	rig_assert_equal(rig);
 }
 
-/* What a step costs is what packing takes, and not what is read before it. */
+/*
+ * What a step costs is what packing takes, and not what is read before it. Where the host has more to do than to read, nothing waits for
+ * the link, and nothing is packed: a few tries.
+ */
 static void a_step_costs_what_packing_takes(void **state)
 {
 	struct rig *rig = *state;
@@ -176,18 +180,21 @@ static void a_step_costs_what_packing_takes(void **state)
 	before = known[3];
 	/* Every third page is of zeros: a nap between short runs. */
 	pace_set(&rig->pace, 20000000);
-	write_text(rig, 0, 16 * FRAME_PAGES);
-	for (unsigned int p = 0; p < 16 * FRAME_PAGES; p += 3)
-		rig_write(rig, p, 0);
 	read_on.nap_ms = 1;
-	rig_round(rig, ROUND_PRECOPY);
+	for (unsigned int i = 0; i < TRIES && !pack.calls; i++) {
+		write_text(rig, 0, 16 * FRAME_PAGES);
+		for (unsigned int p = 0; p < 16 * FRAME_PAGES; p += 3)
+			rig_write(rig, p, 0);
+		rig_round(rig, ROUND_PRECOPY);
+	}
 	assert_true(pack.calls);
 	assert_true(known[3] < before);
 	before = known[3];
 	read_on.nap_ms = 0;
 	pack.nap_ms = 20;
 	pack.calls = 0;
-	pace_leaves_time(rig);
+	for (unsigned int i = 0; i < TRIES && !pack.calls; i++)
+		pace_leaves_time(rig);
 	assert_true(pack.calls);
 	assert_true(known[3] > before);
 }
