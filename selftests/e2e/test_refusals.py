@@ -150,7 +150,8 @@ def test_qemu_migrates_already(src):
     src.qmp('migrate-set-parameters', max_bandwidth=1 << 12)
     src.qmp('migrate', uri='exec:cat >/dev/null')
     refused(send('--qmp', src.main_qmp, '--pause', NOWHERE), 'vm-state', 'is migrating the source VM already')
-    proved(src.qmp('query-migrate')['status'] == 'active', src.qmp('query-migrate'))
+    # A busy host may not have come further.
+    proved(src.qmp('query-migrate')['status'] in ('setup', 'active'), src.qmp('query-migrate'))
     src.qmp('migrate_cancel')
     src.qmp('migrate-set-parameters', max_bandwidth=src.settings_before[1]['max-bandwidth'])
     godwit.unharmed(src)

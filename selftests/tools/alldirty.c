@@ -11,12 +11,12 @@
 #include "vmm/kvm.h"
 #include "kernel/device.h"
 
-int __wrap_device_open(struct err *e);
+int __wrap_device_open_or_pause(struct err *e);
 int __wrap_kvm_find(struct vm *vm, const char *proc, struct err *e);
 int __wrap_source_kmod(const struct vm *vm, int dev, struct dirty_source **out, struct err *e);
 void __wrap_source_kmod_hurry(int vm_fd);
 
-int __wrap_device_open(struct err *e)
+int __wrap_device_open_or_pause(struct err *e)
 {
 	(void)e;
 	return open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -25,7 +25,7 @@ int __wrap_device_open(struct err *e)
 int __wrap_kvm_find(struct vm *vm, const char *proc, struct err *e)
 {
 	(void)proc;
-	vm->vm_fd = __wrap_device_open(e);
+	vm->vm_fd = __wrap_device_open_or_pause(e);
 	return 0;
 }
 

@@ -58,9 +58,9 @@ static int seen_all(void *arg, struct err *e)
 
 static void connect_to_see(struct rig *rig, unsigned int n, struct seen *seen)
 {
-	struct send_streams_options o = { .vm = &rig->src, .engine = engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 5000 };
+	struct send_streams_options o = { .vm = &rig->src, .engine = engine, .pace = &rig->pace, .compress = &rig->compress, .timeout_ms = 60000 };
 	struct receive_streams_options there = {
-		.writer = &rig->place, .engine = engine, .timeout_ms = 5000, .frame = see, .arg = seen,
+		.writer = &rig->place, .engine = engine, .timeout_ms = 60000, .frame = see, .arg = seen,
 	};
 	int out[WIRE_STREAMS_MAX], in[WIRE_STREAMS_MAX], pair[2];
 
