@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /*
- * Copies as much of src as fits. A control character, also one of U+0080
- * to U+009F, becomes a space, a byte that is part of no
- * UTF-8 character becomes '?'. A character that does not fit whole is left out. Return: dst.
+ * Copies as much of src as fits. A control character, also one of U+0080 to U+009F, becomes a
+ * space, a byte that is part of no UTF-8 character becomes '?'. A character that does not fit whole
+ * is left out. Return: dst.
  */
 char *one_line(char *dst, size_t size, const char *src);
 

@@ -134,14 +134,20 @@ static bool verdict_tells_loss(const struct receiver *r, const json_t *record)
 	       json_is_true(json_object_get(record, "owing"));
 }
 
-json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
+/* The record of that migration, a new reference; NULL: there is none. */
+static json_t *verdict_find(const uint8_t token[WIRE_SECRET], bool *writer_lives)
 {
 	char name[RECORD_NAME];
-	bool writer_lives;
-	json_t *record;
 
 	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_find(name, &writer_lives);
+	return record_find(name, writer_lives);
+}
+
+json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
+{
+	bool writer_lives;
+	json_t *record = verdict_find(token, &writer_lives);
+
 	if (record && verdict_names_vmm(r, record))
 		return record;
 	json_decref(record);
@@ -150,28 +156,22 @@ json_t *verdict_ours(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 
 bool verdict_is_of_another(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 {
-	char name[RECORD_NAME];
-	json_auto_t *record = NULL;
 	bool writer_lives;
-	const char *vmm;
+	json_auto_t *record = verdict_find(token, &writer_lives);
+	const char *vmm = json_string_value(json_object_get(record, "vmm"));
 
-	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_find(name, &writer_lives);
-	vmm = json_string_value(json_object_get(record, "vmm"));
 	return vmm && *r->vmm && strcmp(vmm, r->vmm) && record_process(vmm);
 }
 
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET])
 {
-	char name[RECORD_NAME];
 	json_auto_t *record = NULL;
-	bool writer_lives = false;
+	bool writer_lives;
 
 	/* Also without a record. */
 	if (r->lost && r->verdicts && join_secret_ok(token, r->token))
 		return true;
-	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_find(name, &writer_lives);
+	record = verdict_find(token, &writer_lives);
 	return verdict_tells_loss(r, record);
 }
 
@@ -202,12 +202,9 @@ static bool verdict_says_whole(const json_t *record)
 
 json_t *verdict_whole(const uint8_t token[WIRE_SECRET])
 {
-	char name[RECORD_NAME];
 	bool writer_lives;
-	json_t *record;
+	json_t *record = verdict_find(token, &writer_lives);
 
-	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_find(name, &writer_lives);
 	if (record && verdict_says_whole(record))
 		return record;
 	json_decref(record);
@@ -220,7 +217,6 @@ static bool verdict_is_of_guest(const char *name, const json_t *record, const vo
 	const char *state = json_string_value(json_object_get(record, "state"));
 
 	(void)name;
-
 	return verdict_names_vmm(arg, record) && state &&
 	       commit_state_parse(state) == COMMIT_RUNS;
 }
@@ -237,13 +233,10 @@ bool verdict_search(const struct receiver *r, uint8_t token[WIRE_SECRET])
 static unsigned int verdict_look_up(const struct receiver *r, const uint8_t *token,
 				    uint64_t *resumed_ns, uint16_t *flags)
 {
-	char name[RECORD_NAME];
-	json_auto_t *record = NULL;
-	enum commit_state s;
 	bool writer_lives = false;
+	json_auto_t *record = verdict_find(token, &writer_lives);
+	enum commit_state s;
 
-	record_name_verdict(name, token, WIRE_SECRET);
-	record = record_find(name, &writer_lives);
 	if (!record || !json_is_string(json_object_get(record, "state")))
 		return WIRE_NO_VERDICT;
 	s = commit_state_parse(json_string_value(json_object_get(record, "state")));

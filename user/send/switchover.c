@@ -48,12 +48,13 @@ static int switchover_harvest(struct sender *s, struct err *e)
 	uint64_t t = now_ns();
 	int r;
 
-	if (s->o->pause)
-		r = sender_check_mapped(s, e);
-	else
+	if (!s->o->pause) {
 		r = s->source->ops->harvest(s->source, e);
-	if (!r && s->o->pause)
-		r = s->source->ops->start(s->source, e);
+	} else {
+		r = sender_check_mapped(s, e);
+		if (!r)
+			r = s->source->ops->start(s->source, e);
+	}
 	rep->blackout.harvest_ns = now_ns() - t;
 	/*
 	 * The harvest has found which processes map RAM now. What a process wrote by a device that
