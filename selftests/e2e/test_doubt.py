@@ -75,10 +75,11 @@ def test_silence_in_front_of_commit(pair, asks):
     """
     src, _ = pair
     between = relay.Silent(TO)
-    patience = 20 if asks == 'sender' else 1
+    # The receiver gives up while the sender asks, or when that asks no more.
+    patience, there = (20, 3) if asks == 'sender' else (1, 6)
     try:
         run = godwit.Run(*pair, '--pause', '--resolve-timeout', str(patience), '--peer-timeout', '2', to=between.address,
-                         receive_options=['--resolve-timeout', str(patience), '--peer-timeout', '3'])
+                         receive_options=['--resolve-timeout', str(patience), '--peer-timeout', str(there)])
         status = run.send.wait()
         assert 'in doubt' in run.send.said, run.send.said
         assert run.receive.wait() == godwit.EXIT['timeout'], run.receive.said
