@@ -52,16 +52,21 @@ def sessions():
 
 
 def start_both(pairs):
-    """Both are in a round, and stay there."""
-    runs = [start(pair, number, '--bandwidth', '2') for number, pair in enumerate(pairs)]
+    """Both are in a round, and stay before the switchover however long the other takes to begin."""
+    stays = '--bandwidth', '2', '--downtime-limit', '1', '--max-rounds', '1000', '--postcopy', 'off'
+    runs = [start(pair, number, *stays) for number, pair in enumerate(pairs)]
     for run in runs:
         run.send.wait_round(1)
     assert sessions() == {src.pid: 'started' for src, _ in pairs}
     return runs
 
 
+def hurry(run):
+    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0, 'downtime-limit': 60000})
+
+
 def arrives(run):
-    godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
+    hurry(run)
     assert run.wait()['verified']
     godwit.proof(run.src, run.dst)
     proved(mark(run.src) == mark(run.dst), 'its own data did not arrive')
@@ -70,7 +75,7 @@ def arrives(run):
 def test_both_arrive(pairs):
     runs = start_both(pairs)
     for run in runs:
-        godwit.control(run.send.pid, execute='set', arguments={'bandwidth': 0})
+        hurry(run)
     for run in runs:
         assert run.wait()['verified']
     for run in runs:

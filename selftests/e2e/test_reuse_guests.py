@@ -26,6 +26,11 @@ def leave(directory, kind='shared_file', mode='migrate', **more):
     return dst.wait_ticks(2), image
 
 
+def nothing_refused(report, run):
+    """The file is what it was. An emulated host that others overrun may be too slow for a frame of it (place/ram_reused.c)."""
+    assert not report['reuse']['refused'] or 'is read too slowly' in run.receive.said, (report['reuse'], run.receive.said)
+
+
 def come_back(dst, image, *options, receive_options=(), **more):
     back = godwit.destination(dst, 'back', **more)
     lab.link('rate', 200)
@@ -40,7 +45,8 @@ def test_it_comes_back(directory, mode, other):
     report = run.wait()
     ram = report['ram']
     assert report['verified'] and ram['reused'] > 2000 and ram['reused-bytes'] < ram['reused'] * 32, ram
-    assert len(report['rounds']) >= 2 and not report['rounds'][-1]['reused'] and not report['reuse']['refused']
+    assert len(report['rounds']) >= 2 and not report['rounds'][-1]['reused'], report['rounds']
+    nothing_refused(report, run)
     godwit.proof(dst, back, stopped=godwit.STOPPED[mode])
 
 
