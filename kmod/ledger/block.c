@@ -95,6 +95,7 @@ static void note_pages(struct folio *folio, struct page *page, u64 nr)
  * A segment may span many pages, which lie next to each other in memory but perhaps not in one
  * folio. Notes are by folio: a segment in huge pages has thousands of pages, and each clone of its
  * bio comes by all of them again (note_clone()), in interrupts whose number a guest's reads decide.
+ * A segment in base pages, which are as contiguous only by chance, still costs a note a page.
  */
 static void note_bvec(const struct bio_vec *bv)
 {
