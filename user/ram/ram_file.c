@@ -8,6 +8,7 @@
 
 #include "page/page.h"
 #include "ram/ram_block.h"
+#include "ram/thp.h"
 
 static int file_data_failed(struct err *e)
 {
@@ -34,15 +35,14 @@ static int file_first_data(int fd, uint64_t first, uint64_t end, uint64_t *data,
 	return *data < end;
 }
 
-int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *run_first,
-		   uint64_t *run_count, struct err *e)
+/* The run that begins at *run_first. */
+static int file_data_end(int fd, uint64_t end, bool exact, const uint64_t *run_first,
+			 uint64_t *run_count, struct err *e)
 {
-	int r = file_first_data(fd, first, end, run_first, e);
 	uint64_t last;
 	off_t hole;
+	int r;
 
-	if (r <= 0)
-		return r;
 	if (!exact) {
 		if (end - *run_first > RUN_PAGES)
 			end = *run_first + RUN_PAGES;
@@ -60,10 +60,56 @@ int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *r
 	return 1;
 }
 
+int file_next_data(int fd, uint64_t first, uint64_t end, bool exact, uint64_t *run_first,
+		   uint64_t *run_count, struct err *e)
+{
+	int r = file_first_data(fd, first, end, run_first, e);
+
+	return r > 0 ? file_data_end(fd, end, exact, run_first, run_count, e) : r;
+}
+
+/*
+ * Up to Linux 6.3 khugepaged puts a huge page into the file while it still copies the pages of the
+ * guest's into it, also while the guest stands still, and SEEK_DATA takes a page that is not up to
+ * date for a hole. What it takes for one would go as zeros. But pread() waits until the page is up
+ * to date, or the old ones are back, and makes nothing in a real hole.
+ */
+static int file_wait_collapsed(int fd, uint64_t first, uint64_t end, struct err *e)
+{
+	uint8_t byte;
+
+	for (; first < end; first = (first / THP_PAGES + 1) * THP_PAGES)
+		if (pread(fd, &byte, 1, (off_t)(first * PAGE_BYTES)) < 0)
+			return file_data_failed(e);
+	return 0;
+}
+
+/*
+ * What was waited for is no hole when it is looked at once more. (khugepaged that had to give up
+ * tries again much later.) Where data was there may be a collapse by then, which is waited for, too.
+ */
 static int ram_file_next_data(const struct ram_block *b, uint64_t first, uint64_t end, bool exact,
 			      uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
-	return file_next_data(b->fd, first, end, exact, run_first, run_count, e);
+	uint64_t waited = first;
+	int r = 0;
+
+	for (;;) {
+		uint64_t hole_end = end;
+
+		r = file_first_data(b->fd, first, end, run_first, e);
+		if (r < 0)
+			return r;
+		if (r)
+			hole_end = *run_first;
+		if (!b->thp || hole_end <= waited)
+			break;
+		r = file_wait_collapsed(b->fd, waited, hole_end, e);
+		if (r)
+			return r;
+		waited = hole_end;
+	}
+	return r ? file_data_end(b->fd, end, exact, run_first, run_count, e) : 0;
 }
 
 static int ram_file_read(const struct ram_block *b, uint64_t first, uint64_t count, void *buf,

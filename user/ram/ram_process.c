@@ -165,7 +165,7 @@ static int find_in_file(const struct ram_block *b, uint64_t from, struct file_ru
 
 	if (run->dev == b->dev && run->ino == b->ino && from >= run->from && from < run->end)
 		return 0;
-	r = file_next_data(b->fd, from, b->pages, true, &first, &count, e);
+	r = ram_file_ops.next_data(b, from, b->pages, true, &first, &count, e);
 	if (r < 0)
 		return r;
 	*run = (struct file_run) {

@@ -13,6 +13,7 @@
 
 #include "page/page.h"
 #include "proc/proc_io.h"
+#include "ram/thp.h"
 #include "vmm/ram.h"
 
 static int ram_identify(const struct proc_map *m, struct ram_block *b, struct stat *st,
@@ -29,6 +30,7 @@ static int ram_identify(const struct proc_map *m, struct ram_block *b, struct st
 	b->ino = st->st_ino;
 	b->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
 	b->page_size = b->hugetlb ? (uint32_t)fs.f_bsize : PAGE_BYTES;
+	b->thp = fs.f_type == TMPFS_MAGIC && thp_may_come(b);
 	return S_ISREG(st->st_mode) && (fs.f_type == TMPFS_MAGIC || b->hugetlb);
 }
 
