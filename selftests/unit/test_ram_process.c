@@ -187,6 +187,24 @@ static void test_its_memory_goes_first(void **state)
 	rig_end(rig);
 }
 
+/* What another process has under the same number and address is not the guest's. */
+static void test_its_number_is_used_again(void **state)
+{
+	struct rig *rig = rig_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	static uint8_t page[PAGE_BYTES];
+	struct err e = { 0 };
+	int status;
+
+	(void)state;
+	assert_int_equal(kill(rig->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(rig->pid, &status, 0), rig->pid);
+	rig->pid = -1;
+	rig->b.pid = getpid();
+	assert_int_equal(ram_ops(&rig->b)->read(&rig->b, 0, 1, page, &e), -ESRCH);
+	assert_int_equal(e.exit, GW_VM_GONE);
+	rig_end(rig);
+}
+
 /* The range ends in the middle: what could not be written is an error, not a short success. */
 static void test_no_memory_there(void **state)
 {
@@ -212,6 +230,7 @@ int main(void)
 		cmocka_unit_test(test_pages_between_the_file_s),
 		cmocka_unit_test(test_the_process_ends),
 		cmocka_unit_test(test_its_memory_goes_first),
+		cmocka_unit_test(test_its_number_is_used_again),
 		cmocka_unit_test(test_no_memory_there),
 	};
 
