@@ -57,8 +57,10 @@ static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
 		return;
 	e->exit = GW_OK;
 	err_set(e, GW_NOT_PUT_BACK, EBUSY,
-		"%.400s%sThe source VM could not be rolled back yet (%.200s): process godwit-guardian goes on trying; if another client has QEMU's monitor, close that client",
-		cause.text, *cause.text ? ". " : "", back.text);
+		"%.400s%s%s could not be %s yet (%.200s): process godwit-guardian goes on trying; if another client has QEMU's monitor, close that client",
+		cause.text, *cause.text ? ". " : "",
+		what == UNDO_ALL ? "The source VM" : "The source QEMU's settings",
+		what == UNDO_ALL ? "rolled back" : "put back", back.text);
 }
 
 static void settle_disconnect(struct sender *s)
@@ -128,7 +130,7 @@ bool sender_was_continued(struct sender *s)
 static void settle_stay_stopped(struct sender *s, struct err *e)
 {
 	const bool continued = sender_was_continued(s);
-	struct err cause = *e;
+	struct err cause = *e, back = { 0 };
 
 	e->exit = GW_OK;
 	err_set(e, GW_UNKNOWN, EREMOTEIO,
@@ -136,7 +138,10 @@ static void settle_stay_stopped(struct sender *s, struct err *e)
 		cause.text,
 		continued ? "and another client has continued it here (cont): stop it here now (stop)" :
 			    "so the source stays stopped");
-	settle_undo(s, UNDO_SETTINGS, e);
+	/* Whatever becomes of QEMU's settings, where the guest runs is not known. */
+	settle_undo(s, UNDO_SETTINGS, &back);
+	if (back.exit)
+		say("%s", back.text);
 }
 
 static enum commit_source_event settle_ask(struct sender *s, struct err *e)
