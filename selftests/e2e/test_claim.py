@@ -176,6 +176,34 @@ def test_the_guardian_keeps_it(directory):
         src.process.send_signal(signal.SIGCONT)
     godwit.proof(src, dst)
     subprocess.run(['flock', '-w', '60', src.ram[0].path, 'true'], check=True)
+    # Nothing was in doubt.
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '1')
+    assert p.wait() == godwit.EXIT['no-migration'], p.said
+
+
+def test_killed_when_the_receiver_knows(directory):
+    """The receiver forgets what its sender knows, and that dies with it: the note tells `resolve` where the guest runs."""
+    src = source(directory)
+    dst = godwit.destination(src)
+
+    def seen(kind):
+        if kind == wire.RESUMED:	# QEMU does not answer the sender then, which waits
+            src.process.send_signal(signal.SIGSTOP)
+        elif kind == wire.DONE:
+            here.kill(signal.SIGKILL)
+    between = relay.Watching(TO, seen)
+    there = godwit.listen(dst)
+    try:
+        here = send(src, to=between.address)
+        assert here.wait() == -signal.SIGKILL, here.said
+        assert there.wait() == 0, there.said
+    finally:
+        between.stop()
+        src.process.send_signal(signal.SIGCONT)
+    subprocess.run(['flock', '-w', '60', src.ram[0].path, 'true'], check=True)
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--resolve-timeout', '1')
+    assert p.wait() == 0 and 'is at the destination' in p.said, p.said
+    godwit.proof(src, dst)
 
 
 def test_a_guest_that_has_moved(directory):

@@ -148,18 +148,20 @@ static void assert_note_knows(bool ran)
 	assert_int_equal(json_array_size(json_object_get(now, "undo")), 1);
 }
 
+static enum commit_state resolved;
+
 /* What `godwit resolve` ends with when that is answered. */
 static int resolve(const struct wire_header *says, struct err *e)
 {
 	struct answering a = { .says = *says };
 	struct resolve_options o = { .doubt = { .engine = engine, .timeout_ms = 5000, .addr = a.path } };
-	enum commit_state verdict = COMMIT_PREPARED;
 	pthread_t thread;
 
 	answering_begin(&a, &thread);
+	resolved = COMMIT_PREPARED;
 	undone = NEVER;
 	*e = (struct err) { 0 };
-	resolve_run(&o, &verdict, e);
+	resolve_run(&o, &resolved, e);
 	answering_end(&a, &thread);
 	assert_int_equal(a.asked, WIRE_ASK);
 	return (int)e->exit;
@@ -171,6 +173,7 @@ static const struct wire_header says_lost = {
 	.type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING | WIRE_LOST, .length = 8,
 };
 static const struct wire_header says_runs = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .length = 8 };
+static const struct wire_header says_nothing = { .type = WIRE_VERDICT, .arg = WIRE_NO_VERDICT, .length = 8 };
 static const struct wire_header says_sent = { .type = WIRE_VERDICT, .arg = COMMIT_SENT, .length = 8 };
 
 /* A receiver that says that it never ran there: is the source left as it is? */
@@ -224,6 +227,40 @@ static void what_has_not_run_goes_on(void **state)
 	assert_int_equal(undone, UNDO_ALL);
 	gone = note();
 	assert_null(gone);
+}
+
+/* What its sender knows the receiver forgets, and the note is all that tells of it. */
+static void the_note_knows_what_a_receiver_forgets(void **state)
+{
+	json_t *left;
+	struct err e;
+
+	(void)state;
+	have_note("{" NOTE ",\"ran\":true,\"complete\":true,\"state\":\"postmigrate\"}");
+	running = true;
+	resolve(&says_nothing, &e);
+	running = false;
+	assert_int_equal(e.exit, GW_RAN_TWICE);
+	assert_note_knows(true);
+	have_note("{" NOTE ",\"ran\":true,\"complete\":true,\"state\":\"postmigrate\"}");
+	assert_int_equal(resolve(&says_nothing, &e), GW_OK);
+	assert_int_equal(resolved, COMMIT_RUNS);
+	assert_int_equal(undone, NEVER);
+	left = note();
+	assert_null(left);
+	/* As one has said, to a `resolve` that ended otherwise. */
+	have_note(unknowing[0]);
+	running = true;
+	assert_int_equal(resolve(&says_runs, &e), GW_RAN_TWICE);
+	running = false;
+	left = note();
+	assert_true(json_is_true(json_object_get(left, "complete")));
+	json_decref(left);
+	have_note(unknowing[0]);
+	assert_int_equal(resolve(&says_owing, &e), GW_INCOMPLETE);
+	left = note();
+	assert_false(json_is_true(json_object_get(left, "complete")));
+	json_decref(left);
 }
 
 /* The guest has moved, and has run here since, whether it runs still or not. */
@@ -425,9 +462,18 @@ static void the_note_says_how_the_guest_was(void **state)
 		sender_note_doubt(&s);
 		if (ran) {
 			s.commit = COMMIT_RUNS;
+			s.owing.collected = paused;
 			sender_note_doubt(&s);
 		}
 		now = note();
+		assert_int_equal(json_is_true(json_object_get(now, "complete")), ran && !paused);
+		if (ran && paused) {
+			json_decref(now);
+			s.owing.complete = true;
+			sender_note_doubt(&s);
+			now = note();
+			assert_true(json_is_true(json_object_get(now, "complete")));
+		}
 		assert_int_equal(doubt_guest(now), paused ? DOUBT_GUEST_PAUSED : DOUBT_GUEST_RAN);
 		assert_int_equal(json_is_true(json_object_get(now, "ran")), ran);
 		assert_string_equal(json_string_value(json_object_get(now, "state")), migrates ? "postmigrate" : paused ? "" : "paused");
@@ -529,6 +575,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(resolve_notes_that_it_runs),
 		cmocka_unit_test(what_has_not_run_goes_on),
+		cmocka_unit_test(the_note_knows_what_a_receiver_forgets),
 		cmocka_unit_test(resolve_tells_of_two),
 		cmocka_unit_test(a_sender_that_takes_over_notes_it),
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),

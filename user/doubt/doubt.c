@@ -127,10 +127,11 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 		return;
 	record_name_verdict(token, d->token, sizeof(d->token));
 	if (!ret)
-		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:s?, s:b, s:o}",
+		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:b, s:s?, s:b, s:o}",
 						"receiver", path_to_json(d->addr),
 						"token", token,
-						"ran", d->ran, "paused", d->paused,
+						"ran", d->ran, "complete", d->complete,
+						"paused", d->paused,
 						"state", d->state, "continued", d->continued,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
@@ -161,6 +162,12 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 {
 	doubt_note_that(vmm, note, "ran",
 			"do not continue this QEMU, whatever \"godwit resolve\" hears later: the guest has run at the destination");
+}
+
+void doubt_note_complete(pid_t vmm, json_t *note)
+{
+	doubt_note_that(vmm, note, "complete",
+			"\"godwit resolve\" may say later that the guest may lack RAM, which it does not");
 }
 
 void doubt_note_continued(pid_t vmm, json_t *note)
@@ -239,6 +246,7 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
 			       name);
 	d->ran = doubt_ran(*note);
+	d->complete = json_is_true(json_object_get(*note, "complete"));
 	d->state = json_string_value(json_object_get(*note, "state"));
 	d->continued = json_is_true(json_object_get(*note, "continued"));
 	return 0;

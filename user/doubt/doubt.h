@@ -26,6 +26,7 @@
  * @strict: no longer than that, also where an answer is on its way
  * @rtt_ns: of the link; 0: not known
  * @ran: the guest is known to have run at the destination, or to be there, if it was paused
+ * @complete: and all of its RAM is there, so that nothing of here is needed any more
  * @paused: it was, when it was sent; only written, see doubt_guest()
  * @state: QEMU's run state since the commit; "": any in which the guest is stopped, in save mode as
  *	"paused"; NULL: an older note does not say
@@ -39,7 +40,7 @@ struct doubt {
 	unsigned int timeout_ms;
 	unsigned int seconds;
 	uint64_t rtt_ns;
-	bool ran, paused, continued, strict;
+	bool ran, complete, paused, continued, strict;
 	const char *state;
 	uint8_t token[WIRE_SECRET];
 };
@@ -82,6 +83,8 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
  * which all else stays; note: as doubt_read() has read it.
  */
 void doubt_note_ran(pid_t vmm, json_t *note);
+/* The same of @complete, which comes with @ran. */
+void doubt_note_complete(pid_t vmm, json_t *note);
 /* The same of @continued: another client has continued the guest here. */
 void doubt_note_continued(pid_t vmm, json_t *note);
 /*

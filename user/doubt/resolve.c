@@ -114,14 +114,21 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 		doubt_note_ran(pid, note);
 		if (answer.lost)
 			return resolve_lost(d->addr, note, e);
-		return answer.owing ? resolve_incomplete(d->addr, e) :
-				      resolve_moved(q, pid, d, note, e);
+		if (answer.owing)
+			return resolve_incomplete(d->addr, e);
+		doubt_note_complete(pid, note);
+		return resolve_moved(q, pid, d, note, e);
 	case SOURCE_LEARNS_DEAD:
 		if (d->ran)
 			return resolve_contradicts(d->addr, e);
 		*verdict = COMMIT_DEAD;
 		return resolve_undo(q, note, e);
 	default:
+		/* A receiver forgets what its sender knows. */
+		if (d->complete) {
+			*verdict = COMMIT_RUNS;
+			return resolve_moved(q, pid, d, note, e);
+		}
 		return err_set(e, GW_UNKNOWN, EAGAIN, "still in doubt: %.800s. Nothing was changed",
 			       why.text);
 	}

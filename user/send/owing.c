@@ -298,9 +298,12 @@ int owing_finish(struct sender *s, struct err *e)
 		r = owing_wait(s, e);
 	s->owing.follows = false;
 	s->report->postcopy.time_ns = now_ns() - s->owing.begun_ns;
-	if (!r)
-		channel_send(s->ch, &done, NULL, &ignored);
-	return r;
+	if (r)
+		return r;
+	/* As in the switchover: first the note. */
+	sender_note_doubt(s);
+	channel_send(s->ch, &done, NULL, &ignored);
+	return 0;
 }
 
 #define LAST_WORDS_MS	1000u

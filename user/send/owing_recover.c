@@ -63,6 +63,7 @@ static int recover_listen(struct sender *s, struct wire_header *h, uint8_t *secr
 		recover_note_ran(s);
 	if (!r && h->type == WIRE_COMPLETE) {
 		s->owing.complete = true;
+		sender_note_doubt(s);
 		return 0;
 	}
 	if (!r && h->type != WIRE_POSTCOPY_ASK)

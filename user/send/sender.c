@@ -220,14 +220,15 @@ static int sender_migrate(struct sender *s, struct err *e)
 /* Ends the session and the guardian, and releases everything. outcome: for `godwit cancel`. */
 static void sender_close(struct sender *s, const struct err *outcome)
 {
-	const bool owes = s->owing.collected && !s->owing.complete && s->commit == COMMIT_RUNS;
+	const bool runs = s->commit == COMMIT_RUNS;
+	const bool owes = s->owing.collected && !s->owing.complete && runs;
 
 	/*
 	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, and
-	 * for a guardian that is still at work. That the guest is lost is the receiver's word: if
-	 * that was wrong, `send --recover` still finds what it needs.
+	 * for a guardian that rolls back, and drops it then. That the guest is lost is the
+	 * receiver's word: if that was wrong, `send --recover` still finds what it needs.
 	 */
-	if (s->commit == COMMIT_IN_DOUBT || owes || s->guardian.at_work)
+	if (s->commit == COMMIT_IN_DOUBT || owes || (s->guardian.at_work && !runs))
 		record_close(&s->note);
 	else
 		record_remove(&s->note);

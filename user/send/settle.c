@@ -32,6 +32,9 @@ void sender_note_doubt(struct sender *s)
 		.state = settle_state(s),
 	};
 
+	d.complete = d.ran && (!s->owing.collected || s->owing.complete);
+	if (d.complete && s->note_before)
+		doubt_note_complete(s->vm.pid, s->note_before);
 	/* A sender that takes over has no note of its own (doubt_note_ran()). */
 	if (d.ran && s->note.fd < 0)
 		return;

@@ -203,8 +203,12 @@ static int switchover_wait_resumed(struct sender *s, struct err *e)
 	if (r)
 		return r;
 	s->resumed_realtime_ns = wire_get_u64(body);
-	if (s->verdicts)
-		channel_send(s->ch, &done, NULL, &ignored);
+	commit_source(&s->commit, SOURCE_LEARNS_RUNS);
+	if (!s->verdicts)
+		return 0;
+	/* DONE has the receiver forget, and then our note is all that `godwit resolve` finds. */
+	sender_note_doubt(s);
+	channel_send(s->ch, &done, NULL, &ignored);
 	return 0;
 }
 
