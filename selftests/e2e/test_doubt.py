@@ -184,6 +184,30 @@ def test_another_receiver_answers(pair):
     arrived(src, dst)
 
 
+def test_another_client_saves_it(src):
+    """In doubt the operator saves the stopped guest to a file: it runs nowhere then, and that is no state of before."""
+    between = relay.Relay(TO, wire.DEVICE_END)
+    try:
+        run = godwit.Run(src, godwit.destination(src), '--pause', '--device-state', 'save', '--resolve-timeout', '1', to=between.address,
+                         receive_options=['--resolve-timeout', '1'])
+        assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+        assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
+    finally:
+        between.stop()
+    src.qmp('migrate', uri='exec:cat >/dev/null')
+    while src.query_status() != 'postmigrate':
+        time.sleep(0.05)
+    _, receive = another(src, 'dst2')
+    status, said = resolve(src, '--to', AT)
+    assert status == godwit.EXIT['vm-state'] and 'left stopped here' in said, said
+    proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
+    src.qmp('cont')
+    status, said = resolve(src, '--to', AT)
+    assert status == 0 and 'as it was before' in said, said
+    receive.kill().wait()
+    godwit.unharmed(src)
+
+
 @contextlib.contextmanager
 def service(wanted):
     """What is started here finds itself in the directory that the receiver's unit is given, or in none."""

@@ -17,11 +17,13 @@ int __wrap_journal_undo(struct journal *j, struct qmp *q, enum undo_what what, s
 
 static enum undo_what undone;
 static int undoing;	/* what that ends with: QEMU may not answer */
+static bool leaves;	/* the guest as it stands */
 
 int __wrap_journal_undo(struct journal *j, struct qmp *q, enum undo_what what, struct err *e)
 {
-	(void)j, (void)q;
+	(void)q;
 	undone = what;
+	j->left = leaves;
 	return undoing ? err_set(e, GW_TIMEOUT, -undoing, "QEMU does not answer") : 0;
 }
 

@@ -223,6 +223,12 @@ static void what_has_not_run_goes_on(void **state)
 	have_note(unknowing[0]);
 	assert_int_equal(resolve(&says_sent, &e), GW_UNKNOWN);
 	assert_note_knows(false);
+	/* It is left stopped: another client has saved it to a file. */
+	leaves = true;
+	assert_int_equal(resolve(&says_dead, &e), GW_VM_STATE);
+	leaves = false;
+	assert_non_null(strstr(e.text, "is left stopped here"));
+	assert_note_knows(false);
 	assert_int_equal(resolve(&says_dead, &e), GW_OK);
 	assert_int_equal(undone, UNDO_ALL);
 	gone = note();
@@ -280,10 +286,15 @@ static void resolve_tells_of_two(void **state)
 	running = false;
 	assert_int_equal(resolve(&says_runs, &e), GW_RAN_TWICE);
 	assert_non_null(strstr(e.text, "and stopped it again"));
-	vm_status = "postmigrate";
 	/* That was the last word. */
 	left = note();
 	assert_null(left);
+	/* Nobody has seen it run: it may have been saved, or reset, and no more. */
+	have_note("{" NOTE ",\"state\":\"paused\"}");
+	vm_status = "postmigrate";
+	assert_int_equal(resolve(&says_runs, &e), GW_RAN_TWICE);
+	assert_non_null(strstr(e.text, "continued it here (cont), or only reset it, saved it to a file"));
+	assert_null(strstr(e.text, "stopped it again"));
 }
 
 /* What `send --recover` ends with when RECOVER is answered so, and the link is lost then. */

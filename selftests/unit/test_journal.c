@@ -180,7 +180,7 @@ static void a_guest_that_was_moved_elsewhere_stays(void **state)
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED, UNDO_ALL, NULL), "");
 	vm = moved;
 	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
-	assert_false(left);
+	assert_true(left);
 	vm = moved;
 	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED, UNDO_ALL, NULL), "");
 	assert_true(left);
@@ -265,8 +265,28 @@ static void one_that_we_stopped_runs(void **state)
 
 	(void)state;
 	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "cont ");
+	assert_false(left);
 	vm = VM("none", "running", -1, -1);
 	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+	assert_false(left);
+	/* It sleeps, and its QEMU runs. */
+	vm = VM("none", "suspended", -1, -1);
+	assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+	assert_false(left);
+}
+
+/* The guest stands still by what another client has done since: nothing is as it was. */
+static void one_that_others_have_saved_or_reset_stays(void **state)
+{
+	static const char *const stopped[] = { "postmigrate", "prelaunch", "finish-migrate", "shutdown" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(stopped) / sizeof(stopped[0]); i++) {
+		struct vm vm = VM("completed", stopped[i], 20000, 70);
+
+		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+		assert_true(left);
+	}
 }
 
 static void behind_the_commit_point_only_settings(void **state)
@@ -299,6 +319,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(links_go_down_where_backends_are_dead),
 	cmocka_unit_test(a_guest_that_was_stopped_by_others_stays),
 	cmocka_unit_test(one_that_we_stopped_runs),
+	cmocka_unit_test(one_that_others_have_saved_or_reset_stays),
 	cmocka_unit_test(behind_the_commit_point_only_settings),
 	cmocka_unit_test(behind_the_settings_the_rest),
 };

@@ -47,7 +47,7 @@ static int resolve_undo(struct qmp *q, const json_t *note, struct err *e)
 
 	if (!r && j.left)
 		r = err_set(e, GW_VM_STATE, EEXIST,
-			    "the guest does not run at the destination, and is stopped here after a migration that may not be godwit's: continue it here (cont) if it runs nowhere else");
+			    "the guest does not run at the destination, and is left stopped here, by what may not be godwit's (a migration, a save to a file, a reset): continue it here (cont) if it runs nowhere else");
 	journal_close(&j);
 	return r;
 }
@@ -72,9 +72,11 @@ static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t
 		return 0;
 	/* Nothing is left to resolve. */
 	doubt_forget(pid);
+	/* What else has changed QEMU's state since does not show whether the guest ran before. */
 	return err_set(e, GW_RAN_TWICE, EEXIST,
-		       "the guest runs at %s, AND another client has continued it here (cont), and stopped it again: leave it stopped here, and look at what it has written to its disks meanwhile",
-		       d->addr);
+		       "the guest runs at %s, AND another client has continued it here (cont)%s: leave it stopped here, and look at what it has written to its disks meanwhile",
+		       d->addr, d->continued ? ", and stopped it again" :
+		       ", or only reset it, saved it to a file or took its disks");
 }
 
 /* The note stays: the guest may have all of its RAM later. */

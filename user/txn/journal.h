@@ -23,8 +23,8 @@
  * @records: an array, in order; what is undone is taken out. Some records only add to the action
  *	before them.
  * @pipe: to the guardian; -1: none
- * @left: the guest was left as it stands, stopped after a migration that may not be godwit's: the
- *	operator is told, and no message may claim that all is as it was
+ * @left: the guest was left as it stands, stopped by what may not be godwit's (a migration, a save
+ *	to a file, a reset): the operator is told, and no message may claim that all is as it was
  */
 struct journal {
 	json_t *records;

@@ -136,8 +136,11 @@ static int journal_undo_migrate(struct qmp *q, struct journal *j, size_t i, stru
 	return r;
 }
 
-/* Not after a foreign migration: that guest is "postmigrate", and runs elsewhere. */
-static int journal_undo_stop(struct qmp *q, struct err *e)
+/*
+ * Not after a foreign migration: that guest is "postmigrate", and runs elsewhere, or is in a file.
+ * Whatever stops it now, godwit does not; a guest that is suspended stands still by itself.
+ */
+static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
 {
 	uint64_t deadline = deadline_ms(CANCEL_MS);
 	char now[64];
@@ -149,7 +152,14 @@ static int journal_undo_stop(struct qmp *q, struct err *e)
 		nap_ms(NAP_MS);
 	if (!r && !strcmp(now, "save-vm"))
 		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU still saves its devices");
-	return r || strcmp(now, "paused") ? r : qmp_call(q, "cont", NULL, NULL, e);
+	if (r || !strcmp(now, "running") || !strcmp(now, "suspended"))
+		return r;
+	if (!strcmp(now, "paused"))
+		return qmp_call(q, "cont", NULL, NULL, e);
+	j->left = true;
+	say("the guest is left stopped: its QEMU is \"%s\", as of a guest that another client has saved to a file, moved or reset since godwit stopped it. Continue it (cont) if it is to run here and runs nowhere else",
+	    now);
+	return 0;
 }
 
 /*
@@ -219,7 +229,7 @@ static int journal_undo_one(struct qmp *q, struct journal *j, size_t i, struct e
 	if (!strcmp(undo, "migrate"))
 		return journal_undo_migrate(q, j, i, e);
 	if (!strcmp(undo, "stop"))
-		return journal_undo_stop(q, e);
+		return journal_undo_stop(q, j, e);
 	if (!strcmp(undo, "links"))
 		return journal_undo_links(q, record, e);
 	if (!strcmp(undo, "mark"))
