@@ -133,15 +133,42 @@ def test_after_a_sender_that_was_killed(directory):
     godwit.proof(src, again)
 
 
+def with_its_guardian(here):
+    """Killed: no program is left to put anything back."""
+    for child in subprocess.run(['pgrep', '-P', str(here.pid)], stdout=subprocess.PIPE, text=True, check=True).stdout.split():
+        os.kill(int(child), signal.SIGKILL)
+    here.kill(signal.SIGKILL).wait()
+
+
+def put_settings_back(src):
+    """By hand."""
+    src.qmp('migrate-set-capabilities', capabilities=[{'capability': name, 'state': state} for name, state in src.settings_before[0].items()])
+    src.qmp('migrate-set-parameters', **{name: src.settings_before[1][name] for name in ('downtime-limit', 'max-bandwidth')})
+
+
+def test_sender_and_guardian_killed_behind_it(directory):
+    """The same behind the commit point, of a guest that never arrives: it runs on, and the operator is told what QEMU still has."""
+    src = source(directory)
+    between = relay.Relay(TO, wire.DEVICE_END, at_cut=lambda: with_its_guardian(here))
+    try:
+        there = godwit.listen(godwit.destination(src), '--resolve-timeout', '1')
+        here = send(src, to=between.address)
+        here.wait()
+        assert there.wait() == godwit.EXIT['link-lost'], there.said
+    finally:
+        between.stop()
+    again = godwit.listen(godwit.destination(src, 'again'))
+    p = godwit.Process('src', 'resolve', '--qmp', src.main_qmp, '--to', AT)
+    assert p.wait() == 0 and 'as it was before' in p.said and 'x-ignore-shared' in p.said, p.said
+    again.kill().wait()
+    put_settings_back(src)
+    godwit.unharmed(src)
+
+
 def test_sender_and_guardian_killed(directory):
     """No program is left to put it back: the operator is told what there is to do, and it can be done."""
     src = source(directory)
-
-    def act(here):
-        for child in subprocess.run(['pgrep', '-P', str(here.pid)], stdout=subprocess.PIPE, text=True, check=True).stdout.split():
-            os.kill(int(child), signal.SIGKILL)
-        here.kill(signal.SIGKILL).wait()
-    held_in_the_blackout(src, godwit.destination(src), act)
+    held_in_the_blackout(src, godwit.destination(src), with_its_guardian)
     p = send(src)
     assert p.wait() == godwit.EXIT['vm-state'] and 'resolve --forget' in p.said, p.said
     forget = 'src', 'resolve', '--qmp', src.main_qmp, '--forget'
@@ -153,8 +180,7 @@ def test_sender_and_guardian_killed(directory):
             time.sleep(0.05)
         p = godwit.Process(*forget)
     assert p.wait() == 0 and 'x-ignore-shared' in p.said, p.said
-    src.qmp('migrate-set-capabilities', capabilities=[{'capability': name, 'state': state} for name, state in src.settings_before[0].items()])
-    src.qmp('migrate-set-parameters', **{name: src.settings_before[1][name] for name in ('downtime-limit', 'max-bandwidth')})
+    put_settings_back(src)
     godwit.unharmed(src)
     arrives(src, godwit.destination(src))
 

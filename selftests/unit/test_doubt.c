@@ -35,6 +35,7 @@ int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e);
 void __wrap_claim_drop(struct claim *c, struct vm *vm);
 int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e);
 int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e);
+int __wrap_migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e);
 int __wrap_save_active_disk(struct qmp *q, char *node, size_t len, struct err *e);
 int __real_record_open(struct record *r, const char *in, const char *name);
 int __wrap_record_open(struct record *r, const char *in, const char *name);
@@ -89,6 +90,13 @@ int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err 
 {
 	(void)q, (void)e;
 	snprintf(buf, len, "%s", vm_status);
+	return 0;
+}
+
+int __wrap_migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e)
+{
+	(void)q, (void)e;
+	*on = false;
 	return 0;
 }
 

@@ -75,7 +75,7 @@ static int resolve_main(int argc, char **argv)
 	else if (verdict == COMMIT_RUNS)
 		printf("godwit: the guest is at the destination; here it stays stopped\n");
 	else
-		printf("godwit: the guest is not at the destination, and never will be; here all is as it was before\n");
+		printf("godwit: the guest is not at the destination, and never will be; here it is as it was before\n");
 	return 0;
 }
 

@@ -10,6 +10,20 @@
 #include "txn/mark.h"
 
 /*
+ * QEMU may have what a migration has set whose sender was killed, and its guardian too: that the
+ * guest would be saved without its RAM the operator must know.
+ */
+static int resolve_warn(struct qmp *q, struct err *e)
+{
+	bool leaves_ram_out = false;
+	int r = migration_leaves_ram_out(q, &leaves_ram_out, e);
+
+	if (!r && leaves_ram_out)
+		say("QEMU has the capability x-ignore-shared, which that migration may have left, and with which QEMU's own leave RAM out: switch it off (migrate-set-capabilities), and pause-before-switchover as well, unless you have set them");
+	return r;
+}
+
+/*
  * The operator says that the guest is to run here, whatever became of it elsewhere. No record is
  * left of what a killed migration has set: the message names the setting, and nothing is guessed.
  */
@@ -17,7 +31,6 @@ static int resolve_forget(struct qmp *q, pid_t pid, struct err *e)
 {
 	struct migration_status m;
 	char target[MARK_MAX];
-	bool leaves_ram_out = false;
 	int r = mark_read(q, target, e);
 
 	if (!r)
@@ -30,9 +43,7 @@ static int resolve_forget(struct qmp *q, pid_t pid, struct err *e)
 			    "that migration is still under way in QEMU (%s): end it first (migrate_cancel)",
 			    m.status);
 	if (!r)
-		r = migration_leaves_ram_out(q, &leaves_ram_out, e);
-	if (!r && leaves_ram_out)
-		say("QEMU still has the capability x-ignore-shared of that migration, with which its own migrations leave RAM out: switch it off (migrate-set-capabilities)");
+		r = resolve_warn(q, e);
 	if (!r)
 		r = mark_remove(q, "", e);
 	if (!r)
@@ -45,6 +56,9 @@ static int resolve_undo(struct qmp *q, const json_t *note, struct err *e)
 	struct journal j = { .records = json_deep_copy(json_object_get(note, "undo")), .pipe = -1 };
 	int r = journal_undo(&j, q, UNDO_ALL, e);
 
+	/* The note has no settings: doubt_without_settings(). */
+	if (!r)
+		r = resolve_warn(q, e);
 	if (!r && j.left)
 		r = err_set(e, GW_VM_STATE, EEXIST,
 			    "the guest does not run at the destination, and is left stopped here, by what may not be godwit's (a migration, a save to a file, a reset): continue it here (cont) if it runs nowhere else");
