@@ -262,6 +262,15 @@ static void the_note_knows_what_a_receiver_forgets(void **state)
 	assert_int_equal(undone, NEVER);
 	left = note();
 	assert_null(left);
+	/* It may lack RAM: that it has run there is known all the same. */
+	have_note("{" NOTE ",\"ran\":true}");
+	assert_int_equal(resolve(&says_nothing, &e), GW_INCOMPLETE);
+	assert_non_null(strstr(e.text, "do not continue this one"));
+	assert_int_equal(undone, NEVER);
+	assert_note_knows(true);
+	have_note("{" NOTE ",\"ran\":false}");
+	assert_int_equal(resolve(&says_nothing, &e), GW_UNKNOWN);
+	assert_note_knows(false);
 	/* As one has said, to a `resolve` that ended otherwise. */
 	have_note(unknowing[0]);
 	running = true;

@@ -101,6 +101,14 @@ static int resolve_incomplete(const char *addr, struct err *e)
 		       addr);
 }
 
+/* The same, as only the note has it: whether the QEMU there lives nobody says. */
+static int resolve_unheard(const char *addr, const struct err *why, struct err *e)
+{
+	return err_set(e, GW_INCOMPLETE, EAGAIN,
+		       "the guest has run at %s, and may lack RAM that is only here; no receiver says more now (%.600s): leave both QEMUs as they are, and do not continue this one",
+		       addr, why->text);
+}
+
 /* The note stays here as well: it is the receiver's word, and RAM that is at rest costs nothing. */
 static int resolve_lost(const char *addr, const json_t *note, struct err *e)
 {
@@ -145,6 +153,8 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 			*verdict = COMMIT_RUNS;
 			return resolve_moved(q, pid, d, note, e);
 		}
+		if (d->ran)
+			return resolve_unheard(d->addr, &why, e);
 		return err_set(e, GW_UNKNOWN, EAGAIN, "still in doubt: %.800s. Nothing was changed",
 			       why.text);
 	}
