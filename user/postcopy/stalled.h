@@ -18,10 +18,14 @@ struct stalled {
 	uint64_t since_ns, left;
 };
 
-/* The link was lost at lost_ns, with so many units owed. Return: @since_ns. */
+/*
+ * The link was lost at lost_ns, with so many units owed. More than before: another receiver has
+ * taken over, and names all that may be missing, so nothing tells that no RAM has come. Return:
+ * @since_ns.
+ */
 static inline uint64_t stalled_since(struct stalled *s, uint64_t left, uint64_t lost_ns)
 {
-	if (!s->since_ns || left < s->left)
+	if (!s->since_ns || left != s->left)
 		s->since_ns = lost_ns;
 	s->left = left;
 	return s->since_ns;
