@@ -21,6 +21,7 @@ static const uint8_t token[WIRE_SECRET] = "the guest's own";
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 int __wrap_receiver_find(struct receiver *r, struct err *e);
 int __wrap_receiver_listen(struct receiver *r, struct err *e);
+int __real_postcopy_finish(struct receiver *r, struct err *e);
 int __wrap_postcopy_finish(struct receiver *r, struct err *e);
 
 static struct qmp *found;
@@ -53,9 +54,12 @@ int __wrap_receiver_listen(struct receiver *r, struct err *e)
 	return 0;
 }
 
+static bool to_the_end;
+
 int __wrap_postcopy_finish(struct receiver *r, struct err *e)
 {
-	(void)e;
+	if (to_the_end)
+		return __real_postcopy_finish(r, e);
 	assert_ptr_equal(r->migration.qmp, found);
 	to_be_set = r->migration.old_caps ? json_dumps(r->migration.old_caps, JSON_COMPACT) : strdup("");
 	return 0;
@@ -155,11 +159,93 @@ static void qemu_exits_before_the_sender_comes(void **state)
 	exits = ended = false;
 }
 
+/* A QEMU whose guest is as @now says, and after `cont` as @then does; NULL: it refuses that. */
+struct starting {
+	const char *now, *then;
+	unsigned int conts;
+};
+
+static void may_start(struct peer *p)
+{
+	static const struct peer_answer marked[] = { MARKED };
+	struct starting *s = (struct starting *)p->arg;
+	char status[64];
+
+	peer_negotiate(p);
+	while (peer_line(p)) {
+		if (strstr(p->line, "\"cont\"")) {
+			s->conts++;
+			s->now = s->then ? s->then : s->now;
+			peer_reply(p, s->then ? "return" : "error", s->then ? "{}" : "{\"class\": \"GenericError\", \"desc\": \"a lock\"}");
+			continue;
+		}
+		snprintf(status, sizeof(status), "{\"status\": \"%s\"}", s->now);
+		peer_reply(p, "return", strstr(p->line, "query-status") ? status : strstr(p->line, "qom-list") ? marked[0].ret :
+			   strstr(p->line, "qom-get") ? marked[1].ret : "{}");
+	}
+}
+
+#define KILLED(state, more)	"{\"state\":\"" state "\",\"vmm\":\"doubt-7-7\"," more "}"
+
+/* The receiver before was killed when QEMU had loaded the guest, and had not begun to run it. */
+static void a_guest_that_nobody_has_started(void **state)
+{
+	static const struct {
+		const char *record, *now, *then;
+		unsigned int conts;
+		bool fails;
+	} each[] = {
+		{ KILLED("sent", "\"runs\":true"), "paused", "running", 1, false },
+		{ KILLED("in-doubt", "\"runs\":true"), "paused", "running", 1, false },
+		{ KILLED("sent", "\"runs\":true"), "paused", NULL, 1, true },
+		/* QEMU 11.1 says yes, and does nothing. */
+		{ KILLED("sent", "\"runs\":true"), "paused", "paused", 1, true },
+		/* The one that took over was killed as well, also when the last page had come. */
+		{ KILLED("runs", "\"owing\":true,\"unstarted\":true"), "paused", "running", 1, false },
+		{ KILLED("runs", "\"owing\":false,\"unstarted\":true"), "paused", NULL, 1, true },
+		/* It has run, and ended, or stopped by itself. */
+		{ KILLED("sent", "\"runs\":true"), "running", "running", 0, false },
+		{ KILLED("sent", "\"runs\":true"), "shutdown", "running", 0, false },
+		{ KILLED("sent", "\"runs\":true"), "io-error", "running", 0, false },
+		/* Its operator has stopped it, at the source or here. */
+		{ KILLED("sent", "\"runs\":false"), "paused", "running", 0, false },
+		{ KILLED("runs", "\"runs\":true,\"owing\":true"), "paused", "running", 0, false },
+	};
+
+	(void)state;
+	to_the_end = true;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		const struct receiver_options o = { .recover = true, .qmp_path = "/tmp/godwit-none", .timeout_ms = 5000 };
+		struct receiver r = {
+			.o = &o, .lfd = -1, .vm = { .pidfd = -1 }, .postcopy = POSTCOPY_NONE, .record = RECORD_NONE,
+			.migration = { .stream = -1 }, .claim = CLAIM_NONE,
+		};
+		struct starting s = { .now = each[i].now, .then = each[i].then };
+		struct err e = { 0 };
+		struct peer qemu;
+
+		have_record(each[i].record);
+		assert_int_equal(peer_start(&qemu, may_start, &s, 4), 0);
+		assert_int_equal(qmp_open(qemu.path, 2000, &found, &e), 0);
+		assert_int_equal(recover_take_over(&r, &e) < 0, each[i].fails);
+		assert_int_equal(e.exit, each[i].fails ? GW_UNKNOWN : GW_OK);
+		if (each[i].fails)
+			assert_non_null(strstr(e.text, "it has not been started here"));
+		assert_int_equal(s.conts, each[i].conts);
+		assert_true(r.whole);
+		record_remove(&r.record);
+		migration_free(&r.migration);
+		peer_qemu_end(&qemu, found);
+	}
+	to_the_end = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_one_that_takes_over_learns),
 		cmocka_unit_test(qemu_exits_before_the_sender_comes),
+		cmocka_unit_test(a_guest_that_nobody_has_started),
 	};
 
 	return cmocka_run_group_tests(tests, run_dir_make, run_dir_remove);

@@ -308,6 +308,8 @@ int kept_ram_claim(struct receiver *r, struct err *e)
 	/* Its receiver was killed before QEMU had all of the device state. */
 	if (!ret && !strcmp(status, "inmigrate"))
 		ret = err_set(e, GW_UNKNOWN, EAGAIN, "this QEMU still waits for the device state, so the guest does not run here: end this QEMU, and then \"godwit resolve\" at the source");
+	/* Or its operator has stopped it: its record tells, once the sender has named it. */
+	r->unstarted = !strcmp(status, "paused");
 	postcopy_saw(r, status);
 	return ret < 0 ? ret : 0;
 }

@@ -127,7 +127,34 @@ void postcopy_saw(struct receiver *r, const char *status)
 	const bool runs = !strcmp(status, "running");
 
 	r->ran |= runs;
+	r->unstarted &= !runs;
 	r->off = (r->off && !runs) || !strcmp(status, "shutdown");
+}
+
+/*
+ * Not before all RAM is here: what `cont` has QEMU's main loop touch would have QEMU itself wait.
+ * Nor by anybody else than the receiver: QEMU is asked first, and after a refusal again.
+ */
+void postcopy_start(struct receiver *r)
+{
+	struct err why = { 0 };
+	char status[64] = "";
+
+	if (!r->unstarted || !r->qmp || migration_vm_status(r->qmp, status, sizeof(status), &why))
+		return;
+	/* Any other one shows that it has run here. */
+	r->unstarted = !strcmp(status, "paused");
+	if (!r->unstarted)
+		return;
+	if (qmp_call(r->qmp, "cont", NULL, NULL, &why)) {
+		say("QEMU does not start the guest: %s", why.text);
+	/* 11.1 agrees where it does not get the guest's disks, and does nothing. */
+	} else if (!migration_vm_status(r->qmp, status, sizeof(status), &why)) {
+		postcopy_saw(r, status);
+		r->unstarted = !strcmp(status, "paused");
+		if (r->ran)
+			say_out("the guest had not been started here, and runs now");
+	}
 }
 
 static void postcopy_connect(struct receiver *r, unsigned int ms)

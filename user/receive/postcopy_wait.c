@@ -166,7 +166,7 @@ static void postcopy_on_event(struct receiver *r, const struct qmp_event *ev)
 	if (!strcmp(ev->name, "SHUTDOWN"))
 		r->off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
 	else if (!strcmp(ev->name, "RESUME"))
-		r->off = false;
+		r->off = r->unstarted = false;
 }
 
 /*
@@ -251,6 +251,8 @@ static int postcopy_whole(struct receiver *r, struct err *e)
 	if (r->qmp || !proc_ended(r->vm.pidfd))
 		migration_restore(&r->migration);
 	postcopy_sign_of_life(r);
+	postcopy_start(r);
+	postcopy_sign_of_life(r);
 	answers = postcopy_unmark(r);
 	postcopy_sign_of_life(r);
 	return postcopy_vm_gone(r, answers ? 0 : GONE_MS, e) ? -ESRCH : 0;
@@ -313,7 +315,8 @@ int postcopy_finish(struct receiver *r, struct err *e)
 	struct err cause;
 	int ret;
 
-	say_out("the guest runs here, and %llu units of its RAM are still to come",
+	say_out("the guest %s, and %llu units of its RAM are still to come",
+	       r->unstarted ? "has not been started here" : "runs here",
 	       (unsigned long long)left);
 	do
 		ret = postcopy_wait(r, e);

@@ -79,6 +79,8 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
  * @verdicts: the sender may ask by @token, and @record answers, also after this receiver has exited
  * @vmm: names QEMU's process in records (record_name_vm()), also when it has exited; "": not known
  * @ran: this receiver has taken a guest over, and QEMU has said that it runs
+ * @unstarted: this receiver has taken a guest over that QEMU has loaded, and nobody has started
+ *	since, though it ran at the source: postcopy_start()
  * @off: QEMU has said that its guest has ended of its own accord; @ended: and has exited then
  * @lost: QEMU has exited with the only copy of what its guest has done, or nobody knows
  *	(postcopy_loss())
@@ -127,7 +129,7 @@ struct receiver {
 	uint8_t token[WIRE_SECRET];
 	struct record record;
 	char vmm[RECORD_NAME];
-	bool ran, off, ended, lost, whole, lacks_ram;
+	bool ran, unstarted, off, ended, lost, whole, lacks_ram;
 	struct claim claim;
 };
 
@@ -279,6 +281,8 @@ bool verdict_is_of_another(const struct receiver *r, const uint8_t token[WIRE_SE
 bool verdict_lost(const struct receiver *r, const uint8_t token[WIRE_SECRET]);
 /* This receiver has seen the end of its guest, and knows now which migration that was, maybe. */
 void verdict_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET]);
+/* Does the record leave open whether the guest, which is to run, was ever started here? */
+bool verdict_unstarted(const json_t *record);
 /* The record, a new reference, if it says that the guest runs, and lacks nothing; else NULL. */
 json_t *verdict_whole(const uint8_t token[WIRE_SECRET]);
 /* By the records: which migration has brought the guest of this receiver's QEMU? false: none. */

@@ -270,7 +270,8 @@ int recover(struct receiver *r, int ret, struct err *e)
 
 /*
  * The receiver before may have been killed before it gave QEMU its capabilities back, with which
- * QEMU's own migrations leave RAM out. Now its record can be found, and postcopy_finish() does it.
+ * QEMU's own migrations leave RAM out, or before it had the guest run. Now its record can be found,
+ * and postcopy_finish() does both.
  */
 static void recover_settings(struct receiver *r)
 {
@@ -279,16 +280,22 @@ static void recover_settings(struct receiver *r)
 
 	if (json_is_array(capabilities))
 		r->migration.old_caps = json_incref(capabilities);
+	r->unstarted &= verdict_unstarted(record);
 }
 
 static int recover_finish(struct receiver *r, struct err *e)
 {
+	int ret;
+
 	stop_ignore();
 	postcopy_monitor(r, MONITOR_MS);
 	recover_settings(r);
 	r->verdicts = true;
 	verdict_open(r);
-	return postcopy_finish(r, e);
+	ret = postcopy_finish(r, e);
+	if (ret || !r->unstarted || r->ended)
+		return ret;
+	return err_set(e, GW_UNKNOWN, EAGAIN, "all of the guest's RAM is here, and the guest is paused: it has not been started here. Look whether another process locks one of its disks (QEMU's log may name it), and `cont` it here; do not continue it at the source");
 }
 
 /* QEMU has exited before its sender has come. */

@@ -50,12 +50,12 @@ void verdict_write(struct receiver *r)
 	if (!realpath(r->o->qmp_path, path))
 		snprintf(path, sizeof(path), "%s", r->o->qmp_path);
 	ret = record_write(&r->record,
-			   json_pack("{s:s, s:I, s:o, s:s, s:b, s:b, s:b, s:O?}",
+			   json_pack("{s:s, s:I, s:o, s:s, s:b, s:b, s:b, s:b, s:O?}",
 				     "state", commit_state_name(r->commit),
 				     "resumed-ns", (json_int_t)r->resumed_ns,
 				     "qmp", path_to_json(path), "vmm", r->vmm, "runs", r->runs,
 				     "owing", r->lost || postcopy_lacks_ram(r),
-				     "lost", r->lost,
+				     "lost", r->lost, "unstarted", r->unstarted,
 				     "capabilities", r->migration.old_caps));
 	if (!ret)
 		return;
@@ -189,6 +189,17 @@ void verdict_adopt(struct receiver *r, const uint8_t token[WIRE_SECRET])
 	memcpy(r->token, token, sizeof(r->token));
 	r->verdicts = true;
 	verdict_open(r);
+}
+
+/* The second: killed before QEMU had said that the guest runs. The first: taken over from it. */
+bool verdict_unstarted(const json_t *record)
+{
+	const char *state = json_string_value(json_object_get(record, "state"));
+	const enum commit_state s = state ? commit_state_parse(state) : COMMIT_STATES;
+
+	return json_is_true(json_object_get(record, "unstarted")) ||
+	       (json_is_true(json_object_get(record, "runs")) &&
+		(s == COMMIT_SENT || s == COMMIT_IN_DOUBT));
 }
 
 static bool verdict_says_whole(const json_t *record)
