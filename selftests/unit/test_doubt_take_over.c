@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The note of a sender that has ended, and what `send --recover` makes of it. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "doubt_rig.h"
+
+/* What `send --recover` ends with when RECOVER is answered so, and the link is lost then. */
+static int take_over(const struct wire_header *says, struct err *e)
+{
+	static struct report report;
+	struct answering a = { .says = *says };
+	const struct sender_options o = { .recover = true, .recover_s = 3, .timeout_ms = 3000, .addr = a.path, .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .note = RECORD_NONE,
+	};
+	pthread_t thread;
+
+	answering_begin(&a, &thread);
+	*e = (struct err) { 0 };
+	owing_take_over(&s, e);
+	answering_end(&a, &thread);
+	assert_int_equal(a.asked, WIRE_RECOVER);
+	owing_free(&s);
+	s.source->ops->close(s.source, false);
+	json_decref(s.note_before);
+	return (int)e->exit;
+}
+
+static void a_sender_that_takes_over_notes_it(void **state)
+{
+	const struct wire_header owed = { .type = WIRE_POSTCOPY_ASK, .arg = 1, .length = 4 };
+	const struct wire_header lost = { .type = WIRE_ABORT, .arg = GW_GUEST_LOST, .length = 4 };
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(unknowing) / sizeof(unknowing[0]); i++) {
+		have_note(unknowing[i]);
+		assert_int_equal(take_over(&owed, &e), GW_INCOMPLETE);
+		assert_a_lie_changes_nothing();
+		have_note(unknowing[i]);
+		assert_int_equal(take_over(&lost, &e), GW_GUEST_LOST);
+		assert_a_lie_changes_nothing();
+	}
+}
+
+/* It believes no more than was said, and says no more than the note. */
+static void one_that_hears_nothing_notes_nothing(void **state)
+{
+	const struct wire_header others[] = {
+		{ .type = WIRE_ABORT, .arg = GW_BUSY, .length = 4 },
+		{ .type = WIRE_ABORT, .arg = GW_NO_MIGRATION, .length = 4 },
+		{ .type = WIRE_PONG, .length = 8 },
+	};
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		have_note(unknowing[i % 2]);
+		assert_int_equal(take_over(&others[i], &e), GW_UNKNOWN);
+		assert_non_null(strstr(e.text, "\"godwit resolve\""));
+		assert_null(strstr(e.text, "the guest runs"));
+		assert_note_knows(false);
+		have_note("{" NOTE ",\"ran\":true}");
+		assert_int_equal(take_over(&others[i], &e), GW_INCOMPLETE);
+		assert_non_null(strstr(e.text, "the guest runs"));
+	}
+}
+
+/* What `send --recover` ends with where no receiver is asked. text: NULL: the note that is there. */
+static int is_refused(const char *text, struct err *e)
+{
+	static struct report report;
+	const struct sender_options o = { .recover = true, .timeout_ms = 1000, .addr = "unix:/nowhere/at/all", .engine = engine };
+	struct sender s = {
+		.o = &o, .report = &report, .vm = { .pidfd = -1, .vm_fd = -1 }, .migration = { .stream = -1 }, .owing = OWING_NONE,
+		.journal = { .pipe = -1 }, .guardian = { .pipe = -1 }, .commit = COMMIT_PREPARED, .note = RECORD_NONE,
+	};
+
+	if (text)
+		have_note(text);
+	*e = (struct err) { 0 };
+	owing_take_over(&s, e);
+	owing_free(&s);
+	if (s.source)
+		s.source->ops->close(s.source, false);
+	json_decref(s.note_before);
+	return (int)e->exit;
+}
+
+/* Another client has continued the guest here, and stopped it again: RAM is of another history than what has moved. */
+static void what_has_run_here_since_is_not_sent(void **state)
+{
+	static const struct {
+		const char *more, *now;
+		int disk;
+		bool refused;
+	} each[] = {
+		{ "\"state\":\"postmigrate\"", "postmigrate", 0, false },
+		/* The run state says it all: of disks nobody asks. */
+		{ "\"state\":\"postmigrate\"", "postmigrate", 1, false },
+		{ "\"state\":\"postmigrate\"", "paused", 0, true },
+		{ "\"state\":\"postmigrate\"", "prelaunch", 0, true },
+		{ "\"state\":\"paused\"", "paused", 0, false },
+		{ "\"state\":\"paused\"", "paused", 1, true },
+		{ "\"state\":\"paused\"", "prelaunch", 0, true },
+		{ "\"state\":\"\"", "prelaunch", 0, false },
+		{ "\"state\":\"\"", "paused", 1, true },
+		{ "\"state\":\"paused\",\"continued\":true", "paused", 0, true },
+		/* An older godwit's. */
+		{ "\"paused\":false", "paused", 1, false },
+	};
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text), "{" NOTE ",\"ran\":true,%s}", each[i].more);
+		vm_status = each[i].now;
+		has_disk = each[i].disk;
+		assert_int_equal(is_refused(text, &e), each[i].refused ? GW_RAN_TWICE : GW_INCOMPLETE);
+		assert_int_equal(!!strstr(e.text, "none of it is sent"), each[i].refused);
+		assert_int_equal(!!strstr(e.text, "has a disk: disk0"), each[i].refused && each[i].disk);
+	}
+	/* Nor if the one that finds it running is not the one that would send. */
+	vm_status = "paused";
+	has_disk = 0;
+	running = true;
+	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"state\":\"paused\"}", &e), GW_RAN_TWICE);
+	assert_non_null(strstr(e.text, "the guest runs here"));
+	running = false;
+	assert_int_equal(is_refused(NULL, &e), GW_RAN_TWICE);
+	assert_non_null(strstr(e.text, "none of it is sent"));
+	vm_status = "postmigrate";
+}
+
+/* Of a guest that was paused nothing is lost: an older note does not say whether it was. */
+static void a_paused_guest_is_not_given_up(void **state)
+{
+	const struct wire_header lost = { .type = WIRE_ABORT, .arg = GW_GUEST_LOST, .length = 4 };
+	const struct {
+		const char *note;
+		bool may_be_here, may_have_run;
+	} each[] = {
+		{ "{" NOTE ",\"ran\":true,\"paused\":true}", true, false },
+		{ "{" NOTE ",\"ran\":true,\"paused\":false}", false, true },
+		{ "{" NOTE ",\"ran\":true}", true, true },
+	};
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		have_note(each[i].note);
+		for (unsigned int by = 0; by < 2; by++) {
+			assert_int_equal(by ? take_over(&lost, &e) : resolve(&says_lost, &e), GW_GUEST_LOST);
+			assert_int_equal(!!strstr(e.text, "all of it is here, and "), each[i].may_be_here);
+			assert_int_equal(!!strstr(e.text, "`cont` brings it back"), each[i].may_be_here);
+			assert_int_equal(!!strstr(e.text, "do not continue this QEMU"), each[i].may_have_run);
+			assert_int_equal(!!strstr(e.text, "Only if it was paused"), each[i].may_be_here && each[i].may_have_run);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_sender_that_takes_over_notes_it),
+		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
+		cmocka_unit_test(what_has_run_here_since_is_not_sent),
+		cmocka_unit_test(a_paused_guest_is_not_given_up),
+	};
+
+	engine = &engine_poll;
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
