@@ -18,6 +18,7 @@ static char dir[] = "/tmp/godwit-doubt-XXXXXX";
 static bool running;	/* here */
 static const char *vm_status = "postmigrate";
 static int has_disk;
+static struct migration_status last;	/* QEMU's last migration */
 
 /* The VM is this process, and its notes are the test's. */
 int __wrap_qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out, struct err *e);
@@ -29,6 +30,7 @@ void __wrap_claim_drop(struct claim *c, struct vm *vm);
 int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e);
 int __wrap_migration_vm_status(struct qmp *q, char *buf, size_t len, struct err *e);
 int __wrap_migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e);
+int __wrap_migration_query(struct qmp *q, struct migration_status *m, struct err *e);
 int __wrap_save_active_disk(struct qmp *q, char *node, size_t len, struct err *e);
 int __real_record_open(struct record *r, const char *in, const char *name);
 int __wrap_record_open(struct record *r, const char *in, const char *name);
@@ -90,6 +92,13 @@ int __wrap_migration_leaves_ram_out(struct qmp *q, bool *on, struct err *e)
 {
 	(void)q, (void)e;
 	*on = false;
+	return 0;
+}
+
+int __wrap_migration_query(struct qmp *q, struct migration_status *m, struct err *e)
+{
+	(void)q, (void)e;
+	*m = last;
 	return 0;
 }
 
@@ -174,6 +183,7 @@ static const struct wire_header __attribute__((unused)) says_lost = {
 	.type = WIRE_VERDICT, .arg = COMMIT_RUNS, .flags = WIRE_OWING | WIRE_LOST, .length = 8,
 };
 static const struct wire_header __attribute__((unused)) says_runs = { .type = WIRE_VERDICT, .arg = COMMIT_RUNS, .length = 8 };
+static const struct wire_header __attribute__((unused)) says_nothing = { .type = WIRE_VERDICT, .arg = WIRE_NO_VERDICT, .length = 8 };
 static const struct wire_header __attribute__((unused)) says_sent = { .type = WIRE_VERDICT, .arg = COMMIT_SENT, .length = 8 };
 
 /* A receiver that says that it never ran there: is the source left as it is? */

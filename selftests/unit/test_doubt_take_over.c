@@ -140,6 +140,46 @@ static void what_has_run_here_since_is_not_sent(void **state)
 	vm_status = "postmigrate";
 }
 
+#define COMPLETED(ms, down, bytes)	"{\"undo\":\"migrate\",\"running\":true,\"began\":1},{\"more\":\"accepted\",\"at\":2}," \
+	"{\"more\":\"completed\",\"running\":true,\"identity\":{\"total-ms\":" #ms ",\"downtime-ms\":" #down ",\"bytes\":" #bytes "}}"
+
+/* It is "postmigrate" as the commit left it, but another client has continued the guest and sent it, to a file or a host, meanwhile. */
+static void what_was_sent_once_more_is_not_sent(void **state)
+{
+	static const struct {
+		const char *undo;
+		struct migration_status last;
+		bool refused;
+	} each[] = {
+		{ COMPLETED(900, 40, 123456), { "completed", false, 900, 40, 123456 }, false },
+		{ COMPLETED(900, 40, 123456), { "completed", false, 901, 40, 123456 }, true },
+		{ COMPLETED(900, 40, 123456), { "completed", false, 900, 41, 123456 }, true },
+		{ COMPLETED(900, 40, 123456), { "completed", false, 900, 40, 123457 }, true },
+		/* After a `system_reset`, say, or as another client has failed to send it. */
+		{ COMPLETED(900, 40, 123456), { "failed", false, -1, -1, -1 }, true },
+		/* A QEMU that did not know yet how long it had taken. */
+		{ COMPLETED(0, 0, 123456), { "completed", false, 900, 40, 123456 }, false },
+		{ COMPLETED(0, 0, 123456), { "completed", false, 900, 40, 123457 }, true },
+		/* That the note does not say it proves nothing. */
+		{ "{\"kept\":1}", { "completed", false, 900, 40, 123456 }, false },
+	};
+	struct err e;
+
+	(void)state;
+	vm_status = "postmigrate";
+	for (unsigned int i = 0; i < 2 * sizeof(each) / sizeof(each[0]); i++) {
+		const bool ran = i & 1, refused = each[i / 2].refused;
+		char text[512];
+
+		snprintf(text, sizeof(text), "{\"receiver\":\"unix:/nowhere\",\"token\":\"verdict-000102030405060708090a0b0c0d0e0f\",\"ran\":%s,"
+			 "\"state\":\"postmigrate\",\"undo\":[%s]}", ran ? "true" : "false", each[i / 2].undo);
+		last = each[i / 2].last;
+		assert_int_equal(is_refused(text, &e), refused ? (ran ? GW_RAN_TWICE : GW_VM_STATE) : (ran ? GW_INCOMPLETE : GW_UNKNOWN));
+		assert_int_equal(!!strstr(e.text, "none of it is sent"), refused);
+	}
+	last = (struct migration_status) { "", false, 0, 0, 0 };
+}
+
 /* Of a guest that was paused nothing is lost: an older note does not say whether it was. */
 static void a_paused_guest_is_not_given_up(void **state)
 {
@@ -173,6 +213,7 @@ int main(void)
 		cmocka_unit_test(a_sender_that_takes_over_notes_it),
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
 		cmocka_unit_test(what_has_run_here_since_is_not_sent),
+		cmocka_unit_test(what_was_sent_once_more_is_not_sent),
 		cmocka_unit_test(a_paused_guest_is_not_given_up),
 	};
 

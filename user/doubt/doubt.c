@@ -11,6 +11,7 @@
 #include "devstate/save.h"
 #include "peer/hello.h"
 #include "plan/link.h"
+#include "txn/journal.h"
 #include "doubt/doubt.h"
 
 #define AGAIN_MS	500u
@@ -176,6 +177,17 @@ void doubt_note_continued(pid_t vmm, json_t *note)
 			"send no RAM of this QEMU any more: its guest was continued here");
 }
 
+/* QEMU is "postmigrate", which another migration of the guest may have left, after a `cont`. */
+static int doubt_check_migration(struct qmp *q, const struct doubt *d, bool *other, struct err *e)
+{
+	struct migration_status m;
+	int r = migration_query(q, &m, e);
+
+	if (!r)
+		*other |= !journal_may_be_the_one(d->undo, &m);
+	return r;
+}
+
 int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e)
 {
 	char now[64], disk[80] = "";
@@ -184,12 +196,14 @@ int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e)
 
 	if (!r && d->state && strcmp(d->state, "postmigrate"))
 		r = save_active_disk(q, disk, sizeof(disk), e);
+	else if (!r && d->state && !strcmp(now, d->state))
+		r = doubt_check_migration(q, d, &other, e);
 	if (r < 0)
 		return r;
 	if (d->state)
 		other |= r > 0 || !strcmp(now, "running") || (*d->state && strcmp(now, d->state));
 	return !other ? 0 : err_set(e, d->ran ? GW_RAN_TWICE : GW_VM_STATE, EEXIST,
-				    "another client has continued the guest here, or reset it, or saved it to a file, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them",
+				    "another client has continued the guest here, or reset it, or saved or sent it once more, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them",
 				    now, *disk ? ", and has a disk: " : "", disk);
 }
 
@@ -239,10 +253,11 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 		return err_set(e, GW_BUSY, EBUSY,
 			       "the migration of this VM is still under way: wait for \"godwit send\" to end");
 	d->addr = path_from_json(json_object_get(*note, "receiver"), d->read, sizeof(d->read));
+	d->undo = json_object_get(*note, "undo");
 	if (!d->addr ||
 	    !record_parse_verdict(json_string_value(json_object_get(*note, "token")), d->token,
 				  sizeof(d->token)) ||
-	    !json_is_array(json_object_get(*note, "undo")))
+	    !json_is_array(d->undo))
 		return err_set(e, GW_INTERNAL, EPROTO, "the note " RECORD_DIR "/%s makes no sense",
 			       name);
 	d->ran = doubt_ran(*note);

@@ -31,6 +31,7 @@
  * @state: QEMU's run state since the commit; "": any in which the guest is stopped, in save mode as
  *	"paused"; NULL: an older note does not say
  * @continued: it has left that state since
+ * @undo: the note's, by which QEMU's last migration is known to be that sender's; NULL: not read
  */
 struct doubt {
 	const char *addr;
@@ -42,6 +43,7 @@ struct doubt {
 	uint64_t rtt_ns;
 	bool ran, complete, paused, continued, strict;
 	const char *state;
+	const json_t *undo;
 	uint8_t token[WIRE_SECRET];
 };
 

@@ -128,6 +128,35 @@ int journal_completed(struct journal *j, struct qmp *q, bool running, struct err
 						journal_identity(&m), "running", running), e);
 }
 
+/* The last one counts: a sender makes one journal, and completes one migration at most. */
+static const json_t *journal_find_identity(const json_t *records)
+{
+	const json_t *found = NULL, *record;
+	size_t i;
+
+	json_array_foreach(records, i, record) {
+		const char *more = json_string_value(json_object_get(record, "more"));
+
+		if (more && !strcmp(more, "completed"))
+			found = json_object_get(record, "identity");
+	}
+	return found;
+}
+
+bool journal_may_be_the_one(const json_t *records, const struct migration_status *m)
+{
+	const json_t *then = journal_find_identity(records);
+	json_auto_t *now = journal_identity(m);
+
+	/*
+	 * Some QEMUs (7.2) say "completed" just before they know how long it took: they may have
+	 * been asked in between.
+	 */
+	if (then && json_integer_value(json_object_get(then, "total-ms")) <= 0)
+		return json_equal(json_object_get(then, "bytes"), json_object_get(now, "bytes"));
+	return !then || json_equal(then, now);
+}
+
 int journal_links(struct journal *j, json_t *links, struct err *e)
 {
 	return journal_put(j, json_pack("{s:s, s:o}", "undo", "links", "links", links), e);

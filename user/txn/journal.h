@@ -18,6 +18,8 @@
 #include "base/err.h"
 #include "qmp/qmp.h"
 
+struct migration_status;
+
 /**
  * struct journal
  * @records: an array, in order; what is undone is taken out. Some records only add to the action
@@ -60,6 +62,10 @@ int journal_continue(struct journal *j, struct err *e);
  * running: the guest ran when QEMU stopped it.
  */
 int journal_completed(struct journal *j, struct qmp *q, bool running, struct err *e);
+/*
+ * Is it the migration that has completed by these records? true also where they do not tell.
+ */
+bool journal_may_be_the_one(const json_t *records, const struct migration_status *m);
 /*
  * The links of these netdevs, whose backends nothing is connected to, come up next: @links is an
  * array of {"name", "chardev"}; stolen. QEMU changes a link by itself when a backend comes or goes,
