@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import threading
+import time
 
 import godwit
 import lab
@@ -128,4 +129,30 @@ def test_what_has_run_here_is_not_sent(directory, left):
         assert send.wait() == godwit.EXIT['incomplete'], send.said
     else:
         proved(send.wait() == godwit.EXIT['ran-twice'] and 'none of it is sent' in send.said, send.said)
+    assert os.path.exists(note)
+
+
+def sent_elsewhere(src):
+    """By QEMU itself, to nobody. What QEMU says of that, as a sender records it."""
+    src.qmp('migrate', uri='exec:cat >/dev/null')
+    end = time.monotonic() + 90
+    while src.query_status() != 'postmigrate':
+        assert time.monotonic() < end, src.qmp('query-migrate')
+        time.sleep(0.1)
+    told = src.qmp('query-migrate')
+    return {'total-ms': told['total-time'], 'downtime-ms': told['downtime'], 'bytes': told['ram']['transferred']}
+
+
+def test_what_was_sent_once_more_is_not_sent(directory):
+    """It is "postmigrate" as the commit left it, but another client has continued it, and sent it elsewhere, since."""
+    src = source(directory)
+    ours = sent_elsewhere(src)
+    note = noted(src, state='postmigrate', undo=[{'more': 'completed', 'running': True, 'identity': ours}])
+    ask = 'send', '--recover', '--qmp', src.main_qmp, '--recover-timeout', '2', godwit.AT
+    send = godwit.Process('src', *ask)
+    assert send.wait() == godwit.EXIT['incomplete'], send.said
+    src.qmp('cont')
+    assert sent_elsewhere(src) != ours
+    send = godwit.Process('src', *ask)
+    proved(send.wait() == godwit.EXIT['ran-twice'] and 'none of it is sent' in send.said, send.said)
     assert os.path.exists(note)
