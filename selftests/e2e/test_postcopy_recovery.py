@@ -373,6 +373,33 @@ def test_qemu_itself_waits_at_once(pair):
         godwit.proof(src, dst)
 
 
+def test_killed_before_the_guest_was_started(pair):
+    """Its QEMU has loaded the guest, and waits for `cont`. Whoever takes over gives it, when all RAM is there."""
+    src, _ = pair
+    dst = godwit.destination(src, 'dst2', extra=['-S'])
+    cont, killed = threading.Event(), threading.Event()
+
+    def hook(direction, data):
+        if direction == 'to' and b'"cont"' in data:
+            cont.set()
+            killed.wait(300)
+            return monitor.Monitor.END
+        return None
+    qemu = monitor.Monitor(dst, hook)
+    short = '--peer-timeout', '3', '--resolve-timeout', '1'
+    run = godwit.Run(src, dst, *LAZY, '--pause', *short, verify=False, receive_options=(*short, *qemu.options()))
+    assert cont.wait(120), run.send.said
+    run.receive.kill().wait()
+    killed.set()
+    assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
+    assert dst.query_status() == 'paused'
+    receive = godwit.listen(dst, '--recover', *short)
+    send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, *short, godwit.AT)
+    assert send.wait() == 0, send.said
+    assert receive.wait() == 0 and 'had not been started here, and runs now' in receive.said, receive.said
+    godwit.proof(src, dst)
+
+
 def kept():
     with open('/sys/class/misc/godwit/kept_userfaultfds', encoding='ascii') as f:
         return int(f.read())

@@ -86,7 +86,7 @@ static int file_wait_collapsed(int fd, uint64_t first, uint64_t end, struct err 
 
 /*
  * What was waited for is no hole when it is looked at once more. (khugepaged that had to give up
- * tries again much later.) Where data was there may be a collapse by then, which is waited for, too.
+ * tries again much later.) Where data was there may be a collapse by then: it is waited for, too.
  */
 static int ram_file_next_data(const struct ram_block *b, uint64_t first, uint64_t end, bool exact,
 			      uint64_t *run_first, uint64_t *run_count, struct err *e)
