@@ -9,8 +9,8 @@
  *
  * A zero-copy send completes twice: when TCP has taken it, and when nothing reads its pages any
  * more. Pages of a guest may change in between. Then the peer gets either content, or after a
- * retransmission some of both, and the page counts as written: it follows in a later round, which
- * begins only when the peer has read all of this one.
+ * retransmission some of both, and the page counts as written: it follows in a later round, behind
+ * these bytes on this socket, or when the peer has read all of this round.
  */
 #include <errno.h>
 #include <fcntl.h>
