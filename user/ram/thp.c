@@ -45,12 +45,3 @@ void *thp_map(const struct ram_block *b, int prot)
 	munmap(base, bytes);
 	return NULL;
 }
-
-bool thp_may_come(const struct ram_block *b)
-{
-	void *base = thp_map(b, PROT_READ);
-
-	if (base)
-		munmap(base, b->pages * PAGE_BYTES);
-	return base;
-}

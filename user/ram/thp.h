@@ -20,7 +20,4 @@
  */
 void *thp_map(const struct ram_block *b, int prot);
 
-/* Would thp_map() map it? Then khugepaged makes huge pages of it, too, at any time. */
-bool thp_may_come(const struct ram_block *b);
-
 #endif

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -15,6 +16,16 @@
 #include "proc/proc_io.h"
 #include "ram/thp.h"
 #include "vmm/ram.h"
+
+/* Where a mapping may have huge pages khugepaged makes them, too, at any time. */
+static bool ram_may_get_huge_pages(const struct ram_block *b)
+{
+	void *base = thp_map(b, PROT_READ);
+
+	if (base)
+		munmap(base, b->pages * PAGE_BYTES);
+	return base;
+}
 
 static int ram_identify(const struct proc_map *m, struct ram_block *b, struct stat *st,
 			struct err *e)
@@ -30,7 +41,7 @@ static int ram_identify(const struct proc_map *m, struct ram_block *b, struct st
 	b->ino = st->st_ino;
 	b->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
 	b->page_size = b->hugetlb ? (uint32_t)fs.f_bsize : PAGE_BYTES;
-	b->thp = fs.f_type == TMPFS_MAGIC && thp_may_come(b);
+	b->thp = fs.f_type == TMPFS_MAGIC && ram_may_get_huge_pages(b);
 	return S_ISREG(st->st_mode) && (fs.f_type == TMPFS_MAGIC || b->hugetlb);
 }
 
