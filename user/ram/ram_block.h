@@ -25,7 +25,7 @@
  *	-1: none, it is anonymous
  * @dev: @ino: of that file
  * @hugetlb: on hugetlbfs (lseek knows no holes there)
- * @thp: a tmpfs of whose pages the kernel may make huge ones, as it was when opened
+ * @waits: on this kernel a hole may be a huge page that is being filled: ask once more (tmpfs)
  * @memfd: it has no name, so QEMU 8.1 and newer do not leave it out of their own stream
  * @ivshmem: an ivshmem device shows it. QEMU compares guest addresses of what it leaves out of its
  *	stream, and in a destination that waits the device has none yet
@@ -44,7 +44,7 @@ struct ram_block {
 	dev_t dev;
 	ino_t ino;
 	bool hugetlb;
-	bool thp;
+	bool waits;
 	bool memfd;
 	bool ivshmem;
 	uint64_t hva;

@@ -102,7 +102,7 @@ static int ram_file_next_data(const struct ram_block *b, uint64_t first, uint64_
 			return r;
 		if (r)
 			hole_end = *run_first;
-		if (!b->thp || hole_end <= waited)
+		if (!b->waits || hole_end <= waited)
 			break;
 		r = file_wait_collapsed(b->fd, waited, hole_end, e);
 		if (r)

@@ -7,24 +7,28 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "page/page.h"
 #include "proc/proc_io.h"
-#include "ram/thp.h"
 #include "vmm/ram.h"
 
-/* Where a mapping may have huge pages khugepaged makes them, too, at any time. */
-static bool ram_may_get_huge_pages(const struct ram_block *b)
+/*
+ * See file_wait_collapsed(). Any tmpfs or memfd: MADV_COLLAPSE needs no mount option.
+ * (mm/khugepaged.c, collapse_file(), "maintain page cache uptodate flag".)
+ */
+static bool ram_holes_may_be_data(const struct statfs *fs)
 {
-	void *base = thp_map(b, PROT_READ);
+	struct utsname kernel;
+	unsigned int major = 0, minor = 0;
 
-	if (base)
-		munmap(base, b->pages * PAGE_BYTES);
-	return base;
+	uname(&kernel);
+	sscanf(kernel.release, "%u.%u", &major, &minor);
+	return fs->f_type == TMPFS_MAGIC && (major < 6 || (major == 6 && minor < 4));
 }
 
 static int ram_identify(const struct proc_map *m, struct ram_block *b, struct stat *st,
@@ -41,7 +45,7 @@ static int ram_identify(const struct proc_map *m, struct ram_block *b, struct st
 	b->ino = st->st_ino;
 	b->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
 	b->page_size = b->hugetlb ? (uint32_t)fs.f_bsize : PAGE_BYTES;
-	b->thp = fs.f_type == TMPFS_MAGIC && ram_may_get_huge_pages(b);
+	b->waits = ram_holes_may_be_data(&fs);
 	return S_ISREG(st->st_mode) && (fs.f_type == TMPFS_MAGIC || b->hugetlb);
 }
 
