@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "qmp_peer.h"
+#include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 #include "run_dir.h"
 
@@ -230,7 +231,7 @@ static void a_guest_that_nobody_has_started(void **state)
 		assert_int_equal(recover_take_over(&r, &e) < 0, each[i].fails);
 		assert_int_equal(e.exit, each[i].fails ? GW_UNKNOWN : GW_OK);
 		if (each[i].fails)
-			assert_non_null(strstr(e.text, "it has not been started here"));
+			assert_non_null(strstr(e.text, "has not started the guest"));
 		assert_int_equal(s.conts, each[i].conts);
 		assert_true(r.whole);
 		record_remove(&r.record);
@@ -240,12 +241,37 @@ static void a_guest_that_nobody_has_started(void **state)
 	to_the_end = false;
 }
 
+/* Its operator may stop it before the next receiver comes. */
+static void that_it_has_run_is_on_record(void **state)
+{
+	const struct receiver_options o = { .recover = true, .qmp_path = "/tmp/godwit-none" };
+	struct receiver r = { .o = &o, .record = RECORD_NONE, .commit = COMMIT_RUNS, .runs = true, .unstarted = true, .verdicts = true };
+	char name[RECORD_NAME];
+	json_t *record;
+	bool held;
+
+	(void)state;
+	memcpy(r.token, token, sizeof(token));
+	record_name_verdict(name, token, sizeof(token));
+	verdict_open(&r);
+	postcopy_saw(&r, "paused");
+	record = record_read(run_dir, name, &held);
+	assert_true(json_is_true(json_object_get(record, "unstarted")));
+	json_decref(record);
+	postcopy_saw(&r, "running");
+	record = record_read(run_dir, name, &held);
+	assert_true(json_is_false(json_object_get(record, "unstarted")));
+	json_decref(record);
+	record_remove(&r.record);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_one_that_takes_over_learns),
 		cmocka_unit_test(qemu_exits_before_the_sender_comes),
 		cmocka_unit_test(a_guest_that_nobody_has_started),
+		cmocka_unit_test(that_it_has_run_is_on_record),
 	};
 
 	return cmocka_run_group_tests(tests, run_dir_make, run_dir_remove);

@@ -26,6 +26,8 @@ int postcopy_serve(struct receiver *r, struct err *e);
 void postcopy_monitor(struct receiver *r, unsigned int ms);
 /* What QEMU has said of its guest ("running", "shutdown"). */
 void postcopy_saw(struct receiver *r, const char *status);
+/* Somebody has started it. */
+void postcopy_started(struct receiver *r);
 /*
  * All of its RAM is here: a guest that ran at the source, and that the receiver before had not
  * started when it was killed (r->unstarted), is started. r->unstarted afterwards: it could not be.

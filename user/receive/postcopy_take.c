@@ -118,6 +118,15 @@ int postcopy_resume(struct receiver *r, struct err *e)
 	return ret;
 }
 
+/* On record as well: its operator may stop it before another receiver takes over. */
+void postcopy_started(struct receiver *r)
+{
+	if (!r->unstarted)
+		return;
+	r->unstarted = false;
+	verdict_write(r);
+}
+
 /*
  * "shutdown": with -no-shutdown QEMU stays when its guest has ended, which it said before. If it
  * runs it has begun anew since, also where that was said to nobody.
@@ -127,7 +136,8 @@ void postcopy_saw(struct receiver *r, const char *status)
 	const bool runs = !strcmp(status, "running");
 
 	r->ran |= runs;
-	r->unstarted &= !runs;
+	if (runs)
+		postcopy_started(r);
 	r->off = (r->off && !runs) || !strcmp(status, "shutdown");
 }
 

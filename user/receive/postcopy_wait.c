@@ -165,8 +165,10 @@ static void postcopy_on_event(struct receiver *r, const struct qmp_event *ev)
 
 	if (!strcmp(ev->name, "SHUTDOWN"))
 		r->off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
-	else if (!strcmp(ev->name, "RESUME"))
-		r->off = r->unstarted = false;
+	else if (!strcmp(ev->name, "RESUME")) {
+		r->off = false;
+		postcopy_started(r);
+	}
 }
 
 /*

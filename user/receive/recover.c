@@ -293,9 +293,12 @@ static int recover_finish(struct receiver *r, struct err *e)
 	r->verdicts = true;
 	verdict_open(r);
 	ret = postcopy_finish(r, e);
+	/* It may have taken QEMU longer than it had to answer `cont`. */
+	if (!ret && r->unstarted)
+		postcopy_hear(r);
 	if (ret || !r->unstarted || r->ended)
 		return ret;
-	return err_set(e, GW_UNKNOWN, EAGAIN, "all of the guest's RAM is here, and the guest is paused: it has not been started here. Look whether another process locks one of its disks (QEMU's log may name it), and `cont` it here; do not continue it at the source");
+	return err_set(e, GW_UNKNOWN, EAGAIN, "all of the guest's RAM is here, and QEMU has not started the guest: if it stays paused, look whether another process locks one of its disks (QEMU's log may name it), and `cont` it here; do not continue it at the source");
 }
 
 /* QEMU has exited before its sender has come. */
