@@ -123,8 +123,8 @@ static void what_came_before_the_stop_does_not_count(void **state)
 	sender_ends(&s, &p);
 }
 
-/* Does the note in s say so? */
-static bool is_noted(void)
+/* Is that word of the note true? */
+static bool note_says(const char *word)
 {
 	char name[RECORD_NAME];
 	json_t *note;
@@ -133,9 +133,14 @@ static bool is_noted(void)
 	assert_int_equal(record_name_vm(name, "doubt", getpid()), 0);
 	note = record_read(dir, name, &held);
 	assert_non_null(note);
-	is = json_is_true(json_object_get(note, "continued"));
+	is = json_is_true(json_object_get(note, word));
 	json_decref(note);
 	return is;
+}
+
+static bool is_noted(void)
+{
+	return note_says("continued");
 }
 
 static void owe(struct sender *s)
@@ -319,6 +324,23 @@ static void in_doubt_with_a_qemu_that_hangs(void **state)
 	sender_ends(&s, &p);
 }
 
+/* By an answer to its question, with which the receiver has forgotten: before it waits for its QEMU again. */
+static void what_it_hears_is_noted_first(void **state)
+{
+	struct peer p;
+	struct sender s = sender_of(&p, "", STOPPED, COMMIT_SENT);
+	struct err e = { 0 };
+
+	(void)state;
+	sender_note_doubt(&s);
+	assert_false(note_says("complete"));
+	s.commit = COMMIT_RUNS;
+	assert_int_equal(sender_settle(&s, 0, &e), 0);
+	assert_int_equal(undone, UNDO_SETTINGS);
+	assert_true(note_says("ran") && note_says("complete"));
+	sender_ends(&s, &p);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -343,6 +365,7 @@ int main(void)
 		cmocka_unit_test(while_the_link_is_away),
 		cmocka_unit_test(in_doubt_it_is_told_as_well),
 		cmocka_unit_test(in_doubt_with_a_qemu_that_hangs),
+		cmocka_unit_test(what_it_hears_is_noted_first),
 	};
 
 	engine = &engine_poll;

@@ -235,6 +235,9 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			*e = (struct err) { 0 };
 			/* It compares before it loads. */
 			s->report->verified = s->o->verify;
+			/* An answer to ASK has the receiver forget, as DONE does. */
+			if (s->note.fd >= 0)
+				sender_note_doubt(s);
 			settle_undo(s, UNDO_SETTINGS, &back);
 			if (back.exit)
 				say("the guest runs at the destination. %s",
