@@ -202,8 +202,8 @@ def test_another_client_saves_it(src):
     assert status == godwit.EXIT['vm-state'] and 'left stopped here' in said, said
     proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
     src.qmp('cont')
-    status, said = resolve(src, '--to', AT)
-    assert status == 0 and 'as it was before' in said, said
+    # Nothing is left to ask. (And QEMU drops what it was told to drop when a monitor closes while its guest runs.)
+    assert resolve(src, '--to', AT)[0] == godwit.EXIT['no-migration']
     receive.kill().wait()
     godwit.unharmed(src)
 

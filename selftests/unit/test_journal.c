@@ -278,7 +278,8 @@ static void one_that_we_stopped_runs(void **state)
 /* The guest stands still by what another client has done since: nothing is as it was. */
 static void one_that_others_have_saved_or_reset_stays(void **state)
 {
-	static const char *const stopped[] = { "postmigrate", "prelaunch", "finish-migrate", "shutdown" };
+	static const char *const stopped[] = { "postmigrate", "prelaunch", "finish-migrate" };
+	static const char *const by_itself[] = { "shutdown", "io-error", "guest-panicked" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(stopped) / sizeof(stopped[0]); i++) {
@@ -286,6 +287,12 @@ static void one_that_others_have_saved_or_reset_stays(void **state)
 
 		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
 		assert_true(left);
+	}
+	for (size_t i = 0; i < sizeof(by_itself) / sizeof(by_itself[0]); i++) {
+		struct vm vm = VM("completed", by_itself[i], 20000, 70);
+
+		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+		assert_false(left);
 	}
 }
 

@@ -51,14 +51,18 @@ static int resolve_forget(struct qmp *q, pid_t pid, struct err *e)
 	return r;
 }
 
-static int resolve_undo(struct qmp *q, const json_t *note, struct err *e)
+static int resolve_undo(struct qmp *q, pid_t pid, const json_t *note, struct err *e)
 {
 	struct journal j = { .records = json_deep_copy(json_object_get(note, "undo")), .pipe = -1 };
+	struct err ignored = { 0 };
 	int r = journal_undo(&j, q, UNDO_ALL, e);
 
 	/* The note has no settings: doubt_without_settings(). */
 	if (!r)
-		r = resolve_warn(q, e);
+		resolve_warn(q, &ignored);
+	/* Nothing is left to resolve, and the receiver, which has answered, may have forgotten. */
+	if (!r && j.left)
+		doubt_forget(pid);
 	if (!r && j.left)
 		r = err_set(e, GW_VM_STATE, EEXIST,
 			    "the guest does not run at the destination, and is left stopped here, by what may not be godwit's (a migration, a save to a file, a reset): continue it here (cont) if it runs nowhere else");
@@ -146,7 +150,7 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 		if (d->ran)
 			return resolve_contradicts(d->addr, e);
 		*verdict = COMMIT_DEAD;
-		return resolve_undo(q, note, e);
+		return resolve_undo(q, pid, note, e);
 	default:
 		/* A receiver forgets what its sender knows. */
 		if (d->complete) {

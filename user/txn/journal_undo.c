@@ -137,8 +137,8 @@ static int journal_undo_migrate(struct qmp *q, struct journal *j, size_t i, stru
 }
 
 /*
- * Not after a foreign migration: that guest is "postmigrate", and runs elsewhere, or is in a file.
- * Whatever stops it now, godwit does not; a guest that is suspended stands still by itself.
+ * Not after a foreign migration: that guest is "postmigrate", and runs elsewhere, or is in a file;
+ * nor after a reset ("prelaunch"). What else stops it now, or has it run, is not godwit's.
  */
 static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
 {
@@ -152,10 +152,11 @@ static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
 		nap_ms(NAP_MS);
 	if (!r && !strcmp(now, "save-vm"))
 		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU still saves its devices");
-	if (r || !strcmp(now, "running") || !strcmp(now, "suspended"))
-		return r;
-	if (!strcmp(now, "paused"))
+	if (!r && !strcmp(now, "paused"))
 		return qmp_call(q, "cont", NULL, NULL, e);
+	if (r || (strcmp(now, "postmigrate") && strcmp(now, "prelaunch") &&
+		  strcmp(now, "finish-migrate")))
+		return r;
 	j->left = true;
 	say("the guest is left stopped: its QEMU is \"%s\", as of a guest that another client has saved to a file, moved or reset since godwit stopped it. Continue it (cont) if it is to run here and runs nowhere else",
 	    now);
