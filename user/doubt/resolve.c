@@ -60,12 +60,12 @@ static int resolve_undo(struct qmp *q, pid_t pid, const json_t *note, struct err
 	/* The note has no settings: doubt_without_settings(). */
 	if (!r)
 		resolve_warn(q, &ignored);
-	/* Nothing is left to resolve, and the receiver, which has answered, may have forgotten. */
-	if (!r && j.left)
+	if (!r && j.left) {
+		/* Nothing is left to resolve, and the receiver, which has answered, may forget. */
 		doubt_forget(pid);
-	if (!r && j.left)
 		r = err_set(e, GW_VM_STATE, EEXIST,
 			    "the guest does not run at the destination, and is left stopped here, by what may not be godwit's (a migration, a save to a file, a reset): continue it here (cont) if it runs nowhere else");
+	}
 	journal_close(&j);
 	return r;
 }

@@ -92,24 +92,21 @@ static int ram_file_next_data(const struct ram_block *b, uint64_t first, uint64_
 			      uint64_t *run_first, uint64_t *run_count, struct err *e)
 {
 	uint64_t waited = first;
-	int r = 0;
+	int r;
 
-	for (;;) {
-		uint64_t hole_end = end;
+	if (!b->waits)
+		return file_next_data(b->fd, first, end, exact, run_first, run_count, e);
+	while ((r = file_first_data(b->fd, first, end, run_first, e)) >= 0) {
+		const uint64_t hole_end = r ? *run_first : end;
 
-		r = file_first_data(b->fd, first, end, run_first, e);
-		if (r < 0)
-			return r;
-		if (r)
-			hole_end = *run_first;
-		if (!b->waits || hole_end <= waited)
+		if (hole_end <= waited)
 			break;
 		r = file_wait_collapsed(b->fd, waited, hole_end, e);
 		if (r)
 			return r;
 		waited = hole_end;
 	}
-	return r ? file_data_end(b->fd, end, exact, run_first, run_count, e) : 0;
+	return r > 0 ? file_data_end(b->fd, end, exact, run_first, run_count, e) : r;
 }
 
 static int ram_file_read(const struct ram_block *b, uint64_t first, uint64_t count, void *buf,

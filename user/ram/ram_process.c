@@ -111,9 +111,11 @@ static int ram_process_read(const struct ram_block *b, uint64_t first, uint64_t 
 			n = -errno;
 	}
 	/* By number it may have been another process, which is known behind the read. */
-	if (n == (ssize_t)len && (b->mem >= 0 || !proc_ended(b->pidfd)))
+	if (b->mem < 0 && n > 0 && proc_ended(b->pidfd))
+		n = -ESRCH;
+	if (n == (ssize_t)len)
 		return 0;
-	if (n == (ssize_t)len || ram_process_is_gone(b, n))
+	if (ram_process_is_gone(b, n))
 		return ram_process_gone(b, e);
 	if (n >= 0)
 		n = -EFAULT;

@@ -163,9 +163,9 @@ static void postcopy_on_event(struct receiver *r, const struct qmp_event *ev)
 {
 	const char *why = json_string_value(json_object_get(ev->data, "reason"));
 
-	if (!strcmp(ev->name, "SHUTDOWN"))
+	if (!strcmp(ev->name, "SHUTDOWN")) {
 		r->off |= why && (!strcmp(why, "guest-shutdown") || !strcmp(why, "guest-reset"));
-	else if (!strcmp(ev->name, "RESUME")) {
+	} else if (!strcmp(ev->name, "RESUME")) {
 		r->off = false;
 		postcopy_started(r);
 	}

@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -21,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "kernel/release.h"
 #include "proc/proc_io.h"
 #include "vmm/devices.h"
 #include "vmm/vm.h"
@@ -131,7 +131,7 @@ bool xfs_copies_reads(const char *sys, dev_t dev, const char *release)
 {
 	char value[32];
 
-	if (strtoul(release, NULL, 10) < 7)
+	if (release_before(release, 7, 0))
 		return false;
 	if (devices_read_disk(sys, dev, "queue/stable_writes", value, sizeof(value)) &&
 	    value[0] == '1')
@@ -147,11 +147,10 @@ bool xfs_copies_reads(const char *sys, dev_t dev, const char *release)
  */
 bool ext2_zeroes_holes(const char *sys, dev_t dev, const char *release)
 {
-	char path[PATH_MAX], link[PATH_MAX], *end;
-	unsigned long version = strtoul(release, &end, 10);
+	char path[PATH_MAX], link[PATH_MAX];
 	ssize_t n;
 
-	if (version > 6 || (version == 6 && *end == '.' && strtoul(end + 1, NULL, 10) >= 5))
+	if (!release_before(release, 6, 5))
 		return false;
 	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sys, major(dev), minor(dev));
 	n = readlink(path, link, sizeof(link) - 1);

@@ -7,12 +7,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "kernel/release.h"
 #include "page/page.h"
 #include "proc/proc_io.h"
 #include "vmm/ram.h"
@@ -24,11 +24,9 @@
 static bool ram_holes_may_be_data(const struct statfs *fs)
 {
 	struct utsname kernel;
-	unsigned int major = 0, minor = 0;
 
 	uname(&kernel);
-	sscanf(kernel.release, "%u.%u", &major, &minor);
-	return fs->f_type == TMPFS_MAGIC && (major < 6 || (major == 6 && minor < 4));
+	return fs->f_type == TMPFS_MAGIC && release_before(kernel.release, 6, 4);
 }
 
 static int ram_identify(const struct proc_map *m, struct ram_block *b, struct stat *st,
