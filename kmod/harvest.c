@@ -110,7 +110,7 @@ static int refresh_and_harvest(struct godwit_session *s, u64 *pages)
 	for (tries = 0; tries < 20; tries++) {
 		r = godwit_slots_refresh(s, &sc, &pages[GODWIT_ROW_CHANGE]);
 		godwit_stats_spent(s, GODWIT_PHASE_SLOTS, &since);
-		godwit_pause_in_harvest();
+		godwit_pause_in_harvest(GODWIT_PAUSE_SLOTS_SEEN);
 		if (!r)
 			r = godwit_dirtylog_harvest(s, &pages[GODWIT_ROW_VCPU]);
 		if (!r && log_was_lost(s))

@@ -202,14 +202,21 @@ struct godwit_session {
 
 /* main.c */
 extern struct workqueue_struct *godwit_wq;
+/* Where a test lets a harvest pause; the numbers are a parameter's. */
+enum godwit_pause {
+	GODWIT_PAUSE_SLOTS_SEEN = 1,	/* their logs are read next */
+	GODWIT_PAUSE_LAST_LOOK,		/* is next, at a slot whose flags change */
+	GODWIT_PAUSE_FLAGS,		/* change next */
+};
+
 /*
  * Test hook, only in a module that was built for tests: bit n of a parameter switches row n of the
  * ledger off. Root only; pages will be missed.
  */
 #ifdef GODWIT_TESTS
 bool godwit_row_on(unsigned int row);
-/* Holds open the time in which a VMM may change the slots that have just been looked at. */
-void godwit_pause_in_harvest(void);
+/* Holds open, at one place, the time in which a VMM may change slots that are looked at. */
+void godwit_pause_in_harvest(enum godwit_pause where);
 /* Holds open the time in which CPUs may have translations that outlive a dirty bit. */
 void godwit_pause_before_flush(void);
 /* Counts, as no test can tell one call of all CPUs from another. Context: may not sleep. */
@@ -223,7 +230,7 @@ static inline void godwit_pause_before_flush(void)
 {
 }
 
-static inline void godwit_pause_in_harvest(void)
+static inline void godwit_pause_in_harvest(enum godwit_pause where)
 {
 }
 

@@ -24,9 +24,11 @@ static unsigned int unsafe_rows_off;
 module_param(unsafe_rows_off, uint, 0600);
 MODULE_PARM_DESC(unsafe_rows_off, "for tests: bit mask of writer-ledger rows to switch off (bits 5 to 8: safeguards of row mapping: TLB flush, rmap lock, dirty folio, MADV_FREE); pages WILL be missed, stores lost");
 
-static unsigned int pause_in_harvest_ms;
-module_param(pause_in_harvest_ms, uint, 0600);
-MODULE_PARM_DESC(pause_in_harvest_ms, "for tests: between the look at the memslots and their logs, before and behind the last look at one whose flags change");
+static unsigned int pause_in_harvest, paused_in_harvest;
+module_param(pause_in_harvest, uint, 0600);
+MODULE_PARM_DESC(pause_in_harvest, "for tests: harvests pause here until this changes: 1 between the look at the memslots and their logs, 2 before and 3 behind the last look at one whose flags change");
+module_param(paused_in_harvest, uint, 0400);
+MODULE_PARM_DESC(paused_in_harvest, "for tests: where a harvest pauses now; 0: nowhere");
 
 static unsigned int pause_before_flush_ms;
 module_param(pause_before_flush_ms, uint, 0600);
@@ -61,12 +63,15 @@ bool godwit_row_on(unsigned int row)
 	return !(READ_ONCE(unsafe_rows_off) & BIT(row));
 }
 
-void godwit_pause_in_harvest(void)
+void godwit_pause_in_harvest(enum godwit_pause where)
 {
-	unsigned int ms = READ_ONCE(pause_in_harvest_ms);
+	unsigned int looks = 3000;	/* half a minute: whoever was to end it may have died */
 
-	if (ms)
-		msleep(ms);
+	while (READ_ONCE(pause_in_harvest) == where && looks--) {
+		WRITE_ONCE(paused_in_harvest, where);
+		msleep(10);
+	}
+	WRITE_ONCE(paused_in_harvest, 0);
 }
 
 void godwit_pause_before_flush(void)

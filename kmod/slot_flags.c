@@ -152,12 +152,12 @@ int godwit_slot_set_flags(struct godwit_session *s, struct godwit_scratch *sc,
 	r = godwit_kvm_stage_region(sc, slot, flags, slot->npages);
 	if (r)
 		return r;
-	godwit_pause_in_harvest();
+	godwit_pause_in_harvest(GODWIT_PAUSE_LAST_LOOK);
 	if (!mutex_trylock(&s->kvm->slots_lock))
 		return -EAGAIN;
 	before = look(s, slot);
 	mutex_unlock(&s->kvm->slots_lock);
-	godwit_pause_in_harvest();
+	godwit_pause_in_harvest(GODWIT_PAUSE_FLAGS);
 	if (before.identity != slot->identity)
 		return -ENOENT;
 	if (before.flags == flags) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Ledger row "change": memslots and mappings that come, go and move. The rows that could see the same are off. */
 #include <errno.h>
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include "kst.h"
+#include "paused.h"
 #include "rig.h"
 
 #define PAGES	1024UL
@@ -226,17 +226,12 @@ TEST_F(change, only_slot_came_and_went)
 	came_and_went(_metadata, self);
 }
 
-#define PAUSE_PARAM	"/sys/module/godwit/parameters/pause_in_harvest_ms"
-#define PAUSE_MS	400
-
-static void *make_anew_in_the_pause(void *arg)
+static void make_anew(void *arg)
 {
 	FIXTURE_DATA(change) *self = arg;
 
-	sleep_ms(PAUSE_MS / 2);
 	require(!vm_slot(&self->vm, 1, 0, RAM_GPA, 0, NULL), "the slot goes");
 	require(!vm_slot(&self->vm, 1, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA, HALF * PAGE, self->ram.map), "and comes");
-	return NULL;
 }
 
 /* Between a harvest's look at the slots and at their logs: what the guest wrote stood in the old one's. */
@@ -244,7 +239,6 @@ TEST_F(change, slot_made_anew_in_a_harvest)
 {
 	uint32_t seed = 7, at = guest_pick(&seed, PAGES);
 	struct godwit_harvest h;
-	pthread_t thread;
 
 	ASSERT_EQ(0, vm_slot(&self->vm, 2, 0, RAM_GPA + HALF * PAGE, HALF * PAGE, self->ram.map + HALF * PAGE));
 	ASSERT_EQ(0, session_harvest(&self->s, NULL));
@@ -253,11 +247,7 @@ TEST_F(change, slot_made_anew_in_a_harvest)
 	while (at >= HALF)
 		at = guest_pick(&seed, PAGES);
 	vcpu_batch(&self->vm, 0, 7, 1, 16);
-	require(!file_write(PAUSE_PARAM, "400"), PAUSE_PARAM);
-	pthread_create(&thread, NULL, make_anew_in_the_pause, self);
-	EXPECT_EQ(0, session_harvest(&self->s, &h));
-	pthread_join(thread, NULL);
-	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
+	EXPECT_EQ(0, harvest_while(&self->s, &h, PAUSE_SLOTS_SEEN, make_anew, self));
 	PROOF(EXPECT_TRUE(bit_set(&self->s.ram[0], at)));
 }
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The VMM changes a memslot in the moment in which a harvest switches its log on. */
-#include <pthread.h>
-
 #include "kst.h"
+#include "paused.h"
 
 #define PAGES		512UL
 #define BYTES		(PAGES * PAGE)
-#define PAUSE_PARAM	"/sys/module/godwit/parameters/pause_in_harvest_ms"
 #define DELAY		SYSFS "retire_delay_ms"
-#define PAUSE_MS	800
-#define PAUSE_TEXT	"800"
 #define SOAK		16	/* slots of another VM, which take the memory that a slot has left */
 
 /* Slot 1 is logged; slot 2, which shows the RAM's second half, is logged by the next harvest. */
@@ -18,8 +14,6 @@ FIXTURE(flags) {
 	struct ram ram;
 	struct session s;
 	char delay[16];	/* as found */
-	unsigned int act_ms;
-	void (*act)(FIXTURE_DATA(flags) *self);
 };
 
 static int second_slot(FIXTURE_DATA(flags) *self, unsigned int id, unsigned int flags, uint64_t npages)
@@ -48,37 +42,12 @@ FIXTURE_SETUP(flags)
 
 FIXTURE_TEARDOWN(flags)
 {
-	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
+	no_harvest_pauses();
 	require(!file_write(DELAY, self->delay), DELAY);
 	session_close(&self->s);
 	ram_destroy(&self->ram);
 	vm_destroy(&self->other);
 	vm_destroy(&self->vm);
-}
-
-static void *act_later(void *arg)
-{
-	FIXTURE_DATA(flags) *self = arg;
-
-	sleep_ms(self->act_ms);
-	self->act(self);
-	require(!file_write(PAUSE_PARAM, "0"), PAUSE_PARAM);
-	return NULL;
-}
-
-/* The module pauses before its last look at the slot, and between that and the change of flags. */
-static int harvest_while(FIXTURE_DATA(flags) *self, unsigned int act_ms, void (*act)(FIXTURE_DATA(flags) *self))
-{
-	pthread_t thread;
-	int r;
-
-	self->act_ms = act_ms;
-	self->act = act;
-	require(!file_write(PAUSE_PARAM, PAUSE_TEXT), PAUSE_PARAM);
-	require(!pthread_create(&thread, NULL, act_later, self), "pthread_create");
-	r = session_harvest(&self->s, NULL);
-	pthread_join(thread, NULL);
-	return r;
 }
 
 static void retire_now(FIXTURE_DATA(flags) *self)
@@ -88,15 +57,17 @@ static void retire_now(FIXTURE_DATA(flags) *self)
 	session_open(&self->s);		/* for the teardown */
 }
 
-static void switch_the_log_on(FIXTURE_DATA(flags) *self)
+static void switch_the_log_on(void *arg)
 {
+	FIXTURE_DATA(flags) *self = arg;
+
 	require(!second_slot(self, 2, KVM_MEM_LOG_DIRTY_PAGES, PAGES), "its log goes on");
 }
 
 /* A log that the VMM itself has switched on is not ours to switch off. */
 TEST_F(flags, log_of_the_vmm)
 {
-	EXPECT_EQ(0, harvest_while(self, PAUSE_MS / 2, switch_the_log_on));
+	EXPECT_EQ(0, harvest_while(&self->s, NULL, PAUSE_LAST_LOOK, switch_the_log_on, self));
 	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
 	retire_now(self);
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 1)));
@@ -111,8 +82,10 @@ static void soak_up(FIXTURE_DATA(flags) *self)
 		require(!vm_slot(&self->other, i + 1, 0, RAM_GPA + i * BYTES, BYTES, self->ram.map), "a slot elsewhere");
 }
 
-static void make_it_anew(FIXTURE_DATA(flags) *self)
+static void make_it_anew(void *arg)
 {
+	FIXTURE_DATA(flags) *self = arg;
+
 	require(!second_slot(self, 2, 0, 0), "the slot goes");
 	soak_up(self);
 	require(!second_slot(self, 2, 0, PAGES), "and comes");
@@ -121,7 +94,7 @@ static void make_it_anew(FIXTURE_DATA(flags) *self)
 /* The slot that is there is the VMM's new one: it stays, is logged, and has its flags again in the end. */
 TEST_F(flags, slot_made_anew)
 {
-	EXPECT_EQ(0, harvest_while(self, PAUSE_MS * 3 / 2, make_it_anew));
+	EXPECT_EQ(0, harvest_while(&self->s, NULL, PAUSE_FLAGS, make_it_anew, self));
 	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
 	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
 	retire_now(self);
@@ -130,8 +103,10 @@ TEST_F(flags, slot_made_anew)
 	PROOF(EXPECT_EQ(0, second_slot(self, 2, 0, 0)));
 }
 
-static void delete_it(FIXTURE_DATA(flags) *self)
+static void delete_it(void *arg)
 {
+	FIXTURE_DATA(flags) *self = arg;
+
 	require(!second_slot(self, 2, 0, 0), "the slot goes");
 	soak_up(self);
 }
@@ -139,7 +114,7 @@ static void delete_it(FIXTURE_DATA(flags) *self)
 /* The change of flags has made it again: its place must be free, as the VMM left it. */
 TEST_F(flags, slot_deleted)
 {
-	EXPECT_EQ(0, harvest_while(self, PAUSE_MS * 3 / 2, delete_it));
+	EXPECT_EQ(0, harvest_while(&self->s, NULL, PAUSE_FLAGS, delete_it, self));
 	PROOF(EXPECT_EQ(PAGES, bits_count(&self->s.ram[0])));
 	PROOF(EXPECT_EQ(0, second_slot(self, 3, 0, PAGES)));
 }
