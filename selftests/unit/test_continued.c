@@ -341,6 +341,50 @@ static void what_it_hears_is_noted_first(void **state)
 	sender_ends(&s, &p);
 }
 
+/* And where QEMU does not answer then: no receiver may say it once more. */
+static void a_death_that_it_hears_of_is_noted_first(void **state)
+{
+	struct answering a = { .closes = 0 };
+	const struct sender_options o = { .addr = a.path, .engine = engine, .timeout_ms = 5000, .resolve_s = 5 };
+	pthread_t thread;
+	struct peer p;
+	struct sender s = sender_of(&p, "", STOPPED, COMMIT_SENT);
+	struct err e = { 0 };
+
+	(void)state;
+	answering_begin(&a, &thread);
+	s.o = &o;
+	s.verdicts = true;
+	sender_note_doubt(&s);
+	err_set(&e, GW_LINK_LOST, ECONNRESET, "the link was lost");
+	undoing = -ETIMEDOUT;
+	assert_true(sender_settle(&s, -ECONNRESET, &e) < 0);
+	undoing = 0;
+	answering_end(&a, &thread);
+	assert_int_equal(e.exit, GW_NOT_PUT_BACK);
+	assert_int_equal(undone, UNDO_ALL);
+	assert_true(note_says("dead") && !note_says("ran"));
+	sender_ends(&s, &p);
+}
+
+/* It never runs there, and is left stopped here, by what another client has done: that is not as it was before. */
+static void what_is_left_stopped_is_said(void **state)
+{
+	struct peer p;
+	struct sender s = sender_of(&p, "", STOPPED, COMMIT_PREPARED);
+	struct err e = { 0 };
+
+	(void)state;
+	err_set(&e, GW_CANCELLED, ECANCELED, "it was told to stop");
+	leaves = true;
+	assert_true(sender_settle(&s, -ECANCELED, &e) < 0);
+	leaves = false;
+	assert_int_equal(undone, UNDO_ALL);
+	assert_int_equal(e.exit, GW_VM_STATE);
+	assert_non_null(strstr(e.text, "it was told to stop. The guest is left stopped here"));
+	sender_ends(&s, &p);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -366,6 +410,8 @@ int main(void)
 		cmocka_unit_test(in_doubt_it_is_told_as_well),
 		cmocka_unit_test(in_doubt_with_a_qemu_that_hangs),
 		cmocka_unit_test(what_it_hears_is_noted_first),
+		cmocka_unit_test(a_death_that_it_hears_of_is_noted_first),
+		cmocka_unit_test(what_is_left_stopped_is_said),
 	};
 
 	engine = &engine_poll;

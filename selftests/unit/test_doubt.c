@@ -98,12 +98,63 @@ static void the_note_knows_what_a_receiver_forgets(void **state)
 	running = false;
 	left = note();
 	assert_true(json_is_true(json_object_get(left, "complete")));
+	assert_true(json_is_true(json_object_get(left, "ran")));
 	json_decref(left);
 	have_note(unknowing[0]);
 	assert_int_equal(resolve(&says_owing, &e), GW_INCOMPLETE);
 	left = note();
 	assert_false(json_is_true(json_object_get(left, "complete")));
 	json_decref(left);
+}
+
+/* It may lack RAM: whether it has run here as well is no less the question. */
+static void two_may_run_where_ram_is_lacking(void **state)
+{
+	const struct wire_header *const says[] = { &says_owing, &says_nothing };
+	static const char *const is[] = { "postmigrate", "paused" };
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		json_t *left;
+
+		have_note("{" NOTE ",\"ran\":true,\"state\":\"paused\"}");
+		vm_status = is[i / 2];
+		running = i & 1;
+		assert_int_equal(resolve(says[i / 2], &e), i == 2 ? GW_INCOMPLETE : GW_RAN_TWICE);
+		running = false;
+		assert_int_equal(!!strstr(e.text, "leave both QEMUs"), i == 2);
+		assert_int_equal(undone, NEVER);
+		assert_note_knows(true);
+		/* For whoever would send that RAM later, when it is stopped again. */
+		left = note();
+		assert_int_equal(json_is_true(json_object_get(left, "continued")), i & 1);
+		json_decref(left);
+	}
+	vm_status = "postmigrate";
+}
+
+/* An answer that it never runs there is the last one: what it lets one do may fail, and be tried again. */
+static void a_proof_of_death_is_kept(void **state)
+{
+	json_t *left;
+	struct err e;
+
+	(void)state;
+	have_note(unknowing[0]);
+	undoing = -ETIMEDOUT;
+	assert_int_equal(resolve(&says_dead, &e), GW_TIMEOUT);
+	undoing = 0;
+	assert_note_knows(false);
+	assert_int_equal(resolve(&says_nothing, &e), GW_OK);
+	assert_int_equal(resolved, COMMIT_DEAD);
+	assert_int_equal(undone, UNDO_ALL);
+	left = note();
+	assert_null(left);
+	/* It has run, as one has said since: two receivers contradict each other, and nothing is started. */
+	have_note("{" NOTE ",\"ran\":true,\"dead\":true}");
+	assert_int_equal(resolve(&says_nothing, &e), GW_INCOMPLETE);
+	assert_int_equal(undone, NEVER);
 }
 
 /* The guest has moved, and has run here since, whether it runs still or not. */
@@ -253,6 +304,8 @@ int main(void)
 		cmocka_unit_test(resolve_notes_that_it_runs),
 		cmocka_unit_test(what_has_not_run_goes_on),
 		cmocka_unit_test(the_note_knows_what_a_receiver_forgets),
+		cmocka_unit_test(two_may_run_where_ram_is_lacking),
+		cmocka_unit_test(a_proof_of_death_is_kept),
 		cmocka_unit_test(resolve_tells_of_two),
 		cmocka_unit_test(the_note_says_how_the_guest_was),
 		cmocka_unit_test(an_address_may_be_any_path),

@@ -140,6 +140,23 @@ static void what_has_run_here_since_is_not_sent(void **state)
 	vm_status = "postmigrate";
 }
 
+/* The sender before had heard it, noted it, and was killed: the receiver has gone. */
+static void nothing_is_owed_of_what_has_come(void **state)
+{
+	json_t *left;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"complete\":true,\"state\":\"postmigrate\"}", &e), GW_OK);
+	left = note();
+	assert_null(left);
+	vm_status = "paused";
+	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"complete\":true,\"state\":\"postmigrate\"}", &e), GW_RAN_TWICE);
+	vm_status = "postmigrate";
+	assert_non_null(strstr(e.text, "at the destination lacks none"));
+	assert_null(strstr(e.text, "end both QEMUs"));
+}
+
 #define COMPLETED(ms, down, bytes)	"{\"undo\":\"migrate\",\"running\":true,\"began\":1},{\"more\":\"accepted\",\"at\":2}," \
 	"{\"more\":\"completed\",\"running\":true,\"identity\":{\"total-ms\":" #ms ",\"downtime-ms\":" #down ",\"bytes\":" #bytes "}}"
 
@@ -213,6 +230,7 @@ int main(void)
 		cmocka_unit_test(a_sender_that_takes_over_notes_it),
 		cmocka_unit_test(one_that_hears_nothing_notes_nothing),
 		cmocka_unit_test(what_has_run_here_since_is_not_sent),
+		cmocka_unit_test(nothing_is_owed_of_what_has_come),
 		cmocka_unit_test(what_was_sent_once_more_is_not_sent),
 		cmocka_unit_test(a_paused_guest_is_not_given_up),
 	};

@@ -275,10 +275,26 @@ static void one_that_we_stopped_runs(void **state)
 	assert_false(left);
 }
 
-/* The guest stands still by what another client has done since: nothing is as it was. */
-static void one_that_others_have_saved_or_reset_stays(void **state)
+/* By itself, at the moment in which it was stopped, or by an operator. */
+static void one_that_was_reset_runs_on(void **state)
 {
-	static const char *const stopped[] = { "postmigrate", "prelaunch", "finish-migrate" };
+	static const char *const last[] = { "none", "failed", "cancelled", "completed" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
+		/* "completed" without a time: by that it came here. */
+		struct vm vm = VM(last[i], "prelaunch", -1, -1);
+
+		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "cont ");
+		assert_false(left);
+	}
+}
+
+/* The guest stands still by what another client has done since: nothing is as it was. */
+static void one_that_others_have_saved_stays(void **state)
+{
+	/* The last one was reset behind that. */
+	static const char *const stopped[] = { "postmigrate", "finish-migrate", "prelaunch" };
 	static const char *const by_itself[] = { "shutdown", "io-error", "guest-panicked" };
 
 	(void)state;
@@ -326,7 +342,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(links_go_down_where_backends_are_dead),
 	cmocka_unit_test(a_guest_that_was_stopped_by_others_stays),
 	cmocka_unit_test(one_that_we_stopped_runs),
-	cmocka_unit_test(one_that_others_have_saved_or_reset_stays),
+	cmocka_unit_test(one_that_was_reset_runs_on),
+	cmocka_unit_test(one_that_others_have_saved_stays),
 	cmocka_unit_test(behind_the_commit_point_only_settings),
 	cmocka_unit_test(behind_the_settings_the_rest),
 };

@@ -128,11 +128,11 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
 		return;
 	record_name_verdict(token, d->token, sizeof(d->token));
 	if (!ret)
-		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:b, s:s?, s:b, s:o}",
+		ret = record_write(r, json_pack("{s:o, s:s, s:b, s:b, s:b, s:b, s:s?, s:b, s:o}",
 						"receiver", path_to_json(d->addr),
 						"token", token,
 						"ran", d->ran, "complete", d->complete,
-						"paused", d->paused,
+						"dead", d->dead, "paused", d->paused,
 						"state", d->state, "continued", d->continued,
 						"undo", doubt_without_settings(undo)));
 	if (ret)
@@ -149,6 +149,8 @@ static void doubt_note_that(pid_t vmm, json_t *note, const char *key, const char
 	if (json_is_true(json_object_get(note, key)))
 		return;
 	json_object_set_new(note, key, json_true());
+	if (!strcmp(key, "complete"))
+		json_object_set_new(note, "ran", json_true());
 	ret = record_name_vm(name, "doubt", vmm);
 	if (!ret)
 		ret = record_open(&r, RECORD_DIR, name);
@@ -169,6 +171,12 @@ void doubt_note_complete(pid_t vmm, json_t *note)
 {
 	doubt_note_that(vmm, note, "complete",
 			"\"godwit resolve\" may say later that the guest may lack RAM, which it does not");
+}
+
+void doubt_note_dead(pid_t vmm, json_t *note)
+{
+	doubt_note_that(vmm, note, "dead",
+			"if \"godwit resolve\" ends now, the guest may stay in doubt, though it never ran at the destination");
 }
 
 void doubt_note_continued(pid_t vmm, json_t *note)
@@ -203,8 +211,11 @@ int doubt_check_source(struct qmp *q, const struct doubt *d, struct err *e)
 	if (d->state)
 		other |= r > 0 || !strcmp(now, "running") || (*d->state && strcmp(now, d->state));
 	return !other ? 0 : err_set(e, d->ran ? GW_RAN_TWICE : GW_VM_STATE, EEXIST,
-				    "another client has continued the guest here, or reset it, or saved or sent it once more, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them",
-				    now, *disk ? ", and has a disk: " : "", disk);
+				    "another client has continued the guest here, or reset it, or saved or sent it once more, since it was sent (this QEMU is \"%s\"%s%s): its RAM may have changed, and none of it is sent to the guest at the destination. Leave this QEMU stopped; %s",
+				    now, *disk ? ", and has a disk: " : "", disk,
+				    d->complete ?
+				    "the guest at the destination lacks none, but look at what has been written to its disks here meanwhile" :
+				    "if the guest at the destination lacks RAM, end both QEMUs, look at the guest's disks, and start it anew from them");
 }
 
 bool doubt_ran(const json_t *note)
@@ -262,6 +273,7 @@ int doubt_read(pid_t vmm, struct doubt *d, json_t **note, struct err *e)
 			       name);
 	d->ran = doubt_ran(*note);
 	d->complete = json_is_true(json_object_get(*note, "complete"));
+	d->dead = json_is_true(json_object_get(*note, "dead"));
 	d->state = json_string_value(json_object_get(*note, "state"));
 	d->continued = json_is_true(json_object_get(*note, "continued"));
 	return 0;

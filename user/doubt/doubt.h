@@ -27,6 +27,7 @@
  * @rtt_ns: of the link; 0: not known
  * @ran: the guest is known to have run at the destination, or to be there, if it was paused
  * @complete: and all of its RAM is there, so that nothing of here is needed any more
+ * @dead: an answer has shown that the guest never runs there, and the receiver may have forgotten
  * @paused: it was, when it was sent; only written, see doubt_guest()
  * @state: QEMU's run state since the commit; "": any in which the guest is stopped, in save mode as
  *	"paused"; NULL: an older note does not say
@@ -41,7 +42,7 @@ struct doubt {
 	unsigned int timeout_ms;
 	unsigned int seconds;
 	uint64_t rtt_ns;
-	bool ran, complete, paused, continued, strict;
+	bool ran, complete, dead, paused, continued, strict;
 	const char *state;
 	const json_t *undo;
 	uint8_t token[WIRE_SECRET];
@@ -85,8 +86,10 @@ void doubt_write(struct record *r, pid_t vmm, const struct doubt *d, const json_
  * which all else stays; note: as doubt_read() has read it.
  */
 void doubt_note_ran(pid_t vmm, json_t *note);
-/* The same of @complete, which comes with @ran. */
+/* The same of @complete, and of @ran with it. */
 void doubt_note_complete(pid_t vmm, json_t *note);
+/* The same of @dead, before anything is done here that could fail. */
+void doubt_note_dead(pid_t vmm, json_t *note);
 /* The same of @continued: another client has continued the guest here. */
 void doubt_note_continued(pid_t vmm, json_t *note);
 /*

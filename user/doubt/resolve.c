@@ -64,29 +64,44 @@ static int resolve_undo(struct qmp *q, pid_t pid, const json_t *note, struct err
 		/* Nothing is left to resolve, and the receiver, which has answered, may forget. */
 		doubt_forget(pid);
 		r = err_set(e, GW_VM_STATE, EEXIST,
-			    "the guest does not run at the destination, and is left stopped here, by what may not be godwit's (a migration, a save to a file, a reset): continue it here (cont) if it runs nowhere else");
+			    "the guest does not run at the destination, and is left stopped here, by what may not be godwit's (a migration, a save to a file): continue it here (cont) if it runs nowhere else");
 	}
 	journal_close(&j);
 	return r;
+}
+
+/* Does the guest run here as well? */
+static int resolve_running(struct qmp *q, pid_t pid, const struct doubt *d, json_t *note,
+			   struct err *e)
+{
+	bool running = false;
+	int r = migration_running(q, &running, e);
+
+	if (!r && running) {
+		doubt_note_continued(pid, note);
+		r = err_set(e, GW_RAN_TWICE, EEXIST,
+			    "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
+			    d->addr);
+	}
+	return r;
+}
+
+/* Has it run here since it was sent? *why says by what that is known. */
+static bool resolve_ran_since(struct qmp *q, const struct doubt *d, struct err *why)
+{
+	return doubt_check_source(q, d, why) &&
+	       (why->exit == GW_VM_STATE || why->exit == GW_RAN_TWICE);
 }
 
 static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t *note,
 			 struct err *e)
 {
 	struct err why = { 0 };
-	bool running;
-	int r = migration_running(q, &running, e);
+	int r = resolve_running(q, pid, d, note, e);
 
 	if (r)
 		return r;
-	if (running) {
-		doubt_note_continued(pid, note);
-		return err_set(e, GW_RAN_TWICE, EEXIST,
-			       "the guest runs here AND at %s, because another client has continued it here (cont): stop it here now, the guest that has moved is the one at the destination",
-			       d->addr);
-	}
-	if (!doubt_check_source(q, d, &why) ||
-	    (why.exit != GW_VM_STATE && why.exit != GW_RAN_TWICE))
+	if (!resolve_ran_since(q, d, &why))
 		return 0;
 	/* Nothing is left to resolve. */
 	doubt_forget(pid);
@@ -97,20 +112,27 @@ static int resolve_moved(struct qmp *q, pid_t pid, const struct doubt *d, json_t
 		       ", or only reset it, saved it to a file or took its disks");
 }
 
-/* The note stays: the guest may have all of its RAM later. */
-static int resolve_incomplete(const char *addr, struct err *e)
+/*
+ * The guest has run there, and may lack RAM. The note stays: it may have all of it later, and if
+ * this one has run since, whoever would send that RAM must know. unheard: only the note has it,
+ * and whether the QEMU there lives nobody says: why not. NULL: a receiver has said it.
+ */
+static int resolve_incomplete(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
+			      const struct err *unheard, struct err *e)
 {
+	int r = resolve_running(q, pid, d, note, e);
+
+	d->ran = true;
+	if (r || resolve_ran_since(q, d, e))
+		return r ? r : -EEXIST;
+	*e = (struct err) { 0 };
+	if (unheard)
+		return err_set(e, GW_INCOMPLETE, EAGAIN,
+			       "the guest has run at %s, and may lack RAM that is only here; no receiver says more now (%.600s): leave both QEMUs as they are, and do not continue this one",
+			       d->addr, unheard->text);
 	return err_set(e, GW_INCOMPLETE, EAGAIN,
 		       "the guest runs at %s, and may lack RAM that is only here: leave both QEMUs as they are, and do not continue this one",
-		       addr);
-}
-
-/* The same, as only the note has it: whether the QEMU there lives nobody says. */
-static int resolve_unheard(const char *addr, const struct err *why, struct err *e)
-{
-	return err_set(e, GW_INCOMPLETE, EAGAIN,
-		       "the guest has run at %s, and may lack RAM that is only here; no receiver says more now (%.600s): leave both QEMUs as they are, and do not continue this one",
-		       addr, why->text);
+		       d->addr);
 }
 
 /* The note stays here as well: it is the receiver's word, and RAM that is at rest costs nothing. */
@@ -139,17 +161,21 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 	case SOURCE_LEARNS_RUNS:
 		*verdict = COMMIT_RUNS;
 		/* First of all: where the note stays, no later answer may start the source. */
-		doubt_note_ran(pid, note);
+		if (answer.lost || answer.owing)
+			doubt_note_ran(pid, note);
+		else
+			doubt_note_complete(pid, note);
 		if (answer.lost)
 			return resolve_lost(d->addr, note, e);
 		if (answer.owing)
-			return resolve_incomplete(d->addr, e);
-		doubt_note_complete(pid, note);
+			return resolve_incomplete(q, pid, d, note, NULL, e);
 		return resolve_moved(q, pid, d, note, e);
 	case SOURCE_LEARNS_DEAD:
 		if (d->ran)
 			return resolve_contradicts(d->addr, e);
 		*verdict = COMMIT_DEAD;
+		/* The receiver may forget: what fails here is for a later `resolve` to do. */
+		doubt_note_dead(pid, note);
 		return resolve_undo(q, pid, note, e);
 	default:
 		/* A receiver forgets what its sender knows. */
@@ -158,7 +184,11 @@ static int resolve_act(struct qmp *q, pid_t pid, struct doubt *d, json_t *note,
 			return resolve_moved(q, pid, d, note, e);
 		}
 		if (d->ran)
-			return resolve_unheard(d->addr, &why, e);
+			return resolve_incomplete(q, pid, d, note, &why, e);
+		if (d->dead) {
+			*verdict = COMMIT_DEAD;
+			return resolve_undo(q, pid, note, e);
+		}
 		return err_set(e, GW_UNKNOWN, EAGAIN, "still in doubt: %.800s. Nothing was changed",
 			       why.text);
 	}

@@ -59,13 +59,13 @@ static int recover_listen(struct sender *s, struct wire_header *h, uint8_t *secr
 {
 	int r = channel_recv_asked(s->ch, h, e);
 
-	if (!r && (h->type == WIRE_COMPLETE || h->type == WIRE_POSTCOPY_ASK))
-		recover_note_ran(s);
 	if (!r && h->type == WIRE_COMPLETE) {
 		s->owing.complete = true;
 		sender_note_doubt(s);
 		return 0;
 	}
+	if (!r && h->type == WIRE_POSTCOPY_ASK)
+		recover_note_ran(s);
 	if (!r && h->type != WIRE_POSTCOPY_ASK)
 		r = err_set(e, GW_BAD_PEER, EPROTO, "the receiver sent %s after RECOVER",
 			    wire_type_name(h->type));
@@ -319,6 +319,10 @@ static int recover_find(struct sender *s, struct err *e)
 	if (!r)
 		r = doubt_check_source(s->qmp, &d, e);
 	memcpy(s->token, d.token, sizeof(s->token));
+	/* The sender before had heard it, and its receiver may have forgotten: nobody is asked. */
+	s->owing.complete = !r && d.ran && d.complete;
+	if (s->owing.complete)
+		say("all of the guest's RAM is at the destination: the sender before has noted it");
 	return r;
 }
 

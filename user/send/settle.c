@@ -28,6 +28,7 @@ void sender_note_doubt(struct sender *s)
 {
 	struct doubt d = {
 		.addr = s->o->addr, .ran = s->commit == COMMIT_RUNS,
+		.dead = s->commit == COMMIT_DEAD,
 		.paused = !s->migration.was_running, .continued = s->resumed,
 		.state = settle_state(s),
 	};
@@ -50,7 +51,15 @@ static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
 {
 	struct err back = { 0 }, cause = *e;
 
-	if (!journal_undo(&s->journal, s->qmp, what, &back) || proc_ended(s->vm.pidfd))
+	int r = journal_undo(&s->journal, s->qmp, what, &back);
+
+	if (!r && s->journal.left) {
+		e->exit = GW_OK;
+		err_set(e, GW_VM_STATE, EEXIST,
+			"%.600s%sThe guest is left stopped here, by what may not be godwit's (a migration, a save to a file): continue it (cont) if it runs nowhere else",
+			cause.text, *cause.text ? ". " : "");
+	}
+	if (!r || proc_ended(s->vm.pidfd))
 		return;
 	qmp_close(s->qmp);
 	s->qmp = NULL;
@@ -226,6 +235,8 @@ int sender_settle(struct sender *s, int r, struct err *e)
 	else if (r)
 		event = s->commit == COMMIT_PREPARED ? SOURCE_GIVES_UP : SOURCE_LOSES_LINK;
 	for (;;) {
+		const bool asked = s->commit == COMMIT_IN_DOUBT;
+
 		switch (commit_source(&s->commit, event)) {
 		case SOURCE_ASKS:
 			event = settle_ask(s, e);
@@ -251,6 +262,9 @@ int sender_settle(struct sender *s, int r, struct err *e)
 			return -EREMOTEIO;
 		case SOURCE_ROLLS_BACK:
 		case SOURCE_GOES_ON:	/* never for these events; if it were, a failure */
+			/* The receiver has said so, and may forget it now. */
+			if (asked && event == SOURCE_LEARNS_DEAD && s->note.fd >= 0)
+				sender_note_doubt(s);
 			settle_roll_back(s, event == SOURCE_GIVES_UP, e);
 			return r;
 		}

@@ -129,12 +129,13 @@ static void guardian_undo(const struct ward *w, struct journal *j, enum undo_wha
 		if (!r)
 			r = proc_ended(w->pidfd) ? -ESRCH : journal_undo(j, q, what, &e);
 		qmp_close(q);
-		if (!r && what == UNDO_ALL && !j->left) {
+		/* Nothing is left to resolve, also where the guest is left as it stands. */
+		if (!r && what == UNDO_ALL)
 			record_unlink_vm(RECORD_DIR, "doubt", w->pid);
+		if (!r && what == UNDO_ALL && !j->left)
 			say("guardian: rolled back: the source VM is as it was before");
-		} else if (!r && what == UNDO_SETTINGS) {
+		else if (!r && what == UNDO_SETTINGS)
 			say("guardian: QEMU's settings are as they were before");
-		}
 		if (!r)
 			return;
 		if (proc_ended(w->pidfd)) {

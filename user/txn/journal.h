@@ -26,7 +26,7 @@ struct migration_status;
  *	before them.
  * @pipe: to the guardian; -1: none
  * @left: the guest was left as it stands, stopped by what may not be godwit's (a migration, a save
- *	to a file, a reset): the operator is told, and no message may claim that all is as it was
+ *	to a file): the operator is told, and no message may claim that all is as it was
  */
 struct journal {
 	json_t *records;

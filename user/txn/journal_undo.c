@@ -137,12 +137,27 @@ static int journal_undo_migrate(struct qmp *q, struct journal *j, size_t i, stru
 }
 
 /*
- * Not after a foreign migration: that guest is "postmigrate", and runs elsewhere, or is in a file;
- * nor after a reset ("prelaunch"). What else stops it now, or has it run, is not godwit's.
+ * "prelaunch": it was reset since, by itself, at the moment in which it was stopped, or by an
+ * operator: whoever resets a guest that runs has it run. false: it was sent away before that.
+ */
+static int journal_was_only_reset(struct qmp *q, bool *only, struct err *e)
+{
+	struct migration_status m;
+	int r = migration_query(q, &m, e);
+
+	/* That by which it came here has no such time. */
+	*only = !r && !m.under_way && (strcmp(m.status, "completed") || m.total_ms < 0);
+	return r;
+}
+
+/*
+ * Not after a foreign migration: that guest is "postmigrate", and runs elsewhere, or is in a file,
+ * whether it was reset since or not. What else stops it now, or has it run, is not godwit's.
  */
 static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
 {
 	uint64_t deadline = deadline_ms(CANCEL_MS);
+	bool runs_on;
 	char now[64];
 	int r;
 
@@ -152,13 +167,16 @@ static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
 		nap_ms(NAP_MS);
 	if (!r && !strcmp(now, "save-vm"))
 		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU still saves its devices");
-	if (!r && !strcmp(now, "paused"))
+	runs_on = !r && !strcmp(now, "paused");
+	if (!r && !strcmp(now, "prelaunch"))
+		r = journal_was_only_reset(q, &runs_on, e);
+	if (runs_on)
 		return qmp_call(q, "cont", NULL, NULL, e);
 	if (r || (strcmp(now, "postmigrate") && strcmp(now, "prelaunch") &&
 		  strcmp(now, "finish-migrate")))
 		return r;
 	j->left = true;
-	say("the guest is left stopped: its QEMU is \"%s\", as of a guest that another client has saved to a file, moved or reset since godwit stopped it. Continue it (cont) if it is to run here and runs nowhere else",
+	say("the guest is left stopped: its QEMU is \"%s\", as of a guest that another client has saved to a file or moved since godwit stopped it. Continue it (cont) if it is to run here and runs nowhere else",
 	    now);
 	return 0;
 }
