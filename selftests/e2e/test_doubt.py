@@ -184,8 +184,9 @@ def test_another_receiver_answers(pair):
     arrived(src, dst)
 
 
-def test_another_client_saves_it(src):
-    """In doubt the operator saves the stopped guest to a file: it runs nowhere then, and that is no state of before."""
+@contextlib.contextmanager
+def died_unheard(src):
+    """The guest never runs there, and what undoes that is yet to ask: the source stands still, in save mode, in doubt."""
     between = relay.Relay(TO, wire.DEVICE_END)
     try:
         run = godwit.Run(src, godwit.destination(src), '--pause', '--device-state', 'save', '--resolve-timeout', '1', to=between.address,
@@ -194,18 +195,35 @@ def test_another_client_saves_it(src):
         assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
     finally:
         between.stop()
-    src.qmp('migrate', uri='exec:cat >/dev/null')
-    while src.query_status() != 'postmigrate':
-        time.sleep(0.05)
     _, receive = another(src, 'dst2')
-    status, said = resolve(src, '--to', AT)
-    assert status == godwit.EXIT['vm-state'] and 'left stopped here' in said, said
-    proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
-    src.qmp('cont')
-    # Nothing is left to ask. (And QEMU drops what it was told to drop when a monitor closes while its guest runs.)
-    assert resolve(src, '--to', AT)[0] == godwit.EXIT['no-migration']
+    yield
     receive.kill().wait()
+
+
+def test_another_client_saves_it(src):
+    """In doubt the operator saves the stopped guest to a file: it runs nowhere then, and that is no state of before."""
+    with died_unheard(src):
+        src.qmp('migrate', uri='exec:cat >/dev/null')
+        while src.query_status() != 'postmigrate':
+            time.sleep(0.05)
+        status, said = resolve(src, '--to', AT)
+        assert status == godwit.EXIT['vm-state'] and 'left stopped here' in said, said
+        proved(src.query_status() == 'postmigrate', f'the source is {src.query_status()}')
+        src.qmp('cont')
+        # Nothing is left to ask. (And QEMU drops what it was told to drop when a monitor closes while its guest runs.)
+        assert resolve(src, '--to', AT)[0] == godwit.EXIT['no-migration']
     godwit.unharmed(src)
+
+
+def test_it_is_reset(src):
+    """An operator who finds it stopped presses reset: it boots then, where it is to run."""
+    with died_unheard(src):
+        src.qmp('system_reset')
+        while src.query_status() != 'prelaunch':
+            time.sleep(0.05)
+        status, said = resolve(src, '--to', AT)
+        assert status == 0, said
+        proved(src.query_status() == 'running', f'the source is {src.query_status()}')
 
 
 @contextlib.contextmanager
