@@ -185,11 +185,11 @@ def test_another_receiver_answers(pair):
 
 
 @contextlib.contextmanager
-def died_unheard(src):
-    """The guest never runs there, and what undoes that is yet to ask: the source stands still, in save mode, in doubt."""
+def died_unheard(src, mode):
+    """The guest never runs there, and what undoes that is yet to ask: the source stands still, in doubt."""
     between = relay.Relay(TO, wire.DEVICE_END)
     try:
-        run = godwit.Run(src, godwit.destination(src), '--pause', '--device-state', 'save', '--resolve-timeout', '1', to=between.address,
+        run = godwit.Run(src, godwit.destination(src), '--pause', '--device-state', mode, '--resolve-timeout', '1', to=between.address,
                          receive_options=['--resolve-timeout', '1'])
         assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
         assert run.receive.wait() == godwit.EXIT['link-lost'], run.receive.said
@@ -202,7 +202,7 @@ def died_unheard(src):
 
 def test_another_client_saves_it(src):
     """In doubt the operator saves the stopped guest to a file: it runs nowhere then, and that is no state of before."""
-    with died_unheard(src):
+    with died_unheard(src, 'save'):
         src.qmp('migrate', uri='exec:cat >/dev/null')
         while src.query_status() != 'postmigrate':
             time.sleep(0.05)
@@ -215,9 +215,10 @@ def test_another_client_saves_it(src):
     godwit.unharmed(src)
 
 
-def test_it_is_reset(src):
+@pytest.mark.parametrize('mode', ['migrate', 'save'])
+def test_it_is_reset(src, mode):
     """An operator who finds it stopped presses reset: it boots then, where it is to run."""
-    with died_unheard(src):
+    with died_unheard(src, mode):
         src.qmp('system_reset')
         while src.query_status() != 'prelaunch':
             time.sleep(0.05)

@@ -143,8 +143,8 @@ static void what_has_run_here_since_is_not_sent(void **state)
 /* The sender before had heard it, noted it, and was killed: the receiver has gone. */
 static void nothing_is_owed_of_what_has_come(void **state)
 {
+	struct err e, dead;
 	json_t *left;
-	struct err e;
 
 	(void)state;
 	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"complete\":true,\"state\":\"postmigrate\"}", &e), GW_OK);
@@ -153,6 +153,9 @@ static void nothing_is_owed_of_what_has_come(void **state)
 	vm_status = "paused";
 	assert_int_equal(is_refused("{" NOTE ",\"ran\":true,\"complete\":true,\"state\":\"postmigrate\"}", &e), GW_RAN_TWICE);
 	vm_status = "postmigrate";
+	/* It never ran there: there is nothing to recover. */
+	assert_int_equal(is_refused("{" NOTE ",\"ran\":false,\"dead\":true,\"state\":\"postmigrate\"}", &dead), GW_NO_MIGRATION);
+	assert_non_null(strstr(dead.text, "\"godwit resolve\" has it run here"));
 	assert_non_null(strstr(e.text, "at the destination lacks none"));
 	assert_null(strstr(e.text, "end both QEMUs"));
 }

@@ -33,6 +33,7 @@ static void a_guest_that_is_left_is_no_success(void **state)
 
 	s->state = "completed";
 	s->guest = "postmigrate";
+	s->leaves = true;
 	start_sender(s, NOTHING);
 	kill_sender(s);
 	assert_guardian_ends(s);
@@ -222,6 +223,32 @@ static void a_sender_that_cannot_hands_over(void **state)
 	kill_sender(s);
 }
 
+/* How it ended is what the sender reports. */
+static void a_sender_knows_how_it_ended(void **state)
+{
+	static const struct {
+		int exits, dies;
+		bool done, left, died;
+	} each[] = {
+		{ 0, 0, true, false, false }, { 3, 0, true, true, false }, { 1, 0, false, false, true }, { 0, SIGKILL, false, false, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		struct guardian g = { .pid = fork(), .pipe = -1 };
+
+		if (!g.pid) {
+			if (each[i].dies)
+				raise(each[i].dies);
+			_exit(each[i].exits);
+		}
+		assert_int_equal(guardian_take_over(&g, 20000), each[i].done);
+		assert_int_equal(g.left, each[i].left);
+		assert_int_equal(g.died, each[i].died);
+		assert_false(g.at_work);
+	}
+}
+
 #define TEST(fn, setup)	cmocka_unit_test_setup_teardown(fn, setup, teardown)
 static const struct CMUnitTest tests[] = {
 	TEST(a_sender_that_dies_is_put_back, with_qemu),
@@ -236,6 +263,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(a_sender_that_lives_has_not_died, with_qemu),
 	TEST(behind_its_proof_it_puts_all_back, with_qemu),
 	TEST(a_sender_that_cannot_hands_over, with_qemu),
+	cmocka_unit_test(a_sender_knows_how_it_ended),
 };
 
 int main(void)

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "devstate/migration.h"
 #include "qmp_peer.h"
 #include "txn/journal.h"
 
@@ -100,6 +101,7 @@ static void age(struct journal *j)
 static const char *undone(struct vm *vm, unsigned int did, enum undo_what what, const struct vm *later)
 {
 	struct journal j = { .pipe = -1 };
+	struct migration_status last;
 	struct err e = { 0 };
 	struct qmp *q;
 
@@ -121,8 +123,10 @@ static const char *undone(struct vm *vm, unsigned int did, enum undo_what what, 
 		assert_int_equal(journal_continue(&j, &e), 0);
 	if (did & COMPLETED)
 		assert_int_equal(journal_completed(&j, q, true, &e), 0);
-	if (did & STOPPED)
-		assert_int_equal(journal_stop(&j, &e), 0);
+	if (did & STOPPED) {
+		assert_int_equal(migration_query(q, &last, &e), 0);
+		assert_int_equal(journal_stop(&j, &last, &e), 0);
+	}
 	age(&j);
 	if (later) {
 		vm->migration = later->migration;
@@ -282,26 +286,42 @@ static void one_that_was_reset_runs_on(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
-		/* "completed" without a time: by that it came here. */
-		struct vm vm = VM(last[i], "prelaunch", -1, -1);
+		struct vm vm = VM(last[i], "prelaunch", i < 3 ? -1 : 20000, i < 3 ? -1 : 70);
 
 		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "cont ");
 		assert_false(left);
 	}
 }
 
+/* What has moved, and is ours, has not moved far. */
+static void one_that_we_moved_and_they_reset_runs_on(void **state)
+{
+	const struct vm reset = VM("completed", "prelaunch", 300, 70), other = VM("completed", "prelaunch", 20000, 70);
+	struct vm vm = VM("completed", "postmigrate", 300, 70);
+
+	(void)state;
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_ALL, &reset), "cont ");
+	assert_false(left);
+	vm = VM("completed", "postmigrate", 300, 70);
+	assert_string_equal(undone(&vm, MIGRATED | ACCEPTED | CONTINUED | COMPLETED, UNDO_ALL, &other), "");
+	assert_true(left);
+}
+
 /* The guest stands still by what another client has done since: nothing is as it was. */
 static void one_that_others_have_saved_stays(void **state)
 {
-	/* The last one was reset behind that. */
-	static const char *const stopped[] = { "postmigrate", "finish-migrate", "prelaunch" };
+	const struct vm stopped[] = {
+		VM("completed", "postmigrate", 20000, 70), VM("completed", "finish-migrate", 20000, 70),
+		/* Reset behind that; and sent once more, without success. */
+		VM("completed", "prelaunch", 20000, 70), VM("failed", "prelaunch", -1, -1),
+	};
 	static const char *const by_itself[] = { "shutdown", "io-error", "guest-panicked" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(stopped) / sizeof(stopped[0]); i++) {
-		struct vm vm = VM("completed", stopped[i], 20000, 70);
+		struct vm vm = VM("none", "running", -1, -1);
 
-		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, NULL), "");
+		assert_string_equal(undone(&vm, STOPPED, UNDO_ALL, &stopped[i]), "");
 		assert_true(left);
 	}
 	for (size_t i = 0; i < sizeof(by_itself) / sizeof(by_itself[0]); i++) {
@@ -343,6 +363,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_guest_that_was_stopped_by_others_stays),
 	cmocka_unit_test(one_that_we_stopped_runs),
 	cmocka_unit_test(one_that_was_reset_runs_on),
+	cmocka_unit_test(one_that_we_moved_and_they_reset_runs_on),
 	cmocka_unit_test(one_that_others_have_saved_stays),
 	cmocka_unit_test(behind_the_commit_point_only_settings),
 	cmocka_unit_test(behind_the_settings_the_rest),

@@ -286,19 +286,18 @@ int migration_check_blockers(struct qmp *q, struct err *e)
 	return r ? r : migration_check_blocked(info, e);
 }
 
-int migration_check_idle(struct qmp *q, struct err *e)
+int migration_check_idle(struct qmp *q, struct migration_status *last, struct err *e)
 {
 	json_auto_t *info = NULL;
-	struct migration_status m;
 	int r = qmp_call(q, "query-migrate", NULL, &info, e);
 
 	if (r)
 		return r;
-	migration_read_status(info, &m);
-	if (m.under_way)
+	migration_read_status(info, last);
+	if (last->under_way)
 		return err_set(e, GW_VM_STATE, EBUSY,
 			       "another program migrates the source VM, or saves it to a file (%s): wait for that to end, or cancel it",
-			       m.status);
+			       last->status);
 	return migration_check_blocked(info, e);
 }
 

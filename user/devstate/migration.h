@@ -14,6 +14,21 @@
 #include "qmp/qmp.h"
 
 /**
+ * struct migration_status - as query-migrate reports it
+ * @status: "none": no migration has begun yet
+ * @under_way: a migration has begun and has not ended
+ * @total_ms: since the migration began, or how long it took; -1: QEMU does not say, as with the
+ *	next two
+ * @downtime_ms: of a migration that has completed
+ * @bytes: of a migration that has completed
+ */
+struct migration_status {
+	char status[64];
+	bool under_way;
+	long long total_ms, downtime_ms, bytes;
+};
+
+/**
  * struct migration - the QEMU of the source, or that of the destination
  * @was_running: the guest ran at the last migration_check()
  * @save_mode: of a destination: the device state comes in save mode (save.h), not in migrate mode,
@@ -57,8 +72,8 @@ int migration_check_waits(struct qmp *q, struct err *e);
  * 6.0 reports none.
  */
 int migration_check_blockers(struct qmp *q, struct err *e);
-/* The same, and GW_VM_STATE if a migration is under way. */
-int migration_check_idle(struct qmp *q, struct err *e);
+/* The same, and GW_VM_STATE if a migration is under way. *last: what QEMU reports of its last. */
+int migration_check_idle(struct qmp *q, struct migration_status *last, struct err *e);
 /*
  * Plans what to set from QEMU's settings now, which other clients may have changed since
  * migration_check(). Call it before migration_configure(). save_mode: see struct migration.
@@ -95,21 +110,6 @@ void migration_free(struct migration *m);
  * saves its devices are lost. QEMU may write guest RAM when it handles them.
  */
 int migration_take_writes(struct qmp *q, struct err *e);
-
-/**
- * struct migration_status - as query-migrate reports it
- * @status: "none": no migration has begun yet
- * @under_way: a migration has begun and has not ended
- * @total_ms: since the migration began, or how long it took; -1: QEMU does not say, as with the
- *	next two
- * @downtime_ms: of a migration that has completed
- * @bytes: of a migration that has completed
- */
-struct migration_status {
-	char status[64];
-	bool under_way;
-	long long total_ms, downtime_ms, bytes;
-};
 
 /* Without success: it can come to nothing else any more. */
 bool migration_has_ended(const char *status);

@@ -316,6 +316,9 @@ static int recover_find(struct sender *s, struct err *e)
 		r = recover_refuse_running(s, e);
 	if (!r)
 		r = doubt_read(s->vm.pid, &d, &s->note_before, e);
+	if (!r && d.dead && !d.ran)
+		r = err_set(e, GW_NO_MIGRATION, ENOENT,
+			    "the guest never ran at the destination: \"godwit resolve\" has it run here");
 	if (!r)
 		r = doubt_check_source(s->qmp, &d, e);
 	memcpy(s->token, d.token, sizeof(s->token));
@@ -329,6 +332,7 @@ static int recover_find(struct sender *s, struct err *e)
 int owing_take_over(struct sender *s, struct err *e)
 {
 	int r = recover_find(s, e);
+	const bool known = s->owing.complete;
 
 	if (!r)
 		r = source_none(&s->vm, &s->source, e);
@@ -348,6 +352,9 @@ int owing_take_over(struct sender *s, struct err *e)
 		*e = (struct err) { 0 };
 	if (r)
 		return r;
+	/* By the note: the receiver may be there, and wait for a sender that it can tell so. */
+	if (known)
+		sender_tell(s, s->o->addr);
 	doubt_forget(s->vm.pid);
 	return sender_check_source(s, e);
 }

@@ -71,6 +71,7 @@ int send_save_ahead(struct sender *s, struct err *e)
 static int send_save_stand_still(struct sender *s, struct err *e)
 {
 	const struct frame_out to = sender_first_stream(s);
+	struct migration_status now;
 	int r = private_ram_send(&s->private_copy, &to, &s->report->device_bytes, e);
 
 	if (!r)
@@ -85,7 +86,7 @@ static int send_save_stand_still(struct sender *s, struct err *e)
 	s->resumed = false;
 	s->stop_realtime_ns = 0;
 	if (!r && s->migration.was_running) {
-		r = journal_stop(&s->journal, e);
+		r = journal_stop(&s->journal, &s->last, e);
 		if (!r)
 			r = qmp_begin(s->qmp, "stop", NULL, e);
 		if (!r)
@@ -97,7 +98,7 @@ static int send_save_stand_still(struct sender *s, struct err *e)
 	 * xen-save-devices-state of 11.1 does not report that.
 	 */
 	if (!r)
-		r = migration_check_idle(s->qmp, e);
+		r = migration_check_idle(s->qmp, &now, e);
 	if (!r)
 		r = sender_check_same(s, e);
 	if (!r && !s->o->pause)

@@ -194,6 +194,9 @@ static int sender_migrate(struct sender *s, struct err *e)
 		r = sender_start_guardian(s, e);
 	if (!r)
 		r = claim_mark(s->qmp, &s->journal, s->o->addr, e);
+	/* Without a mark until now nothing is in doubt: `resolve` was killed just before that. */
+	if (!r)
+		doubt_forget(s->vm.pid);
 	if (!r)
 		r = sender_open_source(s, e);
 	if (!r && !s->o->pause)
@@ -224,11 +227,13 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	const bool owes = s->owing.collected && !s->owing.complete && runs;
 
 	/*
-	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, and
-	 * for a guardian that rolls back, and drops it then. That the guest is lost is the
-	 * receiver's word: if that was wrong, `send --recover` still finds what it needs.
+	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, or the
+	 * guardian was killed, and for a guardian that rolls back, and drops it then. That the guest
+	 * is lost is the receiver's word: if that was wrong, `send --recover` still finds what it
+	 * needs.
 	 */
-	if (s->commit == COMMIT_IN_DOUBT || owes || (s->guardian.at_work && !runs))
+	if (s->commit == COMMIT_IN_DOUBT || owes ||
+	    ((s->guardian.at_work || s->guardian.died) && !runs))
 		record_close(&s->note);
 	else
 		record_remove(&s->note);

@@ -93,6 +93,7 @@ struct sender {
 	struct qmp_place at;		/* of qmp, once there is a guardian */
 	struct vm vm;
 	struct migration migration;
+	struct migration_status last;	/* QEMU's last one, before the switchover */
 	struct claim claim;
 	struct journal journal;
 	struct guardian guardian;
@@ -351,6 +352,8 @@ bool sender_was_continued(struct sender *s);
  * Errors: GW_RAN_TWICE.
  */
 int sender_check_source(struct sender *s, struct err *e);
+/* Asks the receiver for its verdict, briefly, and heeds no answer: it need not wait any more. */
+void sender_tell(const struct sender *s, const char *addr);
 /* Ends the module's session, and the guardian, if that has nothing left to do. */
 void sender_end_session(struct sender *s);
 /* Fills in what of the report is known once the guest runs at the destination. */

@@ -43,6 +43,25 @@ void sender_note_doubt(struct sender *s)
 	doubt_write(&s->note, s->vm.pid, &d, s->journal.records);
 }
 
+static void settle_not_put_back(struct sender *s, enum undo_what what, const struct err *back,
+				struct err *e)
+{
+	const struct err cause = *e;
+
+	/* By that `godwit resolve` does what the guardian would have done. */
+	if (s->guardian.died && what == UNDO_ALL)
+		sender_note_doubt(s);
+	e->exit = GW_OK;
+	err_set(e, GW_NOT_PUT_BACK, EBUSY,
+		"%.400s%s%s could not be %s yet (%.200s): %s; if another client has QEMU's monitor, close that client",
+		cause.text, *cause.text ? ". " : "",
+		what == UNDO_ALL ? "The source VM" : "The source QEMU's settings",
+		what == UNDO_ALL ? "rolled back" : "put back", back->text,
+		!s->guardian.died ? "process godwit-guardian goes on trying" :
+		what == UNDO_ALL ? "the guardian was killed, \"godwit resolve\" tries again" :
+		"the guardian was killed");
+}
+
 /*
  * Undoes what is recorded. If QEMU does not answer us any more, another client may have its
  * monitor: the guardian tries again, also after our end.
@@ -51,28 +70,22 @@ static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
 {
 	struct err back = { 0 }, cause = *e;
 
-	int r = journal_undo(&s->journal, s->qmp, what, &back);
-
-	if (!r && s->journal.left) {
-		e->exit = GW_OK;
-		err_set(e, GW_VM_STATE, EEXIST,
-			"%.600s%sThe guest is left stopped here, by what may not be godwit's (a migration, a save to a file): continue it (cont) if it runs nowhere else",
-			cause.text, *cause.text ? ". " : "");
+	if (journal_undo(&s->journal, s->qmp, what, &back) && !proc_ended(s->vm.pidfd)) {
+		qmp_close(s->qmp);
+		s->qmp = NULL;
+		say("%s; the guardian (process %d) tries again", back.text, (int)s->guardian.pid);
+		if (!guardian_take_over(&s->guardian, TAKE_OVER_MS)) {
+			settle_not_put_back(s, what, &back, e);
+			return;
+		}
+		s->journal.left |= s->guardian.left;
 	}
-	if (!r || proc_ended(s->vm.pidfd))
-		return;
-	qmp_close(s->qmp);
-	s->qmp = NULL;
-	say("%s; the guardian (process %d) tries again", back.text,
-		(int)s->guardian.pid);
-	if (guardian_take_over(&s->guardian, TAKE_OVER_MS))
+	if (!s->journal.left)
 		return;
 	e->exit = GW_OK;
-	err_set(e, GW_NOT_PUT_BACK, EBUSY,
-		"%.400s%s%s could not be %s yet (%.200s): process godwit-guardian goes on trying; if another client has QEMU's monitor, close that client",
-		cause.text, *cause.text ? ". " : "",
-		what == UNDO_ALL ? "The source VM" : "The source QEMU's settings",
-		what == UNDO_ALL ? "rolled back" : "put back", back.text);
+	err_set(e, GW_VM_STATE, EEXIST,
+		"%.600s%sThe guest is left stopped here, by what may not be godwit's (a migration, a save to a file): continue it (cont) if it runs nowhere else",
+		cause.text, *cause.text ? ". " : "");
 }
 
 static void settle_disconnect(struct sender *s)
@@ -91,10 +104,10 @@ static void settle_disconnect(struct sender *s)
  * the receiver waits its time. So it does if the operator asked us to stop, or --timeout was over:
  * then nothing is waited for here, this neither.
  */
-static void settle_tell(const struct sender *s)
+void sender_tell(const struct sender *s, const char *addr)
 {
 	struct doubt d = {
-		.addr = s->peer, .tls = s->o->tls, .engine = s->o->engine,
+		.addr = addr, .tls = s->o->tls, .engine = s->o->engine,
 		.timeout_ms = link_patience_ms(TELL_MS, s->rtt_ns), .seconds = TELL_S,
 		.rtt_ns = s->rtt_ns, .strict = true,
 	};
@@ -121,7 +134,7 @@ static void settle_roll_back(struct sender *s, bool tells, struct err *e)
 	migration_close_stream(&s->migration);
 	settle_undo(s, UNDO_ALL, e);
 	if (tells && !told && s->keeps && s->verdicts)
-		settle_tell(s);
+		sender_tell(s, s->peer);
 }
 
 bool sender_was_continued(struct sender *s)

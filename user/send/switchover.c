@@ -246,7 +246,7 @@ static int switchover_check(struct sender *s, struct err *e)
 	 */
 	r = sender_renew_lease(s, e);
 	if (!r)
-		r = migration_check_idle(s->qmp, e);
+		r = migration_check_idle(s->qmp, &s->last, e);
 	if (!r)
 		r = sender_check_fit(s, &changed, e);
 	/*

@@ -30,6 +30,7 @@
 #define DISMISS		"dismiss\n"
 
 #define AGAIN_MS	500	/* between two tries */
+#define LEFT		3	/* its exit status: see struct journal */
 #define KEPT		5u	/* descriptors, besides those of the ward */
 
 /* fds: sorted; -1 stands for a descriptor that does not exist. */
@@ -215,7 +216,7 @@ static void guardian_main(int pipe, const struct ward *w)
 		if (*w->lock)
 			unlink(w->lock);
 	}
-	_exit(0);
+	_exit(j.left ? LEFT : 0);
 }
 
 int guardian_start(struct guardian *g, const struct ward *w, struct journal *j, struct err *e)
@@ -280,13 +281,16 @@ void guardian_dismiss(struct guardian *g)
 bool guardian_take_over(struct guardian *g, unsigned int ms)
 {
 	uint64_t deadline = deadline_ms(ms);
+	int status = 0;
 	pid_t pid;
 
 	guardian_say(g, HANDS_OVER);
 	guardian_close_pipe(g);
-	while (!(pid = waitpid(g->pid, NULL, WNOHANG)) && now_ns() < deadline)
+	while (!(pid = waitpid(g->pid, &status, WNOHANG)) && now_ns() < deadline)
 		nap_ms(10);
 	g->pid = 0;
 	g->at_work = !pid;
-	return pid != 0;
+	g->left = pid && WIFEXITED(status) && WEXITSTATUS(status) == LEFT;
+	g->died = pid && status && !g->left;
+	return pid && !g->died;
 }

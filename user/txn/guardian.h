@@ -25,11 +25,13 @@
 /**
  * struct guardian
  * @at_work: it outlives the sender, and needs what it holds
+ * @left: it has undone all, and left the guest as it stands (struct journal)
+ * @died: it was killed before it had
  */
 struct guardian {
 	pid_t pid;
 	int pipe;
-	bool at_work;
+	bool at_work, left, died;
 };
 
 /**
@@ -84,7 +86,7 @@ void guardian_dismiss(struct guardian *g);
  * The sender cannot finish: it could not undo everything, or does not wait for the end of QEMU's
  * own migration. The sender has closed its monitor. Waits for up to ms until the guardian has
  * done it; the guardian goes on afterwards.
- * Return: it is done, or QEMU has gone.
+ * Return: it is done, or QEMU has gone. false: at_work, or died.
  */
 bool guardian_take_over(struct guardian *g, unsigned int ms);
 

@@ -162,9 +162,10 @@ int journal_links(struct journal *j, json_t *links, struct err *e)
 	return journal_put(j, json_pack("{s:s, s:o}", "undo", "links", "links", links), e);
 }
 
-int journal_stop(struct journal *j, struct err *e)
+int journal_stop(struct journal *j, const struct migration_status *last, struct err *e)
 {
-	return journal_put(j, json_pack("{s:s}", "undo", "stop"), e);
+	return journal_put(j, json_pack("{s:s, s:s, s:o}", "undo", "stop", "last", last->status,
+					"identity", journal_identity(last)), e);
 }
 
 int journal_save(struct journal *j, struct err *e)

@@ -72,8 +72,8 @@ bool journal_may_be_the_one(const json_t *records, const struct migration_status
  * so that only those are taken down again that are dead still.
  */
 int journal_links(struct journal *j, json_t *links, struct err *e);
-/* `stop` comes next, of a guest that runs now. */
-int journal_stop(struct journal *j, struct err *e);
+/* `stop` comes next, of a guest that runs now. last: QEMU's migration before. */
+int journal_stop(struct journal *j, const struct migration_status *last, struct err *e);
 /* save_open() comes next. */
 int journal_save(struct journal *j, struct err *e);
 /* A line as it came from the guardian's pipe: a record, or that the last record is void. */

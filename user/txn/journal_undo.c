@@ -119,7 +119,8 @@ static int journal_undo_migrate(struct qmp *q, struct journal *j, size_t i, stru
 {
 	uint64_t deadline = deadline_ms(RESUME_MS);
 	struct migration_status m;
-	char now[64];
+	char now[64] = "";
+	bool stands;
 	int r = journal_end_migration(q, j, i, &m, e);
 
 	if (r || m.under_way)
@@ -127,7 +128,11 @@ static int journal_undo_migrate(struct qmp *q, struct journal *j, size_t i, stru
 	while (!(r = migration_vm_status(q, now, sizeof(now), e)) &&
 	       !strcmp(now, "finish-migrate") && now_ns() < deadline)
 		nap_ms(NAP_MS);
-	if (!r && !strcmp(now, "postmigrate") && !strcmp(m.status, "completed"))
+	stands = !strcmp(now, "postmigrate") ||
+		 /* It was reset behind that; one that was never started may be so, too. */
+		 (!strcmp(now, "prelaunch") &&
+		  json_is_true(json_object_get(json_array_get(j->records, i), "running")));
+	if (!r && stands && !strcmp(m.status, "completed"))
 		return journal_undo_completed(q, j, i, &m, e);
 	if (!r && !strcmp(now, "finish-migrate"))
 		r = err_set(e, GW_TIMEOUT, ETIMEDOUT,
@@ -138,15 +143,20 @@ static int journal_undo_migrate(struct qmp *q, struct journal *j, size_t i, stru
 
 /*
  * "prelaunch": it was reset since, by itself, at the moment in which it was stopped, or by an
- * operator: whoever resets a guest that runs has it run. false: it was sent away before that.
+ * operator: whoever resets a guest that runs has it run. false: it may have been sent away before
+ * that, as QEMU has begun a migration since, or the record does not tell.
  */
-static int journal_was_only_reset(struct qmp *q, bool *only, struct err *e)
+static int journal_was_only_reset(struct qmp *q, const json_t *record, bool *only, struct err *e)
 {
+	const char *last = json_string_value(json_object_get(record, "last"));
+	json_auto_t *now = NULL;
 	struct migration_status m;
 	int r = migration_query(q, &m, e);
 
-	/* That by which it came here has no such time. */
-	*only = !r && !m.under_way && (strcmp(m.status, "completed") || m.total_ms < 0);
+	if (!r)
+		now = journal_identity(&m);
+	*only = !r && last && !strcmp(last, m.status) &&
+		json_equal(json_object_get(record, "identity"), now);
 	return r;
 }
 
@@ -154,7 +164,7 @@ static int journal_was_only_reset(struct qmp *q, bool *only, struct err *e)
  * Not after a foreign migration: that guest is "postmigrate", and runs elsewhere, or is in a file,
  * whether it was reset since or not. What else stops it now, or has it run, is not godwit's.
  */
-static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
+static int journal_undo_stop(struct qmp *q, struct journal *j, size_t i, struct err *e)
 {
 	uint64_t deadline = deadline_ms(CANCEL_MS);
 	bool runs_on;
@@ -169,7 +179,7 @@ static int journal_undo_stop(struct qmp *q, struct journal *j, struct err *e)
 		return err_set(e, GW_TIMEOUT, ETIMEDOUT, "QEMU still saves its devices");
 	runs_on = !r && !strcmp(now, "paused");
 	if (!r && !strcmp(now, "prelaunch"))
-		r = journal_was_only_reset(q, &runs_on, e);
+		r = journal_was_only_reset(q, json_array_get(j->records, i), &runs_on, e);
 	if (runs_on)
 		return qmp_call(q, "cont", NULL, NULL, e);
 	if (r || (strcmp(now, "postmigrate") && strcmp(now, "prelaunch") &&
@@ -248,7 +258,7 @@ static int journal_undo_one(struct qmp *q, struct journal *j, size_t i, struct e
 	if (!strcmp(undo, "migrate"))
 		return journal_undo_migrate(q, j, i, e);
 	if (!strcmp(undo, "stop"))
-		return journal_undo_stop(q, j, e);
+		return journal_undo_stop(q, j, i, e);
 	if (!strcmp(undo, "links"))
 		return journal_undo_links(q, record, e);
 	if (!strcmp(undo, "mark"))
