@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The end of a session: every memslot gets the flags back that it had, in the time that sysfs says. */
+/*
+ * The end of a session: every memslot gets the flags back that it had, in the time that sysfs says. No test asks whether
+ * something was quick: what must not be waited for, a delay or a pause, is longer than a test may take.
+ */
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -11,7 +14,8 @@
 #define PAUSE	SYSFS "retire_pause_ms"
 #define PERCENT	SYSFS "retire_busy_percent"
 #define WAIT	SYSFS "retire_busy_wait_ms"
-#define SOON	2000U	/* ms: what needs no waiting is done by then, even under emulation */
+#define PATIENCE	20000U	/* ms, on the slowest host, and less than a test's time */
+#define EARLY	20	/* ms: a time in jiffies may be over by so much too soon */
 
 FIXTURE(retire) {
 	struct vm vm;
@@ -67,20 +71,26 @@ static unsigned int logged(struct vm *vm)
 	return n;
 }
 
-/* Until no more than so many logs are on. Returns how long that took, ms. */
-static uint64_t wait_logged(struct vm *vm, unsigned int most, unsigned int limit_ms)
+/* Until no more than so many logs are on, or patience ends. */
+static void wait_logged(struct vm *vm, unsigned int most)
 {
 	uint64_t start = now_ms();
 
-	while (logged(vm) > most && now_ms() - start < limit_ms)
+	while (logged(vm) > most && now_ms() - start < PATIENCE)
 		sleep_ms(2);
-	return now_ms() - start;
 }
 
 /* Only the VMM's own. */
-static uint64_t wait_retired(struct vm *vm, unsigned int limit_ms)
+static void wait_retired(struct vm *vm)
 {
-	return wait_logged(vm, 1, limit_ms);
+	wait_logged(vm, 1);
+}
+
+/* What retires does so now, and has when this returns: no delay and no pause is waited for. */
+static void retire_now(FIXTURE_DATA(retire) *self)
+{
+	session_open(&self->s);
+	require(!session_attach(&self->s, self->vm.fd), "GODWIT_ATTACH");
 }
 
 TEST_F(retire, flags_are_given_back)
@@ -88,7 +98,7 @@ TEST_F(retire, flags_are_given_back)
 	tune("0", "0");
 	PROOF(ASSERT_EQ(SLOTS, logged(&self->vm)));
 	session_close(&self->s);
-	PROOF(EXPECT_GT(SOON, wait_retired(&self->vm, SOON)));
+	wait_retired(&self->vm);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
 }
@@ -97,29 +107,30 @@ TEST_F(retire, never_started)
 {
 	tune("0", "0");
 	session_close(&self->s);
-	wait_retired(&self->vm, SOON);
+	wait_retired(&self->vm);
 	session_open(&self->s);
 	ASSERT_EQ(0, session_attach(&self->s, self->vm.fd));
 	session_close(&self->s);
-	sleep_ms(50);
+	sessions_wait_none();
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 /* What the VMM did with a slot meanwhile is its own. */
 TEST_F(retire, changed_slots_are_left_alone)
 {
-	tune("300", "0");
+	tune("60000", "0");
 	session_close(&self->s);
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, 0, RAM_GPA + 2 * BYTES, 0, NULL));
 	ASSERT_EQ(0, vm_slot(&self->vm, 3, KVM_MEM_LOG_DIRTY_PAGES, RAM_GPA + 2 * BYTES, BYTES, self->ram.map));
 	ASSERT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, 0, NULL));
-	PROOF(EXPECT_GT(5 * SOON, wait_logged(&self->vm, 2, 5 * SOON)));
-	sleep_ms(50);
+	retire_now(self);
 	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 3)));
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 4)));
 	PROOF(EXPECT_EQ(2, logged(&self->vm)));
 	/* It was not made again either. */
 	PROOF(EXPECT_EQ(0, vm_slot(&self->vm, 4, 0, RAM_GPA + 3 * BYTES, BYTES, self->ram.map)));
+	tune("0", "0");
+	session_close(&self->s);
 }
 
 /* On 6.1, kvm_for_each_vcpu() without a guard walks up to ULONG_MAX here, and meets what is being made. */
@@ -132,7 +143,7 @@ TEST_F(retire, without_a_vcpu)
 	vm_create(&vm, 0, 3);
 	ASSERT_EQ(0, vm_slot(&vm, 1, 0, RAM_GPA, BYTES, self->ram.map));
 	session_close(&self->s);
-	wait_retired(&self->vm, SOON);
+	wait_retired(&self->vm);
 	session_begin(&s, vm.fd, &self->ram.fd, 1);
 	PROOF(EXPECT_TRUE(vm_logged(&vm, 1)));
 	session_close(&s);
@@ -151,41 +162,46 @@ TEST_F(retire, slots_that_show_other_memory)
 	ASSERT_EQ(0, session_harvest(&self->s, NULL));
 	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 3)));
 	session_close(&self->s);
-	wait_retired(&self->vm, SOON);
+	wait_retired(&self->vm);
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 3)));
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
+/* Else it would wait for longer than a test may take. */
 TEST_F(retire, close_does_not_wait)
 {
-	uint64_t start;
-
-	tune("1000", "100");
-	start = now_ms();
+	tune("60000", "60000");
 	session_close(&self->s);
-	EXPECT_GT(200, now_ms() - start);
 	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
+	retire_now(self);
+	tune("0", "0");
+	session_close(&self->s);
 }
 
 TEST_F(retire, delay)
 {
+	uint64_t start;
+
 	tune("600", "0");
+	start = now_ms();
 	session_close(&self->s);
-	sleep_ms(300);
-	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
-	PROOF(EXPECT_GT(SOON, wait_retired(&self->vm, SOON)));
+	wait_logged(&self->vm, SLOTS - 1);
+	PROOF(EXPECT_LE(600 - EARLY, now_ms() - start));
+	wait_retired(&self->vm);
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 TEST_F(retire, pause_between_slots)
 {
-	uint64_t took;
+	uint64_t start;
 
 	tune("0", "100");
+	start = now_ms();
 	session_close(&self->s);
-	took = wait_retired(&self->vm, SOON + SLOTS * 100);
-	/* One log is the VMM's: nothing to wait for there. Minus a jiffy for each. */
-	EXPECT_LE((SLOTS - 2) * 100 - 20, took);
-	PROOF(EXPECT_GT(SOON + SLOTS * 100, took));
+	wait_retired(&self->vm);
+	/* One log is the VMM's: nothing to wait for there. */
+	EXPECT_LE((SLOTS - 2) * 100 - EARLY, now_ms() - start);
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 static void tune_busy(const char *percent, const char *wait_ms)
@@ -201,51 +217,50 @@ TEST_F(retire, waits_for_calm)
 	tune_busy("50", "60000");
 	vm_table_add(&self->vm, RAM_GPA, SLOTS * BYTES / PAGE);
 	vcpu_start(&self->vm, 0, 1);
+	vcpu_wait(&self->vm, 0, 1000);
 	session_close(&self->s);
 	sleep_ms(1500);
 	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
 	vcpu_stop(&self->vm, 0);
-	PROOF(EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON)));
+	wait_retired(&self->vm);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 }
 
 /* A guest that is never calm gets its logs off all the same: after the limit, or at once. */
 TEST_F(retire, calm_is_not_waited_for_without_end)
 {
-	uint64_t took;
+	uint64_t start;
 
 	tune("0", "0");
 	tune_busy("50", "1000");
 	vm_table_add(&self->vm, RAM_GPA, SLOTS * BYTES / PAGE);
 	vcpu_start(&self->vm, 0, 1);
+	vcpu_wait(&self->vm, 0, 1000);
+	start = now_ms();
 	session_close(&self->s);
-	took = wait_retired(&self->vm, 10 * SOON);
-	EXPECT_LT(500, took);
-	PROOF(EXPECT_GT(10 * SOON, took));
+	wait_retired(&self->vm);
+	EXPECT_LT(500, now_ms() - start);
+	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 
 	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
 	tune_busy("100", "60000");
 	session_close(&self->s);
-	PROOF(EXPECT_GT(10 * SOON, wait_retired(&self->vm, 10 * SOON)));
-	vcpu_stop(&self->vm, 0);
+	wait_retired(&self->vm);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
+	vcpu_stop(&self->vm, 0);
 }
 
 /* The next session hurries the one that retires, and begins with the flags that were the VMM's. */
 TEST_F(retire, attach_ends_the_delay)
 {
-	uint64_t start;
-
 	tune("60000", "60000");
 	session_close(&self->s);
 	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
-	start = now_ms();
 	session_begin(&self->s, self->vm.fd, &self->ram.fd, 1);
-	EXPECT_GT(SOON, now_ms() - start);
 	PROOF(EXPECT_EQ(SLOTS, logged(&self->vm)));
 	tune("0", "0");
 	session_close(&self->s);
-	wait_retired(&self->vm, SOON);
+	wait_retired(&self->vm);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	PROOF(EXPECT_TRUE(vm_logged(&self->vm, 2)));
 }
@@ -253,45 +268,31 @@ TEST_F(retire, attach_ends_the_delay)
 /* In the middle: some slots are done, the pause would be long. */
 TEST_F(retire, attach_ends_the_pauses)
 {
-	uint64_t start = now_ms();
-
 	tune("0", "60000");
 	session_close(&self->s);
-	while (logged(&self->vm) == SLOTS && now_ms() - start < SOON)
-		sleep_ms(2);
-	PROOF(EXPECT_EQ(SLOTS - 1, logged(&self->vm)));
-	start = now_ms();
-	session_open(&self->s);
-	EXPECT_EQ(0, session_attach(&self->s, self->vm.fd));
-	EXPECT_GT(SOON, now_ms() - start);
+	wait_logged(&self->vm, SLOTS - 1);
+	PROOF(ASSERT_EQ(SLOTS - 1, logged(&self->vm)));
+	retire_now(self);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	session_close(&self->s);
 }
 
 TEST_F(retire, unload_ends_the_delay)
 {
-	uint64_t start;
-
 	tune("60000", "60000");
 	session_close(&self->s);
-	start = now_ms();
 	PROOF(EXPECT_EQ(0, module_unload()));
-	EXPECT_GT(SOON, now_ms() - start);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	EXPECT_EQ(0, module_load());
 }
 
 TEST_F(retire, unload_ends_the_pauses)
 {
-	uint64_t start = now_ms();
-
 	tune("0", "60000");
 	session_close(&self->s);
-	while (logged(&self->vm) == SLOTS && now_ms() - start < SOON)
-		sleep_ms(2);
-	start = now_ms();
+	wait_logged(&self->vm, SLOTS - 1);
+	PROOF(ASSERT_EQ(SLOTS - 1, logged(&self->vm)));
 	PROOF(EXPECT_EQ(0, module_unload()));
-	EXPECT_GT(SOON, now_ms() - start);
 	PROOF(EXPECT_EQ(1, logged(&self->vm)));
 	EXPECT_EQ(0, module_load());
 }
@@ -335,15 +336,12 @@ TEST_F(retire, vm_exits_while_retiring)
 {
 	struct session other;
 	pid_t pid = watched_elsewhere(&other);
-	uint64_t start;
 
 	tune("60000", "60000");
 	session_close(&other);
 	kill_process(pid);
 	session_close(&self->s);
-	start = now_ms();
 	PROOF(EXPECT_EQ(0, module_unload()));
-	EXPECT_GT(SOON, now_ms() - start);
 	EXPECT_EQ(0, module_load());
 }
 

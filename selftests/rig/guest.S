@@ -15,7 +15,7 @@ guest_code:
  *	do {
  *		seed = seed * 1664525 + 1013904223;
  *		*(table[seed * pages >> 32] + ebp) = value;
- *		value += step;
+ *		ctl->value = value += step;
  *	} while (!stop && --count);
  *	tell the host; begin again
  */
@@ -41,12 +41,12 @@ guest_batch:
 	mov	(%edx), %edx
 	mov	%edi, (%edx, %ebp)
 	add	CTL_STEP(%ebx), %edi
+	mov	%edi, CTL_VALUE(%ebx)
 	cmpl	$0, CTL_STOP(%ebx)
 	jne	2f
 	dec	%ecx
 	jnz	1b
 2:	mov	%esi, CTL_SEED(%ebx)
-	mov	%edi, CTL_VALUE(%ebx)
 	out	%al, $PORT
 	jmp	guest_batch
 

@@ -217,6 +217,21 @@ void vcpu_start(struct vm *vm, unsigned int n, uint32_t seed)
 	require(!pthread_create(&v->thread, NULL, run_thread, v), "pthread_create");
 }
 
+/* One that has left its program writes no more: vcpu_stop() looks at it. */
+void vcpu_wait(struct vm *vm, unsigned int n, uint32_t writes)
+{
+	const struct guest_ctl *ctl = vm->vcpu[n].ctl;
+	uint64_t end = now_ms() + STOP_PATIENCE_S * 1000;
+	uint32_t was = ctl->value;
+
+	while (ctl->value - was < writes && now_ms() < end)
+		sleep_ms(1);
+	if (ctl->value - was >= writes)
+		return;
+	vcpu_stop(vm, n);
+	require(false, "a vCPU that writes");
+}
+
 static void only_interrupts(int signal)
 {
 	(void)signal;

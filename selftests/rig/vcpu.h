@@ -13,7 +13,7 @@ struct vm;
 /* What a vCPU that runs guest_batch is told; guest.S knows the offsets, here and below. */
 struct guest_ctl {
 	uint32_t seed;
-	uint32_t value;
+	volatile uint32_t value;	/* of the next write, all the time */
 	uint32_t count;
 	volatile uint32_t stop;
 	uint32_t pages;		/* entries in the table */
@@ -68,6 +68,8 @@ void vcpu_run(struct vcpu *v);
 void vcpu_batch(struct vm *vm, unsigned int n, uint32_t seed, uint32_t value, uint32_t count);
 /* The same without an end, in a thread; each write has its own value. */
 void vcpu_start(struct vm *vm, unsigned int n, uint32_t seed);
+/* Until it has written so many more values. */
+void vcpu_wait(struct vm *vm, unsigned int n, uint32_t writes);
 void vcpu_stop(struct vm *vm, unsigned int n);
 /* The table entry that the guest picks next. */
 uint32_t guest_pick(uint32_t *seed, uint32_t pages);
