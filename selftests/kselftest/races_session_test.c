@@ -136,13 +136,12 @@ TEST_F(fight, closed_under_a_call)
 	vcpu_stop(&self->vm, 0);
 }
 
-/* Attaches whenever it can; tells how often it could. */
-static unsigned int fight_for(int vm_fd, int ram_fd, unsigned int ms)
+/* Attaches whenever it can, until both sides could; won: how often each could, shared. */
+static void fight_for(int vm_fd, int ram_fd, volatile unsigned int *won, unsigned int side)
 {
-	uint64_t end = now_ms() + ms;
-	unsigned int won = 0;
+	uint64_t begin = now_ms();
 
-	while (now_ms() < end) {
+	while (now_ms() - begin < (won[0] && won[1] ? 1 : 20) * RACE_MS) {
 		struct session s;
 		int r;
 
@@ -152,29 +151,30 @@ static unsigned int fight_for(int vm_fd, int ram_fd, unsigned int ms)
 		if (!r) {
 			require(!session_add_ram(&s, ram_fd) && !session_start(&s), "GODWIT_START");
 			require(!session_sync(&s, NULL), "GODWIT_HARVEST");
-			won++;
+			won[side]++;
 		}
 		session_close(&s);
-		sleep_ms(1 + won % 3);
+		sleep_ms(1 + won[side] % 3);
 	}
-	return won;
 }
 
 TEST_F(fight, two_for_a_vm)
 {
-	unsigned int won;
-	uint64_t end;
+	volatile unsigned int *won = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid;
 
+	ASSERT_NE(MAP_FAILED, won);
 	pid = fork_child();
-	if (!pid)
-		_exit(fight_for(self->vm.fd, self->ram.fd, RACE_MS) ? 0 : 1);
-	won = fight_for(self->vm.fd, self->ram.fd, RACE_MS);
+	if (!pid) {
+		fight_for(self->vm.fd, self->ram.fd, won, 1);
+		_exit(0);
+	}
+	fight_for(self->vm.fd, self->ram.fd, won, 0);
 	EXPECT_EQ(0, wait_process(pid));
-	TH_LOG("won %u times", won);
-	EXPECT_LT(0, won);
-	for (end = now_ms() + 2000; vm_logged(&self->vm, 1) && now_ms() < end; )
-		sleep_ms(5);
+	TH_LOG("won %u and %u times", won[0], won[1]);
+	EXPECT_LT(0, won[0]);
+	EXPECT_LT(0, won[1]);
+	sessions_wait_none();
 	PROOF(EXPECT_FALSE(vm_logged(&self->vm, 1)));
 }
 
