@@ -109,15 +109,25 @@ static uint64_t differs(struct _test_data_running *self)
 	return n;
 }
 
+/* Enough for pages that are written twice, the second time without a fault, before and behind a harvest. */
+static void wait_for_writes(struct _test_data_running *self)
+{
+	unsigned int n;
+
+	for (n = 0; n < self->stage.vm.nr_vcpus; n++)
+		vcpu_wait(&self->stage.vm, n, self->stage.layout.ram_pages / 4);
+}
+
 static void rounds(struct _test_data_running *self)
 {
 	unsigned int i;
 
 	for (i = 0; i < HARVESTS; i++) {
-		sleep_ms(5);
+		wait_for_writes(self);
 		require(!session_harvest(&self->stage.s, NULL), "GODWIT_HARVEST");
 		take_all(self);
 	}
+	wait_for_writes(self);
 	stop_vcpus(self);
 	last_harvest(self);
 }
