@@ -33,6 +33,9 @@ MODULE_PARM_DESC(paused_in_harvest, "for tests: where a harvest pauses now; 0: n
 static unsigned int pause_before_flush_ms;
 module_param(pause_before_flush_ms, uint, 0600);
 MODULE_PARM_DESC(pause_before_flush_ms, "for tests: between dirty bits that are taken and the flush");
+static unsigned int paused_before_flush;
+module_param(paused_before_flush, uint, 0400);
+MODULE_PARM_DESC(paused_before_flush, "for tests: 1 while a sweep is in that pause");
 
 static atomic_t flushed_cpus;
 module_param_named(flushed_cpus, flushed_cpus.counter, int, 0400);
@@ -78,8 +81,11 @@ void godwit_pause_before_flush(void)
 {
 	unsigned int ms = READ_ONCE(pause_before_flush_ms);
 
-	if (ms)
-		msleep(ms);
+	if (!ms)
+		return;
+	WRITE_ONCE(paused_before_flush, 1);
+	msleep(ms);
+	WRITE_ONCE(paused_before_flush, 0);
 }
 
 void godwit_cpu_flushed(void)

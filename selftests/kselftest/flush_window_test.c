@@ -60,7 +60,7 @@ static struct told {
 	atomic_bool harvesting;
 	atomic_bool harvested;
 	atomic_bool paged_out;
-	uint64_t began_ms;	/* the harvest, before the window */
+	atomic_bool paused;	/* the window has begun */
 	bool in_the_window;
 	uint64_t lost;
 	uint64_t missed;
@@ -109,7 +109,6 @@ static void *harvest(void *unused)
 {
 	pin_to_cpu(0);
 	flush_window(WINDOW_MS);
-	told->began_ms = now_ms();
 	told->harvesting = true;
 	require(!session_harvest(&p.s, NULL), "a harvest");
 	told->harvested = true;
@@ -139,8 +138,16 @@ static void begin_private(void)
 	priv_round(&p, true);
 }
 
-/* One try. Reclaim comes after_ms after the harvest began, and again until that is over. */
-static void page_out_beside_a_harvest(bool file, unsigned int after_ms)
+static void wait_for_the_window(void)
+{
+	while (!told->paused && !told->harvested) {
+		told->paused = in_flush_window();
+		sleep_ms(1);
+	}
+}
+
+/* One try. Reclaim comes in the window, and again until the harvest is over. */
+static void page_out_beside_a_harvest(bool file)
 {
 	pthread_t storing, harvesting;
 
@@ -155,8 +162,8 @@ static void page_out_beside_a_harvest(bool file, unsigned int after_ms)
 	require(!pthread_create(&harvesting, NULL, harvest, NULL), "pthread_create");
 	while (!told->harvesting)
 		sched_yield();
-	sleep_ms(after_ms);
-	told->in_the_window = now_ms() - told->began_ms < WINDOW_MS;
+	wait_for_the_window();
+	told->in_the_window = in_flush_window();
 	do {
 		require(!madvise(p.map, PART, MADV_PAGEOUT), "MADV_PAGEOUT");
 		sleep_ms(WINDOW_MS / 8);
@@ -177,8 +184,7 @@ struct sum {
 	unsigned int in_the_window;
 };
 
-static void try_once(struct sum *sum, void (*run)(bool file, unsigned int arg), bool file,
-		     unsigned int arg)
+static void try_once(struct sum *sum, void (*run)(bool file), bool file)
 {
 	pid_t pid;
 
@@ -186,7 +192,7 @@ static void try_once(struct sum *sum, void (*run)(bool file, unsigned int arg), 
 	require(told != MAP_FAILED, "mmap");
 	pid = fork_child();
 	if (!pid)
-		run(file, arg);
+		run(file);
 	require(!wait_process(pid), "a try");
 	sum->lost += told->lost;
 	sum->missed += told->missed;
@@ -209,12 +215,12 @@ TEST_F_TIMEOUT(window, no_store_is_lost, 300)
 
 	if (!self->on)
 		return;
-	for (i = 0; i < TRIES; i++)
-		try_once(&sum, page_out_beside_a_harvest, variant->file, WINDOW_MS / 4);
+	for (i = 0; i < MANY && sum.in_the_window < TRIES; i++)
+		try_once(&sum, page_out_beside_a_harvest, variant->file);
 	say(_metadata, &sum, i);
 	PROOF(EXPECT_EQ(0, sum.lost));
 	PROOF(EXPECT_EQ(0, sum.missed));
-	EXPECT_LT(TRIES / 2, sum.in_the_window);
+	EXPECT_EQ(TRIES, sum.in_the_window);
 }
 
 TEST_F_TIMEOUT(window, rmap_let_in_loses_stores, 300)
@@ -226,7 +232,7 @@ TEST_F_TIMEOUT(window, rmap_let_in_loses_stores, 300)
 		return;
 	safeguard_off(SAFE_RMAP);
 	for (i = 0; i < MANY && !sum.lost; i++)
-		try_once(&sum, page_out_beside_a_harvest, variant->file, WINDOW_MS / 4);
+		try_once(&sum, page_out_beside_a_harvest, variant->file);
 	say(_metadata, &sum, i);
 	EXPECT_LT(0, sum.in_the_window);
 	EXPECT_LT(0, sum.lost);
@@ -293,8 +299,6 @@ static void store_lazy(uint64_t value)
 /* CPU 1: in the window it gives pages back, which then are its to store to, and to keep. */
 static void *free_and_store(void *unused)
 {
-	uint64_t end;
-
 	to_real_time();
 	store_lazy(2);
 	/*
@@ -304,29 +308,31 @@ static void *free_and_store(void *unused)
 	require(!file_write("/proc/self/clear_refs", "1"), "clear_refs");
 	store_lazy(3);
 	told->ready = true;
-	while (!told->harvesting)
-		;
-	for (end = now_ms() + WINDOW_MS / 4; now_ms() < end; )
+	/* Without a system call, which might cost it its translations: another thread looks. */
+	while (!told->paused && !told->harvested)
 		;
 	require(!madvise(p.map, LAZY * PAGE, MADV_FREE), "MADV_FREE");
 	store_lazy(4);
-	told->in_the_window = now_ms() - told->began_ms < WINDOW_MS;
+	told->in_the_window = in_flush_window();
 	return unused;
 }
 
-static void free_beside_a_harvest(bool file, unsigned int arg)
+static void free_beside_a_harvest(bool file)
 {
-	pthread_t storing;
+	pthread_t storing, harvesting;
 	unsigned int i;
 
 	(void)file;
-	(void)arg;
 	pin_to_cpu(0);
 	begin_private();
 	require(!pthread_create(&storing, NULL, free_and_store, NULL), "pthread_create");
 	while (!told->ready)
 		sched_yield();
-	harvest(NULL);
+	require(!pthread_create(&harvesting, NULL, harvest, NULL), "pthread_create");
+	while (!told->harvesting)
+		sched_yield();
+	wait_for_the_window();
+	pthread_join(harvesting, NULL);
 	pthread_join(storing, NULL);
 	require(!madvise(p.map, LAZY * PAGE, MADV_PAGEOUT), "MADV_PAGEOUT");
 	for (i = 0; i < LAZY; i++)
@@ -364,10 +370,10 @@ TEST_F_TIMEOUT(lazy, no_store_is_lost, 300)
 
 	if (!self->on)
 		return;
-	for (i = 0; i < TRIES; i++)
-		try_once(&sum, free_beside_a_harvest, false, 0);
+	for (i = 0; i < MANY && sum.in_the_window < TRIES; i++)
+		try_once(&sum, free_beside_a_harvest, false);
 	say(_metadata, &sum, i);
-	EXPECT_LT(0, sum.in_the_window);
+	EXPECT_EQ(TRIES, sum.in_the_window);
 	PROOF(EXPECT_EQ(0, sum.lost));
 	PROOF(EXPECT_EQ(0, sum.missed));
 }
@@ -381,7 +387,7 @@ TEST_F_TIMEOUT(lazy, not_kept_loses_stores, 300)
 		return;
 	safeguard_off(SAFE_LAZY);
 	for (i = 0; i < MANY && !sum.lost; i++)
-		try_once(&sum, free_beside_a_harvest, false, 0);
+		try_once(&sum, free_beside_a_harvest, false);
 	say(_metadata, &sum, i);
 	SHOWN(sum.lost);
 }

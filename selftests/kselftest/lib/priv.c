@@ -14,6 +14,7 @@
 #include "ram.h"
 
 #define FLUSH_WINDOW	"/sys/module/godwit/parameters/pause_before_flush_ms"
+#define PAUSED_NOW	"/sys/module/godwit/parameters/paused_before_flush"
 #define RAM_SLOT	1
 
 uint8_t *priv_mmap(uint64_t bytes, int flags, int fd)
@@ -157,6 +158,11 @@ void flush_window(unsigned int ms)
 
 	snprintf(text, sizeof(text), "%u", ms);
 	require(!file_write(FLUSH_WINDOW, text), FLUSH_WINDOW);
+}
+
+bool in_flush_window(void)
+{
+	return file_number(PAUSED_NOW);
 }
 
 #define SWAP_BYTES	(256 * MIB)

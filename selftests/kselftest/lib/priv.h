@@ -53,6 +53,7 @@ enum safeguard { SAFE_FLUSH = GODWIT_ROWS, SAFE_RMAP, SAFE_FOLIO, SAFE_LAZY };
 void safeguard_off(enum safeguard which);
 /* How long dirty bits are gone before TLBs are flushed, beyond what it takes; 0: as usual. */
 void flush_window(unsigned int ms);
+bool in_flush_window(void);
 
 /* Swap, on zram, or on a block device that has a swap cache. */
 void swap_on(void);
