@@ -270,9 +270,9 @@ static void read_in_it(void *arg)
 
 /*
  * Another task waits in the mm for a page, as KVM's and vhost's threads do, which no signal
- * reaches. Shared with it: *begun.
+ * reaches. Shared with it: *begun. faults: how many there are then for the helper to read.
  */
-static pid_t read_elsewhere(struct reading *r)
+static pid_t read_elsewhere(struct reading *r, struct helper *h, unsigned int faults)
 {
 	pid_t pid;
 
@@ -284,9 +284,8 @@ static pid_t read_elsewhere(struct reading *r)
 		read_in_it(r);
 		_exit(0);
 	}
-	while (!*r->begun)
-		sleep_ms(1);
-	sleep_ms(LOOK_MS / 2);
+	while (faults--)
+		require(helper_fault(h, r->p, 10000) >= 0, "a fault");
 	require(*r->begun == 1, "a fault that waits");
 	return pid;
 }
@@ -308,7 +307,9 @@ TEST_F(kept, killed_while_another_waits_in_it)
 
 	faults_read = 0;
 	die(begin_and_leave, &self->p);
-	pid = read_elsewhere(&r);
+	helper_take(&self->h, &self->p, 1);
+	pid = read_elsewhere(&r, &self->h, 3);
+	helper_close(&self->h);
 	kill_process(self->p.pid);
 	self->p.pid = 0;
 	PROOF(EXPECT_TRUE(goes_on(&r)));
@@ -327,7 +328,7 @@ TEST_F(kept, killed_under_a_helper)
 	ASSERT_LE(0, mem);
 	helper_begin(&self->h, &self->p, 1);
 	told.fd = self->h.dev;
-	pid = read_elsewhere(&r);
+	pid = read_elsewhere(&r, &self->h, 1);
 	EXPECT_EQ(0, poll(&told, 1, 2 * LOOK_MS));
 	kill_process(self->p.pid);
 	self->p.pid = 0;
