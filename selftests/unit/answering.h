@@ -36,6 +36,8 @@ struct answering {
 	struct wire_header says;	/* and a body, the number 1; no type: */
 	uint32_t status;	/* gives up; 0: says that the guest does not run there */
 	uint16_t asked;		/* the frame that it has answered so */
+	uint8_t more[512];	/* what came behind its header */
+	size_t n_more;
 	enum undo_what undone;	/* by then */
 };
 
@@ -63,7 +65,8 @@ static inline void answer_one(struct answering *a, int fd)
 		memcpy(text + WIRE_HEADER, "it went.", 8);
 	send(fd, text, WIRE_HEADER + answer.length, MSG_NOSIGNAL);
 	shutdown(fd, SHUT_WR);
-	while (recv(fd, bytes, sizeof(bytes), 0) > 0)
+	a->n_more = 0;
+	for (ssize_t n; (n = recv(fd, a->more + a->n_more, sizeof(a->more) - a->n_more, 0)) > 0; a->n_more += (size_t)n)
 		;
 }
 

@@ -12,6 +12,7 @@
 #include "doubt/resolve.h"
 
 #define NOTE	"\"receiver\":\"unix:/nowhere\",\"token\":\"verdict-000102030405060708090a0b0c0d0e0f\",\"undo\":[{\"kept\":1}]"
+#define PLACE	(4ull << 30)	/* of its RAM in the guest */
 #define NEVER	((enum undo_what)-1)
 
 static char dir[] = "/tmp/godwit-doubt-XXXXXX";
@@ -25,6 +26,7 @@ int __wrap_qmp_open(const char *path, unsigned int timeout_ms, struct qmp **out,
 void __wrap_qmp_close(struct qmp *q);
 int __wrap_vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e);
 void __wrap_vm_close(struct vm *vm);
+int __wrap_mtree_query(struct qmp *q, struct vm *vm, struct err *e);
 int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e);
 void __wrap_claim_drop(struct claim *c, struct vm *vm);
 int __wrap_migration_running(struct qmp *q, bool *runs, struct err *e);
@@ -54,7 +56,17 @@ void __wrap_qmp_close(struct qmp *q)
 int __wrap_vm_find(struct qmp *q, pid_t pid, unsigned int flags, struct vm *vm, struct err *e)
 {
 	(void)q, (void)pid, (void)flags, (void)e;
-	*vm = (struct vm) { .pid = getpid(), .pidfd = -1, .vm_fd = -1, .nblocks = 1, .blocks = { { .name = "ram", .pages = 1 } } };
+	*vm = (struct vm) {
+		.pid = getpid(), .pidfd = -1, .vm_fd = -1, .nblocks = 1,
+		.blocks = { { .name = "ram", .pages = 1, .address = WIRE_NO_ADDRESS } },
+	};
+	return 0;
+}
+
+int __wrap_mtree_query(struct qmp *q, struct vm *vm, struct err *e)
+{
+	(void)q, (void)e;
+	vm->blocks[0].address = PLACE;
 	return 0;
 }
 

@@ -21,6 +21,8 @@ struct ends {
 	bool save_mode;
 };
 
+static bool takes_over, numbered;	/* --recover; by a note */
+
 static unsigned int parse(const char *text, struct ram_block *blocks)
 {
 	unsigned int n = 0;
@@ -42,8 +44,8 @@ static unsigned int parse(const char *text, struct ram_block *blocks)
 /* In the order of the sender, the names at the receiver: "ram1 ram0 ". */
 static enum gw_exit agree(const struct ends *ends, char *order, struct err *e)
 {
-	struct receiver_options o = { .timeout_ms = TIMEOUT_MS };
-	struct receiver r = { .o = &o, .lfd = -1, .save_mode = ends->save_mode };
+	struct receiver_options o = { .timeout_ms = TIMEOUT_MS, .recover = takes_over };
+	struct receiver r = { .o = &o, .lfd = -1, .save_mode = ends->save_mode, .numbered = numbered };
 	struct wire_header h = { .type = WIRE_BLOCKS };
 	struct ram_block src[MAX];
 	struct wire_block theirs[MAX];
@@ -148,9 +150,45 @@ static void test_other(void **state)
 	}
 }
 
+/* The guest runs here, and in which mode it has come only a note says: without one places decide as well. */
+static void test_takes_over(void **state)
+{
+	static const struct {
+		struct ends ends;
+		bool noted;
+		const char *order;	/* or a part of what is wrong */
+	} cases[] = {
+		{ { "a 8 @0, b 8 @0x8000", "a 8 @0x8000, b 8 @0", false }, false, "b a " },
+		{ { "mem0 8 @0", "ram0 8 @0", false }, false, "ram0 " },
+		{ { "a 8 @0, b 8 @0x8000", "b 8 @0x8000, a 8 @0", false }, false, "a b " },
+		{ { "a 8 @0", "a 8 @0x8000", false }, false, "\"a\" begins at guest address 0x0 at the source and at 0x8000" },
+		/* An older sender does not say where they are. */
+		{ { "a 8 @?, b 8 @?", "b 8 @0x8000, a 8 @0", false }, false, "a b " },
+		/* What the guest gives its place: by size only where none is another's. */
+		{ { "pipe 7 @0xfe000000, ram0 8 @0", "ram0 8 @0, tube 7 @?", false }, false, "tube ram0 " },
+		{ { "p 7 @0xfe000000, q 7 @0xfd000000", "q 7 @?, p 7 @?", false }, false, "p q " },
+		{ { "p 7 @0xfe000000, q 7 @0xfd000000", "x 7 @?, y 7 @?", false }, false, "a RAM block \"p\" and the destination has none" },
+		/* In migrate mode names decide, as in QEMU. */
+		{ { "a 8 @0, b 8 @0x8000", "a 8 @0x8000, b 8 @0", false }, true, "a b " },
+		{ { "a 8 @0, b 8 @0x8000", "b 8 @0, a 8 @0x8000", true }, true, "b a " },
+	};
+	char order[64];
+	struct err e;
+
+	(void)state;
+	takes_over = true;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		numbered = cases[i].noted;
+		agree(&cases[i].ends, order, &e);
+		if (e.exit ? !strstr(e.text, cases[i].order) : strcmp(order, cases[i].order))
+			fail_msg("case %zu: %s%s", i, order, e.text);
+	}
+	takes_over = numbered = false;
+}
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_same),
+	cmocka_unit_test(test_takes_over),
 	cmocka_unit_test(test_other),
 };
 

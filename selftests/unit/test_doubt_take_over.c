@@ -9,6 +9,21 @@
 
 #include "doubt_rig.h"
 
+/* The receiver may know RAM by its place only: which names its backends have there is a matter of its command line. */
+static void assert_says_where_ram_is(const struct answering *a)
+{
+	const uint8_t *at = a->more + WIRE_SECRET;
+	struct wire_block b;
+	struct wire_header h;
+
+	assert_true(a->n_more > WIRE_SECRET + WIRE_HEADER);
+	wire_get_header(at, &h);
+	assert_int_equal(h.type, WIRE_BLOCKS);
+	assert_int_equal(h.arg, 1);
+	assert_int_equal(wire_get_blocks(at + WIRE_HEADER, h.length, &b, 1), 0);
+	assert_true(b.address == PLACE);
+}
+
 /* What `send --recover` ends with when RECOVER is answered so, and the link is lost then. */
 static int take_over(const struct wire_header *says, struct err *e)
 {
@@ -26,6 +41,7 @@ static int take_over(const struct wire_header *says, struct err *e)
 	owing_take_over(&s, e);
 	answering_end(&a, &thread);
 	assert_int_equal(a.asked, WIRE_RECOVER);
+	assert_says_where_ram_is(&a);
 	owing_free(&s);
 	s.source->ops->close(s.source, false);
 	json_decref(s.note_before);

@@ -55,6 +55,8 @@ int __wrap_vm_find_known(pid_t pid, const struct ram_block *known, unsigned int 
 int __wrap_claim_take(struct claim *c, struct vm *vm, struct err *e);
 void __wrap_claim_drop(struct claim *c, struct vm *vm);
 int __wrap_receiver_find(struct receiver *r, struct err *e);
+int __wrap_mtree_query(struct qmp *q, struct vm *vm, struct err *e);
+int __wrap_ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e);
 int __wrap_receiver_listen(struct receiver *r, struct err *e);
 int __wrap_receiver_wait_again(struct receiver *r, uint64_t until, receiver_serve_fn *serve, struct err *e);
 int __real_record_write(struct record *r, json_t *j);
@@ -178,6 +180,18 @@ int __wrap_receiver_find(struct receiver *r, struct err *e)
 	(void)e;
 	r->vm.pid = qemu;
 	return record_name_vm(r->vmm, "doubt", qemu);
+}
+
+int __wrap_mtree_query(struct qmp *q, struct vm *vm, struct err *e)
+{
+	(void)q, (void)vm, (void)e;
+	return 0;
+}
+
+int __wrap_ram_find_ivshmem(struct qmp *q, struct vm *vm, struct err *e)
+{
+	(void)q, (void)vm, (void)e;
+	return 0;
 }
 
 int __wrap_receiver_listen(struct receiver *r, struct err *e)

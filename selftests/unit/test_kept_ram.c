@@ -120,7 +120,7 @@ static void it_finds_what_was_noted(void **state)
 	kept_ram_note(&before);
 	assert_int_equal(kept_ram_find(&after, &e), 1);
 	assert_null(after.qmp);
-	assert_true(after.save_mode);
+	assert_true(after.save_mode && after.numbered);
 	assert_string_equal(after.vmm, before.vmm);
 	assert_int_equal(after.vm.pid, q.pid);
 	assert_int_equal(after.vm.nblocks, BLOCKS);

@@ -26,6 +26,7 @@ int __real_postcopy_finish(struct receiver *r, struct err *e);
 int __wrap_postcopy_finish(struct receiver *r, struct err *e);
 
 static struct qmp *found;
+static const struct vm *is_vm;	/* or NULL: without RAM */
 static char *to_be_set;
 
 int __wrap_receiver_find(struct receiver *r, struct err *e)
@@ -33,6 +34,8 @@ int __wrap_receiver_find(struct receiver *r, struct err *e)
 	(void)e;
 	r->qmp = found;
 	strcpy(r->vmm, "doubt-7-7");
+	if (is_vm)
+		r->vm = *is_vm;
 	return 0;
 }
 
@@ -116,6 +119,44 @@ static void what_one_that_takes_over_learns(void **state)
 		migration_free(&r.migration);
 		peer_qemu_end(&qemu, found);
 	}
+}
+
+#define MTREE	"memory-region: system\\r\\n" \
+	"  0000000000000000-0000000000007fff (prio 0, ram): b\\r\\n" \
+	"  0000000000008000-000000000000ffff (prio 0, ram): a\\r\\n" \
+	"  00000000fe000000-00000000fe007fff (prio 1, ram): pipe\\r\\n"
+
+/* Without a note nothing says that names are of no account: it learns where RAM is, but for what the guest may move. */
+static void without_a_note_it_asks_where_ram_is(void **state)
+{
+	static const struct peer_answer qemu[] = {
+		{ "qom-list", "peripheral\"", "[{\"name\": \"tube\", \"type\": \"child<ivshmem-plain>\"}]" },
+		{ "qom-list", "peripheral-anon", "[]" }, { "qom-get", "memdev", "\"/objects/pipe\"" }, MARKED,
+		{ "query-status", "", "{\"status\": \"running\"}" }, { "human-monitor-command", "info mtree", "\"" MTREE "\"" }, { 0 },
+	};
+	static const struct vm vm = {
+		.pidfd = -1, .vm_fd = -1, .nblocks = 3,
+		.blocks = { { .name = "a", .pages = 8, .fd = -1 }, { .name = "b", .pages = 8, .fd = -1 }, { .name = "pipe", .pages = 8, .fd = -1 } },
+	};
+	const struct receiver_options o = { .recover = true, .qmp_path = "/tmp/godwit-none" };
+	struct receiver r = { .o = &o, .lfd = -1, .postcopy = POSTCOPY_NONE, .record = RECORD_NONE, .migration = { .stream = -1 } };
+	struct err e = { 0 };
+	struct peer peer;
+
+	(void)state;
+	have_record(LACKS);
+	found = peer_qemu(&peer, qemu, &e);
+	assert_non_null(found);
+	is_vm = &vm;
+	assert_int_equal(recover_take_over(&r, &e), 0);
+	is_vm = NULL;
+	assert_true(r.vm.blocks[0].address == 0x8000 && !r.vm.blocks[1].address);
+	assert_true(r.vm.blocks[2].address == WIRE_NO_ADDRESS);
+	assert_false(r.numbered);
+	free(to_be_set);
+	record_remove(&r.record);
+	migration_free(&r.migration);
+	peer_qemu_end(&peer, found);
 }
 
 /* Its guest may have ended of its own accord. If it was not seen to run nobody can know. */
@@ -269,6 +310,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_one_that_takes_over_learns),
+		cmocka_unit_test(without_a_note_it_asks_where_ram_is),
 		cmocka_unit_test(qemu_exits_before_the_sender_comes),
 		cmocka_unit_test(a_guest_that_nobody_has_started),
 		cmocka_unit_test(that_it_has_run_is_on_record),

@@ -10,6 +10,7 @@
 #include "claim/own_ram.h"
 #include "peer/hello.h"
 #include "receive/receiver_internal.h"
+#include "vmm/mtree.h"
 
 static bool agree_is_at_its_place(const struct ram_block *b, const struct wire_block *theirs)
 {
@@ -23,8 +24,8 @@ static bool agree_is_namesake(const struct ram_block *b, const struct wire_block
 }
 
 /*
- * It has no place yet, as the guest gives it one: an ivshmem device's. mtree_check() has made sure
- * that no other block here has its size.
+ * It has no place yet, as the guest gives it one: an ivshmem device's. No other block here has its
+ * size: mtree_check().
  */
 static bool agree_has_its_size(const struct ram_block *b, const struct wire_block *theirs)
 {
@@ -61,6 +62,7 @@ static int agree_order(struct vm *vm, const struct wire_block *theirs, unsigned 
 {
 	const struct ram_block *found[WIRE_BLOCKS_MAX] = { NULL };
 	struct ram_block ours[WIRE_BLOCKS_MAX];
+	struct err ignored = { 0 };
 
 	if (n != vm->nblocks)
 		return err_set(e, GW_RAM_DIFFERS, EINVAL, "the source has %u RAM blocks and the destination %u: give both QEMUs the same -m, -numa and -device pc-dimm options",
@@ -68,7 +70,7 @@ static int agree_order(struct vm *vm, const struct wire_block *theirs, unsigned 
 	if (by_place)
 		agree_find(vm, theirs, agree_is_at_its_place, found);
 	agree_find(vm, theirs, agree_is_namesake, found);
-	if (by_place)
+	if (by_place && !mtree_check(vm, &ignored))
 		agree_find(vm, theirs, agree_has_its_size, found);
 	for (unsigned int i = 0; i < n; i++) {
 		if (!found[i])
@@ -116,16 +118,18 @@ static int agree_addresses(const struct vm *vm, const struct wire_block *theirs,
 
 int agree_ram(struct receiver *r, const struct wire_header *h, struct err *e)
 {
+	/* Who takes over without a note knows no mode. In migrate mode QEMU has compared both. */
+	const bool by_place = r->save_mode || (r->o->recover && !r->numbered);
 	struct wire_block *theirs;
 	int ret = hello_read_table(r->ch, h, "RAM blocks", &theirs, e);
 
 	if (!ret && r->source_ram)
 		ret = own_ram_refuse(r->source_ram, e);
 	if (!ret)
-		ret = agree_order(&r->vm, theirs, h->arg, r->save_mode, e);
-	if (!ret && r->save_mode)
+		ret = agree_order(&r->vm, theirs, h->arg, by_place, e);
+	if (!ret && by_place)
 		ret = agree_addresses(&r->vm, theirs, e);
-	else if (!ret)
+	if (!ret && !r->save_mode)
 		ret = agree_all_shared(&r->vm, e);
 	free(theirs);
 	return ret;

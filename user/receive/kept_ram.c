@@ -10,6 +10,8 @@
  * any more (postcopy_complete()): so it also says that this QEMU has all of the device state. It is
  * named by QEMU's process. It may be missing (the receiver was killed just before it, no file could
  * be made, RAM is in more blocks than it has room for): then QEMU is asked.
+ *
+ * It has the blocks in the sender's order: in which mode they were matched is known from it alone.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +25,8 @@
 #include "receive/postcopy_internal.h"
 #include "receive/receiver_internal.h"
 #include "txn/mark.h"
+#include "vmm/mtree.h"
+#include "vmm/ram.h"
 
 /* By the name of its process, which is known also when that has exited. false: it is not known. */
 static bool kept_ram_name(const char *vmm, char name[RECORD_NAME])
@@ -219,6 +223,7 @@ static int kept_ram_find_at(struct receiver *r, struct qmp_place *at, struct err
 	 * does a --pid say that its monitor is at the path.
 	 */
 	at->vmm = kept_ram_is_relayed(at, name, note) ? 0 : pid;
+	r->numbered = true;
 	ret = vm_find_known(pid, known, n, &r->vm, e);
 	if (!ret)
 		ret = claim_take(&r->claim, &r->vm, e);
@@ -289,6 +294,23 @@ static int kept_ram_check_mark(struct receiver *r, struct err *e)
 	return err_set(e, GW_NO_MIGRATION, ENOENT, "the guest of this QEMU lacks no RAM: its receiver has ended, and could not remove QEMU's object \"" MARK_ID "\": \"godwit resolve --forget\" does");
 }
 
+/*
+ * Nothing says in which mode the guest has come: its RAM is matched by place. But not by one that
+ * the guest itself gives, and may have changed since.
+ */
+static int kept_ram_places(struct receiver *r, struct err *e)
+{
+	struct err ignored = { 0 };
+	int ret = mtree_query(r->qmp, &r->vm, e);
+
+	if (!ret)
+		ram_find_ivshmem(r->qmp, &r->vm, &ignored);
+	for (unsigned int i = 0; i < r->vm.nblocks; i++)
+		if (r->vm.blocks[i].ivshmem)
+			r->vm.blocks[i].address = WIRE_NO_ADDRESS;
+	return ret;
+}
+
 int kept_ram_claim(struct receiver *r, struct err *e)
 {
 	char target[MARK_MAX] = "", status[64] = "";
@@ -297,6 +319,8 @@ int kept_ram_claim(struct receiver *r, struct err *e)
 	if (ret)
 		return ret < 0 ? ret : 0;
 	ret = receiver_find(r, e);
+	if (!ret)
+		ret = kept_ram_places(r, e);
 	if (!ret)
 		ret = mark_read(r->qmp, target, e);
 	if (ret >= 0 && !strcmp(target, MARK_HERE))

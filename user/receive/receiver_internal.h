@@ -72,6 +72,8 @@ enum sender_knowledge { SENDER_MAY_NOT_KNOW, SENDER_TOLD, SENDER_KNOWS };
  *	sender does not list its files
  * @private: QEMU's private RAM, numbered as the sender does
  * @save_mode: the sender sends the device state in save mode, not in migrate mode
+ * @numbered: this receiver has taken a guest over by a note: @vm has the sender's order, and
+ *	@save_mode is known
  * @devstate: QEMU's stream, as far as it has come
  * @runs: the guest ran at the source, and is to run here
  * @commit: see txn/commit.h
@@ -118,7 +120,7 @@ struct receiver {
 	bool told_changed, told_index;
 	const struct ram_block *source_ram;
 	struct private_ram private;
-	bool save_mode;
+	bool save_mode, numbered;
 	enum receiver_state state;
 	enum sender_knowledge sender;
 	bool runs;

@@ -39,8 +39,8 @@ static int recover_same_ram(struct receiver *r, struct err *e)
 		return ret;
 	memcpy(before, r->vm.blocks, sizeof(before));
 	ret = agree_ram(r, &h, e);
-	/* A receiver that takes over numbers them now. */
-	if (!ret && r->postcopy.taken && !atomic_load(&r->postcopy.ready))
+	/* A receiver that takes over without a note numbers them now. */
+	if (!ret && r->postcopy.taken && !atomic_load(&r->postcopy.ready) && !r->numbered)
 		return 0;
 	if (!ret && memcmp(before, r->vm.blocks, sizeof(before)))
 		ret = err_set(e, GW_RAM_DIFFERS, EINVAL, "the sender numbers its RAM in another way than before");

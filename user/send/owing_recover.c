@@ -16,6 +16,7 @@
 #include "plan/link.h"
 #include "proc/proc_io.h"
 #include "send/sender_internal.h"
+#include "vmm/mtree.h"
 #include "wire/owed.h"
 
 #define LEAST_MS	1000u	/* for the last try */
@@ -314,6 +315,9 @@ static int recover_find(struct sender *s, struct err *e)
 		r = migration_running(s->qmp, &running, e);
 	if (!r && running)
 		r = recover_refuse_running(s, e);
+	/* In save mode the receiver matches RAM by its place in the guest. */
+	if (!r)
+		r = mtree_query(s->qmp, &s->vm, e);
 	if (!r)
 		r = doubt_read(s->vm.pid, &d, &s->note_before, e);
 	if (!r && d.dead && !d.ran)
