@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The link is lost while the guest runs at the destination and its RAM is not there: its faults wait, and both ends find each other."""
 import contextlib
+import glob
+import os
 import random
 import signal
 import socket
@@ -322,6 +324,31 @@ def test_killed(pair, who):
     # And nothing is left of it: neither a mark nor a note.
     asked = godwit.Process('src', 'resolve', '--qmp', src.main_qmp)
     assert asked.wait() == godwit.EXIT['no-migration'], asked.said
+
+
+@pytest.mark.parametrize('who', ['sender', 'both', 'both, without a note'])
+def test_killed_where_names_are_exchanged(directory, qemu, who):
+    """What holds the guest's upper half has the name of the lower one at the destination: who takes over goes by places as well."""
+    ram = [lab.Ram(64, 'memfd'), lab.Ram(64, 'memfd')]
+    src = lab.Qemu('src', directory=directory, ram=ram, qemu=qemu,
+                   append='start=56 size=16 touch=16 rate=3000 random=1').wait_ticks(2)
+    dst = godwit.destination(src, ram=ram, order=[1, 0])
+    with relay.Losing(TO) as between:
+        run = begin((src, dst), between, '--device-state', 'save')
+        receive = run.receive
+        between.wait_ram(256 << 10)
+        run.send.kill().wait()
+        if who != 'sender':
+            receive.kill().wait()
+            notes = glob.glob('/run/godwit/ram-*')
+            proved(len(notes) == 1, notes)
+            if 'without' in who:
+                os.unlink(notes[0])
+            receive = godwit.listen(dst, '--recover', '--peer-timeout', '3')
+        send = godwit.Process('src', 'send', '--recover', '--qmp', src.main_qmp, '--peer-timeout', '3', between.address)
+        assert send.wait() == 0, send.said
+        assert receive.wait() == 0 and 'all RAM is here' in receive.said, receive.said
+        godwit.proof(src, dst, stopped='paused')
 
 
 def test_qemu_itself_waits(pair):
