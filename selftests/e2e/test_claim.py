@@ -192,7 +192,7 @@ def test_the_guardian_keeps_it(directory):
     between = relay.Watching(TO, lambda kind: kind == wire.RESUMED and src.process.send_signal(signal.SIGSTOP))
     there = godwit.listen(dst)
     try:
-        here = send(src, '--peer-timeout', '1', to=between.address)
+        here = send(src, '--peer-timeout', '4', to=between.address)
         assert here.wait() == 0 and 'guardian' in here.said, here.said
         there.wait()
         held = subprocess.run(['flock', '-n', src.ram[0].path, 'true'], check=False).returncode
@@ -259,9 +259,9 @@ def test_in_doubt(directory):
     src = source(directory)
     dst = godwit.destination(src)
     between = relay.Relay(TO, wire.RESUMED)
-    there = godwit.listen(dst, '--peer-timeout', '2')
+    there = godwit.listen(dst, '--peer-timeout', '8')
     try:
-        here = send(src, '--peer-timeout', '2', '--resolve-timeout', '1', to=between.address)
+        here = send(src, '--peer-timeout', '8', '--resolve-timeout', '1', to=between.address)
         assert here.wait() == godwit.EXIT['unknown'], here.said
     finally:
         between.stop()

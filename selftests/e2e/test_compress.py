@@ -324,10 +324,9 @@ def test_lost_and_back(directory):
     src = source(directory)
     dst = godwit.destination(src)
     between = relay.Losing(godwit.TO, rate=2 << 20)
-    options = ['--peer-timeout', '3', '--resolve-timeout', '1']
     try:
-        run = godwit.Run(src, dst, '--pause', '--compress', 'zlib', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
-                         receive_options=options)
+        run = godwit.Run(src, dst, '--pause', '--compress', 'zlib', '--reconnect', '30', to=between.address,
+                         receive_options=['--resolve-timeout', '1'])
         between.wait_acknowledged(run)
         between.lose()
         report = run.wait()
@@ -343,8 +342,8 @@ def test_set_while_lost(directory):
     dst = godwit.destination(src)
     between = relay.Losing(godwit.TO, rate=2 << 20, offers=~wire.ZLIB)
     try:
-        run = godwit.Run(src, dst, '--pause', '--compress', 'off', '--reconnect', '30', '--peer-timeout', '3', to=between.address,
-                         receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        run = godwit.Run(src, dst, '--pause', '--compress', 'off', '--reconnect', '30', to=between.address,
+                         receive_options=['--resolve-timeout', '1'])
         between.wait_acknowledged(run)
         between.fall()
         run.send.wait_for('trying to connect again')

@@ -76,9 +76,9 @@ def test_silence_in_front_of_commit(pair, asks):
     src, _ = pair
     between = relay.Silent(TO)
     # The receiver gives up while the sender asks, or when that asks no more.
-    patience, there = (20, 3) if asks == 'sender' else (1, 6)
+    patience, there = (20, 9) if asks == 'sender' else (1, 14)
     try:
-        run = godwit.Run(*pair, '--pause', '--resolve-timeout', str(patience), '--peer-timeout', '2', to=between.address,
+        run = godwit.Run(*pair, '--pause', '--resolve-timeout', str(patience), '--peer-timeout', '6', to=between.address,
                          receive_options=['--resolve-timeout', str(patience), '--peer-timeout', str(there)])
         status = run.send.wait()
         assert 'in doubt' in run.send.said, run.send.said
@@ -331,7 +331,7 @@ def test_destination_hangs(pair):
     src, dst = pair
     between = relay.Watching(TO, lambda kind: kind == wire.COMMIT and dst.process.send_signal(signal.SIGSTOP))
     try:
-        run = migrate(pair, between, receive_options=['--peer-timeout', '1'])
+        run = migrate(pair, between, receive_options=['--peer-timeout', '3'])
         assert run.send.wait() == godwit.EXIT['device-state'], run.send.said
         assert run.receive.wait() == godwit.EXIT['device-state'] and 'killed it' in run.receive.said, run.receive.said
     finally:
@@ -345,15 +345,19 @@ def test_destination_hangs(pair):
 def test_destination_takes_long(pair):
     """To load the device state: much longer than the sender waits for a silent peer. The receiver says that it lives."""
     src, dst = pair
+    behind = []	# frames, of which about one a second is a PONG
 
     def hang(kind):
         if kind == wire.COMMIT:
             dst.process.send_signal(signal.SIGSTOP)
-            threading.Timer(5, lambda: dst.process.send_signal(signal.SIGCONT)).start()
+        if kind == wire.COMMIT or behind:
+            behind.append(kind)
+        if behind.count(wire.PONG) == 8:
+            dst.process.send_signal(signal.SIGCONT)
     between = relay.Watching(TO, hang)
     try:
-        run = godwit.Run(*pair, '--pause', '--peer-timeout', '2', '--resolve-timeout', '0', to=between.address,
-                         receive_options=['--peer-timeout', '10', '--resolve-timeout', '0'])
+        run = godwit.Run(*pair, '--pause', '--peer-timeout', '6', '--resolve-timeout', '0', to=between.address,
+                         receive_options=['--peer-timeout', '60', '--resolve-timeout', '0'])
         run.wait()
     finally:
         between.stop()
@@ -386,7 +390,7 @@ def test_monitor_is_taken(pair):
         waits.wait(30)
         here.kill().wait()
     between = monitor.in_the_blackout(src, act)
-    there = godwit.listen(dst, '--peer-timeout', '1', '--resolve-timeout', '1')
+    there = godwit.listen(dst, '--resolve-timeout', '1')
     with socket.socket(socket.AF_UNIX) as other:
         here = godwit.Process('src', 'send', *between.options(), '--pause', AT)
         while src.qmp('query-migrate').get('status') != 'pre-switchover':

@@ -33,11 +33,11 @@ def pair(directory):
 
 
 def receive(dst, *options):
-    return godwit.listen(dst, *options, '--peer-timeout', '2', '--resolve-timeout', '1')
+    return godwit.listen(dst, *options, '--peer-timeout', '8', '--resolve-timeout', '1')
 
 
 def send(src, *options, to=AT):
-    return godwit.Process('src', 'send', *(options or ('--qmp', src.main_qmp)), '--pause', '--peer-timeout', '2', '--resolve-timeout', '1',
+    return godwit.Process('src', 'send', *(options or ('--qmp', src.main_qmp)), '--pause', '--peer-timeout', '8', '--resolve-timeout', '1',
                           to)
 
 
@@ -65,7 +65,7 @@ def test_an_undecided_verdict_stays(pair):
     """
     src, dst = pair
     between = Monitor(dst, lambda direction, data: direction == 'from' and b'"RESUME"' in data and Monitor.DROP)
-    there = godwit.listen(dst, *between.options(), '--peer-timeout', '2', '--resolve-timeout', '9')
+    there = godwit.listen(dst, *between.options(), '--peer-timeout', '8', '--resolve-timeout', '9')
     here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--resolve-timeout', '6', AT)
     assert here.wait() == godwit.EXIT['unknown'] and 'says "in-doubt"' in here.said, here.said
     assert there.wait() == godwit.EXIT['unknown'], there.said
@@ -278,7 +278,7 @@ def test_who_waits_can_be_stopped(pair):
     src, dst = pair
     between = relay.Relay(TO, wire.RESUMED)
     try:
-        there = godwit.listen(dst, '--peer-timeout', '2')
+        there = godwit.listen(dst, '--peer-timeout', '8')
         here = send(src, to=between.address)
         assert here.wait() == godwit.EXIT['unknown'], here.said
     finally:
@@ -312,7 +312,7 @@ def test_signs_of_life_for_ever(pair):
     between = Pongs(TO, None)
     try:
         there = receive(dst)
-        here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '1', '--resolve-timeout', '1',
+        here = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '3', '--resolve-timeout', '1',
                               between.address)
         assert here.wait(60) == godwit.EXIT['unknown'] and 'the receiver answers' in here.said, here.said
     finally:

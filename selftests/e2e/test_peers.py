@@ -71,7 +71,8 @@ class FakeReceiver(threading.Thread):
 ], ids=['version', 'needs-more', 'http', 'garbage', 'out-of-turn', 'hangs-up', 'silent', 'too-many-streams', 'other-streams', 'no-streams'])
 def test_strange_receiver(src, answers, status, then_close):
     fake = FakeReceiver(answers, then_close)
-    p = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', '2', f'{lab.ADDRESS["src"]}:4434')
+    seconds = '2' if status == 'timeout' else '8'
+    p = godwit.Process('src', 'send', '--qmp', src.main_qmp, '--pause', '--peer-timeout', seconds, f'{lab.ADDRESS["src"]}:4434')
     refused((p.wait(), p.said), status)
     fake.done.set()
     fake.join()

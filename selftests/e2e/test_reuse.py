@@ -304,9 +304,8 @@ def lost(src, file, drop, spoils, *options):
     if spoils:
         at_the_first(between, wire.REFERENCES, lambda: garbage(file))
     try:
-        run = godwit.Run(src, godwit.destination(src), '--downtime-limit', '1000', '--reconnect', '30', '--peer-timeout', '3', *options,
-                         to=between.address, tool=TOOL,
-                         receive_options=['--peer-timeout', '3', '--resolve-timeout', '1', '--reuse', file])
+        run = godwit.Run(src, godwit.destination(src), '--downtime-limit', '1000', '--reconnect', '30', *options,
+                         to=between.address, tool=TOOL, receive_options=['--resolve-timeout', '1', '--reuse', file])
         report = run.wait()
     finally:
         between.stop()

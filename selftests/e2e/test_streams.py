@@ -120,7 +120,7 @@ def test_too_late(pair, seconds):
 
 def test_breaks(pair):
     with one_stream('reset') as between:
-        refused(migrate(pair, between), pair, 'link-lost', 'peer-failed')
+        refused(migrate(pair, between, seconds='8'), pair, 'link-lost', 'peer-failed')
 
 
 def test_sender_killed(pair):
@@ -158,7 +158,7 @@ def test_receiver_killed(pair):
     """Before it passed anything to QEMU: the guest runs on at the source."""
     run = None
     with one_stream(None, at_end=lambda: run.receive.kill().wait()) as between:
-        run = migrate(pair, between)
+        run = migrate(pair, between, seconds='6')
         run.receive.wait()
         dst = godwit.destination(pair[0], 'dst2')
         there = godwit.listen(dst)
@@ -177,7 +177,7 @@ def test_receiver_killed_while_it_runs(pair, mode, asks):
     src, dst = pair
     run = None
     with one_stream(None, at_end=lambda: run.receive.kill().wait()) as between:
-        run = migrate(pair, between, '--device-state', mode, resolve='60' if asks == 'sender' else '1', **RUNNING)
+        run = migrate(pair, between, '--device-state', mode, seconds='6', resolve='60' if asks == 'sender' else '1', **RUNNING)
         run.receive.wait()
         if asks == 'resolve':
             assert run.send.wait() == godwit.EXIT['unknown'], run.send.said
@@ -228,12 +228,11 @@ def test_hashing_takes_long(pair, directory, how):
     with open(f'{slow}.c', 'w', encoding='ascii') as f:
         f.write(SLOW)
     # One that is to be cancelled is not over before that on any host.
-    subprocess.run(['cc', '-shared', '-fPIC', f'-DNAP_NS={1000000 if how == "arrives" else 5000000}', '-o', f'{slow}.so',
-                    f'{slow}.c', '-ldl'], check=True)
-    there = godwit.listen(pair[1], '--peer-timeout', '2', '--resolve-timeout', '1')
+    subprocess.run(['cc', '-shared', '-fPIC', '-DNAP_NS=5000000', '-o', f'{slow}.so', f'{slow}.c', '-ldl'], check=True)
+    there = godwit.listen(pair[1], '--peer-timeout', '6', '--resolve-timeout', '1')
     os.environ['LD_PRELOAD'] = f'{slow}.so'
     try:
-        here = godwit.Process('src', 'send', '--qmp', pair[0].main_qmp, '--pause', '--verify', '--peer-timeout', '2', godwit.AT)
+        here = godwit.Process('src', 'send', '--qmp', pair[0].main_qmp, '--pause', '--verify', '--peer-timeout', '6', godwit.AT)
     finally:
         del os.environ['LD_PRELOAD']
     if how == 'arrives':

@@ -175,8 +175,8 @@ def test_a_byte_is_changed(pair, keys, kind, number):
 def test_reconnect(pair, keys, which):
     """By a number, while the certificate is for a name: the name that the operator gave counts."""
     with relay.Sealed(TO) as between:
-        run = migrate(pair, keys['creds'], '--streams', '2', '--reconnect', '30', '--peer-timeout', '3', '--compress', 'off', to=between.address,
-                      receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+        run = migrate(pair, keys['creds'], '--streams', '2', '--reconnect', '30', '--compress', 'off', to=between.address,
+                      receive_options=['--resolve-timeout', '1'])
         between.wait_ram(12 << 20)	# both streams have ended a piece, and a part is acknowledged
         assert run.send.poll() is None, run.send.said
         between.lose(which)
@@ -247,7 +247,7 @@ def test_resolve(pair, keys):
     src, dst = pair
     between = relay.Sealed(TO, rate=10 << 20)
     try:
-        run = migrate(pair, keys['creds'], '--resolve-timeout', '1', '--peer-timeout', '2', '--compress', 'off', to=between.address,
+        run = migrate(pair, keys['creds'], '--resolve-timeout', '1', '--peer-timeout', '8', '--compress', 'off', to=between.address,
                       receive_options=['--resolve-timeout', '60'])
         # QEMU takes no state, so the receiver has no answer when the sender has sent all.
         while src.query_status() == 'running':

@@ -80,9 +80,9 @@ class Tunnel(relay.Losing):
 
 def test_reconnect(pair, path):
     """The tunnel breaks. Its end has another path than the receiver's."""
-    receive = receiver(pair[1], path, '--peer-timeout', '3', '--resolve-timeout', '1')
+    receive = receiver(pair[1], path, '--resolve-timeout', '1')
     with Tunnel(f'{path}.tunnel', path) as between:
-        run = migrate(pair, receive, between.address, '--streams', '2', '--reconnect', '30', '--peer-timeout', '3', '--compress', 'off')
+        run = migrate(pair, receive, between.address, '--streams', '2', '--reconnect', '30', '--compress', 'off')
         between.wait_ram(12 << 20)	# both streams have ended a piece, and a part is acknowledged
         assert run.send.poll() is None, run.send.said
         between.lose()
