@@ -60,9 +60,9 @@ def by_parts(report, count):
     assert len(rounds) >= 3 and count[wire.DELTA] >= 2
     assert not rounds[0]['delta'] and not rounds[0]['unchanged']
     for row in rounds[1:]:
-        assert row['unchanged'] > 2000 and row['delta'] > 0, rounds
-        assert row['delta-bytes'] < row['delta'] * 2048 and row['normal-bytes'] < rounds[0]['normal-bytes'] / 10, rounds
-    assert ram['delta'] == sum(row['delta'] for row in rounds) <= ram['normal']
+        assert row['unchanged'] > 2000, rounds
+        assert row['delta-bytes'] <= row['delta'] * 2048 and row['normal-bytes'] < rounds[0]['normal-bytes'] / 10, rounds
+    assert 0 < ram['delta'] == sum(row['delta'] for row in rounds) <= ram['normal']
     assert ram['delta-bytes'] == sum(row['delta-bytes'] for row in rounds)
     assert ram['unchanged'] == sum(row['unchanged'] for row in rounds)
 
@@ -82,7 +82,6 @@ def test_auto(directory):
     dst = godwit.destination(src)
     report, count = migrate(src, dst, '--streams', '2')
     assert report['ram']['unchanged'] > 2000 and report['ram']['delta'] > 0 and count[wire.DELTA] > 0
-    assert len(report['rounds']) <= 5
 
 
 @pytest.mark.parametrize('here, there', [('shared_file', 'anonymous'), ('anonymous', 'shared_file'), ('private_file', 'memfd')])
@@ -155,9 +154,9 @@ def test_lost_and_back(directory, when):
     src.command('rate=4000')
     between = relay.Losing(godwit.TO, rate=SLOW)
     try:
-        process = run(src, dst, between, '--compress', 'lz4', '--streams', '2', '--reconnect', '30', '--peer-timeout', '3',
+        process = run(src, dst, between, '--compress', 'lz4', '--streams', '2', '--reconnect', '30',
                       '--downtime-limit', '1', '--max-rounds', '1000', '--timeout', '3600', '--on-timeout', 'pause',
-                      receive_options=['--peer-timeout', '3', '--resolve-timeout', '1'])
+                      receive_options=['--resolve-timeout', '1'])
         for frames in range(1, when + 1):
             in_parts(between, process, 4 * frames)
             between.lose()
