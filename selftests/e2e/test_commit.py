@@ -68,12 +68,15 @@ def moving(request, directory, qemu):
 
 
 @contextlib.contextmanager
-def killed_behind_it(moving, first, last):
-    """A migration whose sender is dead since the gate holds the frame `last`."""
+def killed_behind_it(moving, first, last, patience='600'):
+    """
+    A migration whose sender is dead since the gate holds the frame `last`. patience: of the receiver, with a peer that is silent; it
+    hears of the death when this ends.
+    """
     src, dst, how = moving
     gate = Gate(first, last)
     try:
-        run = godwit.Run(src, dst, '--device-state', how, to=gate.address, receive_options=['--resolve-timeout', '1', '--peer-timeout', '5'])
+        run = godwit.Run(src, dst, '--device-state', how, to=gate.address, receive_options=['--resolve-timeout', '1', '--peer-timeout', patience])
         assert gate.reached.wait(60), run.send.said
         run.send.kill().wait()
         yield run, gate
@@ -98,7 +101,8 @@ def test_before_the_device_state_arrives(moving):
         stays_stopped(src, how)
         proved(dst.query_status() == 'inmigrate', f'the destination is {dst.query_status()}')
         gate.release()
-        assert run.receive.wait() == 0, run.receive.said
+        dst.wait_ticks(1)
+    assert run.receive.wait() == 0, run.receive.said
     godwit.proof(src, dst, stopped=godwit.STOPPED[how])
 
 
@@ -136,7 +140,7 @@ def test_the_end_never_arrives(moving):
 def test_before_the_answer(moving):
     """The guest runs at the destination already when the sender dies."""
     src, dst, how = moving
-    with killed_behind_it(moving, wire.RESUMED, wire.RESUMED) as (run, _):
+    with killed_behind_it(moving, wire.RESUMED, wire.RESUMED, '5') as (run, _):
         stays_stopped(src, how)
         assert run.receive.wait() == 0, run.receive.said
     godwit.proof(src, dst, stopped=godwit.STOPPED[how])
