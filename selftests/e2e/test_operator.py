@@ -98,6 +98,7 @@ def test_a_suspended_guest_is_saved(new_pair, how):
     """
     src, dst = new_pair
     run = godwit.start_in('round', new_pair, '--downtime-limit', '20000')
+    lab.link('rate', 2)	# it lasts until all of this is done
     if how == 'saved':
         snapshot(src)
         assert run.send.poll() is None, run.send.said
@@ -123,6 +124,7 @@ def test_a_suspended_guest_may_have_been_saved(pair):
     src, dst = pair
     begin_elsewhere(src, 'cancelled')
     run = godwit.start_in('round', pair, '--downtime-limit', '20000')
+    lab.link('rate', 2)
     src.qmp('stop')
     lab.link('clear')
     run.wait('vm-state')
@@ -275,6 +277,7 @@ def test_qemu_migrates_where_we_measure(src, command):
     for name in ('dst2', 'dst3', 'dst4'):
         elsewhere = godwit.destination(src, name)
         p = measuring(src, command)
+        p.wait_until(lambda: godwit.kvm_logged(src), 'log', 60)
         src.wait_ticks(4)
         try:
             moves = lab.QemuMigration(src, elsewhere)
