@@ -91,16 +91,16 @@ def test_written_again_is_not_sent_before(directory, options):
 
 def test_auto(directory):
     """Rounds do not help, so it is chosen, before they are used up: without any option for that."""
-    src = source(directory, 'start=16 size=4 touch=4 rate=6000 random=1')
+    src = source(directory, 'start=16 size=2 touch=2 rate=6000 random=1')
     dst = godwit.destination(src)
-    lab.link('rate', 5)
-    # What the guest writes takes 6.8 s.
-    run = godwit.Run(src, dst, '--downtime-limit', '3000', '--compress', 'off', '--delta', 'off', verify=False)
+    lab.link('rate', 2)
+    # What the guest writes takes 8.5 s, and what a busy host takes for the rest is less than the limit.
+    run = godwit.Run(src, dst, '--downtime-limit', '5000', '--compress', 'off', '--delta', 'off', verify=False)
     report = run.wait()
     units, _, _, _ = came_after(run)
     godwit.proof(src, dst)
     assert 'rounds do not help' in run.send.said
-    assert units > 500 and report['expected-downtime'] < 3000
+    assert units > 200 and report['expected-downtime'] < 5000
     assert 3 <= len(report['rounds']) < 30
 
 
@@ -151,7 +151,7 @@ def test_nothing_was_sent_before(directory, mode):
     """Stopped first: all of the guest's RAM is owed, what it runs on as well."""
     src = source(directory, 'start=16 size=32 touch=24 rate=500 random=1 rng=20', devices=lab.rng())
     dst = godwit.destination(src, devices=lab.rng())
-    lab.link('rate', 200)
+    lab.link('rate', 20)	# slower than any host asks
     run = godwit.Run(src, dst, '--pause', *LAZY, '--device-state', mode, verify=False)
     run.wait()
     units, _, asked, _ = came_after(run)
@@ -229,6 +229,8 @@ def test_a_killed_sender(directory):
     dst = godwit.destination(src)
     lab.link('rate', 20)
     run = godwit.Run(src, dst, *LAZY, verify=False, receive_options=['--recover-timeout', '5'])
+    run.wait_stopped()
+    lab.link('rate', 1)	# it lacks them still, however late it is
     run.receive.wait_for('are still to come')
     run.send.kill().wait()
     status = run.receive.wait()
