@@ -227,8 +227,8 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	const bool owes = s->owing.collected && !s->owing.complete && runs;
 
 	/*
-	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, or the
-	 * guardian was killed, and for a guardian that rolls back, and drops it then. That the guest
+	 * The note stays for `godwit resolve` when in doubt, or when the guest may lack RAM, or if
+	 * the guardian was killed, and for one that rolls back, and drops it then. That the guest
 	 * is lost is the receiver's word: if that was wrong, `send --recover` still finds what it
 	 * needs.
 	 */
