@@ -12,6 +12,7 @@ import termios
 import time
 
 import lab
+import monitor
 from kmod import kvm_logged, load, loaded, row_off, slots, tool, unload, wait_unlogged
 from ours import Crashed, proved
 from proofs import check_moved, never_ran, note, page_of, proof, same_ram, settings, settings_kept, unharmed
@@ -330,7 +331,8 @@ def start_in(phase, pair, *options, **more):
       later      the same, in a round after the first; it ends by no limit, as a guest on a slow host writes little
       stream     QEMU's private RAM (a large flash) to send, while the guest runs, and a late round beside it, which is the
                  second: see SOON_LATE
-      paused     the guest stopped, with much RAM left for the last round, by a downtime limit that allows it
+      paused     the guest stopped, with much RAM left for the last round, by a downtime limit that allows it; the link is slower
+                 before godwit hears of the stop, or all would be over before a test that is held up acts
       blackout   the same in save mode
     """
     src, dst = pair
@@ -339,13 +341,15 @@ def start_in(phase, pair, *options, **more):
               # Rounds that help no more would end by post-copy.
               'later': ['--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off'],
               'stream': SOON_LATE}
-    run = Run(src, dst, *limits.get(phase, ['--downtime-limit', '60000']), *options, **more)
+    between = monitor.at_the_stop(src, lambda: lab.link('rate', 2)) if phase in ('paused', 'blackout') else None
+    run = Run(src, dst, *limits.get(phase, ['--downtime-limit', '60000']), *options, *(between.options() if between else []), **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
     elif phase == 'stream':
         run.wait_late(2)
     else:
         run.wait_stopped()
+        assert between.over.wait(60), 'godwit did not hear of the stop'
     return run
 
 

@@ -69,6 +69,17 @@ class Monitor:
         return ['--qmp', self.path, '--pid', str(self.vm.pid)]
 
 
+def at_the_stop(vm, act):
+    """A Monitor: act() is called when the guest has been stopped, before godwit hears of it; then its `over` is set."""
+    def hook(direction, data):
+        if direction == 'from' and b'"event": "STOP"' in data and not between.over.is_set():
+            act()
+            between.over.set()
+    between = Monitor(vm, hook)
+    between.over = threading.Event()
+    return between
+
+
 def in_the_blackout(vm, act):
     """A Monitor: act() is called when the guest has been stopped for good, and QEMU is to yield its device state; it never does."""
     def hook(direction, data):
