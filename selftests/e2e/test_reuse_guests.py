@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A guest that runs and writes comes back to a host that has an image of it (--leave-image, --reuse)."""
 import os
+import signal
 
 import godwit
 import lab
@@ -67,10 +68,12 @@ def test_the_file_changes(directory):
     dst, image = leave(directory)
     write(dst, (AT - 6) << 20, os.urandom(10 << 20))
     other = os.urandom(os.path.getsize(image))	# which takes an emulated host long
-    back, run = come_back(dst, image, '--bandwidth', '2', '--compress', 'off')
-    run.send.wait_round(1)
+    back, run = come_back(dst, image, '--bandwidth', '2', '--compress', 'off', '--peer-timeout', '600',
+                          receive_options=['--peer-timeout', '600'])
+    run.send.wait_round(1).freeze()
     with open(image, 'r+b') as f:
         f.write(other)
+    run.send.kill(signal.SIGCONT)
     report = run.wait()
     assert report['verified'] and report['reuse']['refused'] > 500, report['reuse']
     godwit.proof(dst, back)
