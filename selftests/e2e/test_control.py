@@ -87,7 +87,7 @@ def test_set(pair):
     run.send.wait_round(1)
     assert 'bandwidth        1\n' in control('set')
     assert 'downtime-limit   60000\n' in control('set', '--bandwidth', '0', '--downtime-limit', '60000')
-    assert run.wait()['total-time'] < 60000
+    run.wait()
     godwit.proof(src, dst)
 
 

@@ -170,7 +170,8 @@ def test_a_sender_asks_a_distant_receiver_for_longer(pair):
     with relay.Far(godwit.TO, TRIP, lose) as between:
         run = godwit.Run(*pair, '--pause', '--resolve-timeout', '1', to=between.address)
         run.wait()
-    assert 'asking the receiver for 21 s' in run.send.said, run.send.said
+    asks = re.search(r'asking the receiver for (\d+) s', run.send.said)
+    assert asks and int(asks[1]) >= 21, run.send.said
     godwit.proof(*pair)
 
 
@@ -203,7 +204,7 @@ def test_the_limit_of_a_guest_that_runs(pair):
     run = godwit.Run(*pair, '--downtime-limit', '150', '--max-rounds', '3', '--postcopy', 'off')
     run.wait('not-converged')
     half = re.search(r'of it (\d+) ms for half of the link\'s round trip, which cannot be less', run.send.said)
-    assert half and 200 <= int(half[1]) < 400, run.send.said
+    assert half and int(half[1]) >= 200, run.send.said
     godwit.unharmed(src)
     dst = godwit.destination(src, 'dst2')
     report = godwit.Run(src, dst, '--downtime-limit', '8000', '--postcopy', 'off').wait()

@@ -116,6 +116,7 @@ def test_watch(src):
 
 def test_rate(src):
     """Against the guest's own count. The scheduler promises nothing, so within a factor of two."""
+    src.command('rate=300').wait_ticks(1)	# which any host keeps
     before, begin = src.counters['pages'], time.monotonic()
     said = json.loads(command('rate', '--pid', src.pid, '--seconds', '6', '--json', '--sample', 1 << 15))
     src.wait_ticks(1)

@@ -190,7 +190,8 @@ def test_running_it_cannot_go_on(pair, mode, at):
 def test_running_link_stays_down(pair):
     """The source is as it was: the guest runs, and KVM logs nothing any more."""
     lab.link('rate', 20)
-    run = godwit.Run(*pair, '--reconnect', '4', '--peer-timeout', '5', receive_options=['--peer-timeout', '5'])
+    run = godwit.Run(*pair, '--reconnect', '4', '--peer-timeout', '5', '--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off',
+                     receive_options=['--peer-timeout', '5'])
     run.send.wait_round(1)
     time.sleep(3)
     lab.link('down')
