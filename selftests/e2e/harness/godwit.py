@@ -341,7 +341,7 @@ def start_in(phase, pair, *options, **more):
               # Rounds that help no more would end by post-copy.
               'later': ['--downtime-limit', '1', '--max-rounds', '10000', '--postcopy', 'off'],
               'stream': SOON_LATE}
-    between = monitor.at_the_stop(src, lambda: lab.link('rate', 2)) if phase in ('paused', 'blackout') else None
+    between = monitor.at_the_stop(src, lambda: lab.link('rate', 5)) if phase in ('paused', 'blackout') else None
     run = Run(src, dst, *limits.get(phase, ['--downtime-limit', '60000']), *options, *(between.options() if between else []), **more)
     if phase in ('round', 'later'):
         run.send.wait_round(1 if phase == 'round' else 2)
