@@ -117,6 +117,49 @@ static void test_shown_in_parts(void **state)
 	assert_int_equal(vm.blocks[2].address, 2ull << 32);	/* of which nothing is shown yet */
 }
 
+/* All that the guest sees of them are aliases; the labels of the second are none of it. */
+static void test_nvdimm(void **state)
+{
+	static const struct peer_answer qemu[] = {
+		{ "human-monitor-command", "info mtree",
+		  "\"      0000000100000000-0000000107ffffff (prio 0, nv-ram): alias nvdimm-memory @nv0 0000000000000000-0000000007ffffff\\r\\n"
+		  "      0000000108000000-000000010fdfffff (prio 0, nv-ram): alias nvdimm-memory @nv1 0000000000000000-0000000007dfffff\\r\\n"
+		  "memory-region: nv0\\r\\n  0000000000000000-0000000007ffffff (prio 0, ram): nv0\\r\\n"
+		  "memory-region: nv1\\r\\n  0000000000000000-0000000007ffffff (prio 0, ram): nv1\\r\\n\"" },
+		{ "query-memory-devices", "",
+		  "[{\"type\": \"nvdimm\", \"data\": {\"addr\": 4294967296, \"memdev\": \"/objects/nv0\"}},"
+		  " {\"type\": \"nvdimm\", \"data\": {\"addr\": 4429185024, \"memdev\": \"/objects/nv1\"}}]" },
+		{ NULL, NULL, NULL }
+	};
+	struct vm vm = { .nblocks = 2, .blocks = { { .name = "nv0", .pages = 32768 }, { .name = "nv1", .pages = 32768 } } };
+	struct err e = { 0 };
+	struct peer p;
+	struct qmp *q = peer_qemu(&p, qemu, &e);
+
+	(void)state;
+	assert_non_null(q);
+	assert_int_equal(mtree_query(q, &vm, &e), 0);
+	peer_qemu_end(&p, q);
+	assert_string_equal(p.missed, "");
+	assert_int_equal(vm.blocks[0].address, 0x100000000);
+	assert_int_equal(vm.blocks[1].address, 0x108000000);
+}
+
+/* Of which each is shown by an alias of some other kind: if their sizes differ nothing takes one for the other. */
+static void test_two_at_one_place(void **state)
+{
+	static const char text[] = "\"memory-region: ram0\\r\\n  0000000000000000-000000007fffffff (prio 0, ram): ram0\\r\\n"
+		"memory-region: ram1\\r\\n  0000000000000000-000000007fffffff (prio 0, ram): ram1\\r\\n\"";
+	struct vm vm = { .nblocks = 2, .blocks = { { .name = "ram0", .pages = 7 }, { .name = "ram1", .pages = 7 } } };
+
+	(void)state;
+	ask(text, &vm, 0);
+	assert_true(vm.blocks[0].address == WIRE_NO_ADDRESS && vm.blocks[1].address == WIRE_NO_ADDRESS);
+	vm.blocks[1].pages = 8;
+	ask(text, &vm, 0);
+	assert_true(vm.blocks[0].address == 0 && vm.blocks[1].address == 0);
+}
+
 #define VIEWS \
 	"FlatView #0\r\n AS \"cpu-smm-0\", root: memory\r\n Root memory region: memory\r\n" \
 	"  0000000000000000-00000000000bffff (prio 0, ram): smram\r\n\r\n" \
@@ -181,6 +224,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_not_found),
 	cmocka_unit_test(test_asked),
 	cmocka_unit_test(test_shown_in_parts),
+	cmocka_unit_test(test_nvdimm),
+	cmocka_unit_test(test_two_at_one_place),
 	cmocka_unit_test(test_ranges),
 };
 

@@ -48,9 +48,6 @@ static void settle_not_put_back(struct sender *s, enum undo_what what, const str
 {
 	const struct err cause = *e;
 
-	/* By that `godwit resolve` does what the guardian would have done. */
-	if (s->guardian.died && what == UNDO_ALL)
-		sender_note_doubt(s);
 	e->exit = GW_OK;
 	err_set(e, GW_NOT_PUT_BACK, EBUSY,
 		"%.400s%s%s could not be %s yet (%.200s): %s; if another client has QEMU's monitor, close that client",
@@ -74,6 +71,9 @@ static void settle_undo(struct sender *s, enum undo_what what, struct err *e)
 		qmp_close(s->qmp);
 		s->qmp = NULL;
 		say("%s; the guardian (process %d) tries again", back.text, (int)s->guardian.pid);
+		/* By that `resolve` does it where the guardian is killed, which else drops it. */
+		if (what == UNDO_ALL)
+			sender_note_doubt(s);
 		if (!guardian_take_over(&s->guardian, TAKE_OVER_MS)) {
 			settle_not_put_back(s, what, &back, e);
 			return;

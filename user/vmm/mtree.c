@@ -10,7 +10,8 @@
  * whole, as in QEMU's own comparison.
  *
  * virtio-mem with dynamic-memslots=on shows the guest parts of its backend, and none before the
- * guest plugs: query-memory-devices tells where all of it is to be.
+ * guest plugs; nvdimm shows all of it, or all but its labels, by an alias. Such a backend has a
+ * line that begins at 0, and query-memory-devices tells where it is.
  */
 #include <assert.h>
 #include <errno.h>
@@ -60,14 +61,16 @@ static void mtree_take_device(const json_t *device, struct vm *vm)
 {
 	const json_t *data = json_object_get(device, "data");
 	const char *memdev = json_string_value(json_object_get(data, "memdev"));
-	json_int_t address = json_integer_value(json_object_get(data, "memaddr"));
+	const char *type = json_string_value(json_object_get(device, "type"));
+	bool nvdimm = type && !strcmp(type, "nvdimm");
+	json_int_t address = json_integer_value(json_object_get(data, nvdimm ? "addr" : "memaddr"));
 
 	for (unsigned int i = 0; memdev && address && i < vm->nblocks; i++)
 		if (ramblocks_is(memdev, vm->blocks[i].name))
 			vm->blocks[i].address = (uint64_t)address;
 }
 
-static int mtree_query_virtio_mem(struct qmp *q, struct vm *vm, struct err *e)
+static int mtree_query_devices(struct qmp *q, struct vm *vm, struct err *e)
 {
 	json_auto_t *all = NULL;
 	const json_t *device;
@@ -79,6 +82,20 @@ static int mtree_query_virtio_mem(struct qmp *q, struct vm *vm, struct err *e)
 	return r;
 }
 
+/* Not both can be there: where two that may be taken for each other are is not known. */
+static void mtree_forget_same(struct vm *vm)
+{
+	struct ram_block *b = vm->blocks;
+
+	for (unsigned int i = 0; i < vm->nblocks; i++) {
+		const uint64_t address = b[i].address;
+
+		for (unsigned int j = i + 1; j < vm->nblocks; j++)
+			if (b[j].address == address && b[j].pages == b[i].pages)
+				b[i].address = b[j].address = WIRE_NO_ADDRESS;
+	}
+}
+
 int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 {
 	CLEANUP_FREE char *text = NULL;
@@ -87,7 +104,10 @@ int mtree_query(struct qmp *q, struct vm *vm, struct err *e)
 	for (unsigned int i = 0; !r && i < vm->nblocks; i++)
 		if (!text || !mtree_address(text, vm->blocks[i].name, &vm->blocks[i].address))
 			vm->blocks[i].address = WIRE_NO_ADDRESS;
-	return r || !text || !strstr(text, "): virtio-mem") ? r : mtree_query_virtio_mem(q, vm, e);
+	if (!r && text && (strstr(text, "): virtio-mem") || strstr(text, "): alias nvdimm-memory @")))
+		r = mtree_query_devices(q, vm, e);
+	mtree_forget_same(vm);
+	return r;
 }
 
 /*
