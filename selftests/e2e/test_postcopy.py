@@ -74,7 +74,7 @@ def test_written_again_is_not_sent_before(directory, options):
     pages = 24 << 8
     src = source(directory, 'start=16 size=24 touch=24 rate=6000 random=1')
     dst = godwit.destination(src)
-    lab.link('rate', 2)
+    lab.link('rate', 1)
     run = godwit.Run(src, dst, *LAZY, *options, verify=False)
     run.send.wait_round(1)
     # At most one page in seven has been left alone by then, and the round takes 200 s.
@@ -257,7 +257,7 @@ def owing(directory, *options):
     lab.link('rate', 10)
     run = godwit.Run(src, dst, *LAZY, *options, verify=False)
     run.receive.wait_for('are still to come')
-    lab.link('rate', 2)	# it lacks them still, however late it is
+    lab.link('rate', 1)	# it lacks them still, however late it is
     return run
 
 

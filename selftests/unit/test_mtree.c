@@ -62,9 +62,8 @@ static void test_not_found(void **state)
 	assert_int_equal(address, 4096);
 }
 
-static void ask(const char *answer, struct vm *vm, int want)
+static void ask_one(const struct peer_answer *qemu, struct vm *vm, int want)
 {
-	const struct peer_answer qemu[] = { { "human-monitor-command", "info mtree", answer }, { NULL, NULL, NULL } };
 	struct err e = { 0 };
 	struct peer p;
 	struct qmp *q = peer_qemu(&p, qemu, &e);
@@ -72,6 +71,14 @@ static void ask(const char *answer, struct vm *vm, int want)
 	assert_non_null(q);
 	assert_int_equal(mtree_query(q, vm, &e), want);
 	peer_qemu_end(&p, q);
+	assert_string_equal(p.missed, "");
+}
+
+static void ask(const char *answer, struct vm *vm, int want)
+{
+	const struct peer_answer qemu[] = { { "human-monitor-command", "info mtree", answer }, { NULL, NULL, NULL } };
+
+	ask_one(qemu, vm, want);
 }
 
 static void test_asked(void **state)
@@ -103,15 +110,9 @@ static void test_shown_in_parts(void **state)
 		{ NULL, NULL, NULL }
 	};
 	struct vm vm = { .nblocks = 3, .blocks = { { .name = "ram0" }, { .name = "ram1" }, { .name = "ram2" } } };
-	struct err e = { 0 };
-	struct peer p;
-	struct qmp *q = peer_qemu(&p, qemu, &e);
 
 	(void)state;
-	assert_non_null(q);
-	assert_int_equal(mtree_query(q, &vm, &e), 0);
-	peer_qemu_end(&p, q);
-	assert_string_equal(p.missed, "");
+	ask_one(qemu, &vm, 0);
 	assert_int_equal(vm.blocks[0].address, 0);
 	assert_int_equal(vm.blocks[1].address, 1ull << 32);
 	assert_int_equal(vm.blocks[2].address, 2ull << 32);	/* of which nothing is shown yet */
@@ -132,15 +133,9 @@ static void test_nvdimm(void **state)
 		{ NULL, NULL, NULL }
 	};
 	struct vm vm = { .nblocks = 2, .blocks = { { .name = "nv0", .pages = 32768 }, { .name = "nv1", .pages = 32768 } } };
-	struct err e = { 0 };
-	struct peer p;
-	struct qmp *q = peer_qemu(&p, qemu, &e);
 
 	(void)state;
-	assert_non_null(q);
-	assert_int_equal(mtree_query(q, &vm, &e), 0);
-	peer_qemu_end(&p, q);
-	assert_string_equal(p.missed, "");
+	ask_one(qemu, &vm, 0);
 	assert_int_equal(vm.blocks[0].address, 0x100000000);
 	assert_int_equal(vm.blocks[1].address, 0x108000000);
 }

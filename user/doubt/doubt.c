@@ -149,8 +149,6 @@ static void doubt_note_that(pid_t vmm, json_t *note, const char *key, const char
 	if (json_is_true(json_object_get(note, key)))
 		return;
 	json_object_set_new(note, key, json_true());
-	if (!strcmp(key, "complete"))
-		json_object_set_new(note, "ran", json_true());
 	ret = record_name_vm(name, "doubt", vmm);
 	if (!ret)
 		ret = record_open(&r, RECORD_DIR, name);
@@ -169,6 +167,8 @@ void doubt_note_ran(pid_t vmm, json_t *note)
 
 void doubt_note_complete(pid_t vmm, json_t *note)
 {
+	/* Both by one write. */
+	json_object_set_new(note, "ran", json_true());
 	doubt_note_that(vmm, note, "complete",
 			"\"godwit resolve\" may say later that the guest may lack RAM, which it does not");
 }

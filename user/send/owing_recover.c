@@ -326,7 +326,7 @@ static int recover_find(struct sender *s, struct err *e)
 	if (!r)
 		r = doubt_check_source(s->qmp, &d, e);
 	memcpy(s->token, d.token, sizeof(s->token));
-	/* The sender before had heard it, and its receiver may have forgotten: nobody is asked. */
+	/* The sender before had heard it, and its receiver may have forgotten: no answer counts. */
 	s->owing.complete = !r && d.ran && d.complete;
 	if (s->owing.complete)
 		say("all of the guest's RAM is at the destination: the sender before has noted it");
