@@ -164,6 +164,31 @@ static void who_refuses_takes_nothing_back(void **state)
 	address_close(unix_addr, other, true);
 }
 
+/* The port stays ours while it refuses, also before who may share one, and with a connection that goes on. */
+static void nobody_takes_the_port_meanwhile(void **state)
+{
+	const char *addr = addresses[0];
+	int lfd = address_listen(addr), fd, goes_on;
+
+	(void)state;
+	assert_true(lfd >= 0);
+	fd = address_connect(addr, deadline_ms(1000));
+	assert_true(fd >= 0);
+	goes_on = accepted(lfd);
+	for (int turn = 0; turn < 2; turn++) {
+		assert_int_equal(address_refuse(addr, lfd), 0);
+		assert_int_equal(address_listen(addr), -EADDRINUSE);
+		assert_int_equal(address_listen_again(addr, lfd), 0);
+	}
+	close(goes_on);
+	close(fd);
+	address_close(addr, lfd, true);
+	/* Nor does what TCP keeps of that connection for a minute hold up the next receiver. */
+	lfd = address_listen(addr);
+	assert_true(lfd >= 0);
+	address_close(addr, lfd, true);
+}
+
 static void only_the_owner_connects(void **state)
 {
 	int lfd = address_listen(unix_addr);
@@ -223,6 +248,7 @@ int main(void)
 		cmocka_unit_test(refused_and_heard_again),
 		cmocka_unit_test(who_waits_is_refused),
 		cmocka_unit_test(who_refuses_takes_nothing_back),
+		cmocka_unit_test(nobody_takes_the_port_meanwhile),
 		cmocka_unit_test(only_the_owner_connects),
 		cmocka_unit_test(what_a_killed_one_left_is_replaced),
 		cmocka_unit_test(more_than_may_wait),

@@ -72,6 +72,15 @@ int address_listen(const char *addr)
 	return path ? sock_unix_listen(path, SOCK_BACKLOG) : sock_tcp_listen(addr);
 }
 
+/*
+ * A port that does not listen goes to whoever else on this host may share it (SO_REUSEADDR), whose
+ * user does not matter. To listen beside connections that go on, it must be shared again.
+ */
+static int address_share_port(int lfd, int share)
+{
+	return setsockopt(lfd, SOL_SOCKET, SO_REUSEADDR, &share, sizeof(share));
+}
+
 /* A UNIX socket that was shut never listens again. */
 int address_refuse(const char *addr, int lfd)
 {
@@ -79,7 +88,7 @@ int address_refuse(const char *addr, int lfd)
 	int fd;
 
 	if (!path)
-		return shutdown(lfd, SHUT_RD) < 0 ? -errno : 0;
+		return address_share_port(lfd, 0) < 0 || shutdown(lfd, SHUT_RD) < 0 ? -errno : 0;
 	/* One that somebody has removed refuses already. */
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
@@ -95,7 +104,7 @@ int address_listen_again(const char *addr, int lfd)
 	int fd, r = 0;
 
 	if (!path)
-		return listen(lfd, SOCK_BACKLOG) < 0 ? -errno : 0;
+		return address_share_port(lfd, 1) < 0 || listen(lfd, SOCK_BACKLOG) < 0 ? -errno : 0;
 	fd = sock_unix_listen(path, SOCK_BACKLOG);
 	if (fd < 0)
 		return fd;

@@ -41,12 +41,22 @@ static bool channel_confirmed(struct channel *ch, uint64_t deadline)
 	return kept == WIRE_HEADER && !wire_get_header(buf, &h) && h.type == WIRE_DONE;
 }
 
+#define ABORT_TURNS_NS	3000000000ull
+
+/* There and back, twice; but a peer that is slow to acknowledge does not make it last for ever. */
+static uint64_t channel_abort_turns_ns(const struct channel *ch)
+{
+	const uint64_t ns = 2 * sock_rtt_ns(ch->fd);
+
+	return ns < ABORT_TURNS_NS ? ns : ABORT_TURNS_NS;
+}
+
 bool channel_abort_within(struct channel *ch, unsigned int ms, const struct err *why)
 {
 	uint8_t buf[WIRE_HEADER + WIRE_TEXT_MAX];
 	size_t len = strnlen(why->text, WIRE_TEXT_MAX);
 	struct wire_header h = { .type = WIRE_ABORT, .arg = why->exit, .length = (uint32_t)len };
-	uint64_t deadline = deadline_ms(ms) + 2 * sock_rtt_ns(ch->fd);
+	uint64_t deadline = deadline_ms(ms) + channel_abort_turns_ns(ch);
 	struct err ignored = { 0 };
 
 	/*
