@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "channel_rig.h"
 
+static uint64_t round_trip_ns;
+
 static void say_abort(int fd, const char *text)
 {
 	struct wire_header h = { .type = WIRE_ABORT, .arg = GW_VERIFY, .length = (uint32_t)strlen(text) };
@@ -143,6 +145,25 @@ static void an_abort_explains_a_broken_send(void **state)
 	assert_int_equal(l->e.exit, GW_VERIFY);
 }
 
+uint64_t __wrap_sock_rtt_ns(int fd);
+uint64_t __wrap_sock_rtt_ns(int fd)
+{
+	(void)fd;
+	return round_trip_ns;
+}
+
+/* The round trip is the peer's to make: it never acknowledges, or closes. */
+static void our_own_have_an_end(void **state)
+{
+	struct link *l = *state;
+	const uint64_t begin_ns = now_ns();
+
+	round_trip_ns = 60 * 1000000000ull;
+	channel_abort(l->ch, &l->e);
+	round_trip_ns = 0;
+	assert_in_range(now_ns() - begin_ns, 3000000000ull, 60 * 1000000000ull);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(last_words_are_heard, setup, teardown),
 	cmocka_unit_test_setup_teardown(last_words_are_short, setup, teardown),
@@ -150,6 +171,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(no_last_words_behind_half_a_header, setup, teardown),
 	cmocka_unit_test_setup_teardown(nothing_is_said, setup, teardown),
 	cmocka_unit_test_setup_teardown(an_abort_explains_a_broken_send, setup, teardown),
+	cmocka_unit_test_setup_teardown(our_own_have_an_end, setup, teardown),
 };
 
 int main(void)
