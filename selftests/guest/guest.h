@@ -111,11 +111,11 @@ void pattern_check_sum(uint32_t cpu);
 void pattern_check_unwritten(uint32_t cpu);
 void pattern_count(struct pattern_counts *c);
 
-/* vblk.c, vrng.c, vnet.c: a poll says whether it had anything to do */
-void vblk_init(void), vrng_init(void), vnet_init(void);
-bool vblk_poll(void), vrng_poll(void), vnet_poll(void);
+/* vblk.c, vrng.c, vnet.c, vser.c: a poll says whether it had anything to do */
+void vblk_init(void), vrng_init(void), vnet_init(void), vser_init(void);
+bool vblk_poll(void), vrng_poll(void), vnet_poll(void), vser_poll(void);
 void vblk_verify(uint32_t n), vrng_verify(uint32_t n), vnet_verify(uint32_t n);
-uint32_t vblk_count(void), vrng_count(void), vnet_count(void);
+uint32_t vblk_count(void), vrng_count(void), vnet_count(void), vser_count(void);
 
 /* vfwd.c */
 enum { FWD_PAIRS = 2 };

@@ -19,9 +19,9 @@ void print_status(void)
 	pattern_check_sum(0);
 	pattern_count(&c);
 	print("tick=%u pages=%u errors=%u smp=%u least=%u held=%u verified=%u sweeps=%u "
-	      "disk=%u rng=%u net=%u fwd=%u links=%u vga=%u gap_us=%u clock_ms=%u",
+	      "disk=%u rng=%u net=%u ser=%u fwd=%u links=%u vga=%u gap_us=%u clock_ms=%u",
 	      tick, c.writes, errors, opt.smp, c.least, c.held, c.verified, c.sweeps,
-	      vblk_count(), vrng_count(), vnet_count(), vfwd_count(), vfwd_links(), vga_count(),
+	      vblk_count(), vrng_count(), vnet_count(), vser_count(), vfwd_count(), vfwd_links(), vga_count(),
 	      longest_us, tsc_to_ms(tsc()));
 }
 
@@ -73,6 +73,7 @@ static void run(void)
 		busy |= vblk_poll();
 		busy |= vrng_poll();
 		busy |= vnet_poll();
+		busy |= vser_poll();
 		busy |= vfwd_poll();
 		busy |= vga_poll();
 		verify_some();
@@ -119,6 +120,7 @@ void main(uint32_t magic, const struct multiboot_info *mb)
 	vblk_init();
 	vrng_init();
 	vnet_init();
+	vser_init();
 	vfwd_init();
 	high_init();
 	pattern_init();

@@ -11,6 +11,7 @@
 enum virtio_pci_id {
 	VIRTIO_NET	= 0x1000,
 	VIRTIO_BLK	= 0x1001,
+	VIRTIO_CONSOLE	= 0x1003,
 	VIRTIO_RNG	= 0x1005,
 };
 

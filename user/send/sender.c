@@ -252,6 +252,7 @@ static void sender_close(struct sender *s, const struct err *outcome)
 	save_close(&s->save);
 	journal_close(&s->journal);
 	private_ram_copy_free(&s->private_copy);
+	serial_rings_free(&s->serial);
 	fit_free(&s->fit);
 	migration_free(&s->migration);
 	/* A guardian that is still at work keeps the claim. */

@@ -39,6 +39,7 @@
 #include "txn/foreign.h"
 #include "txn/guardian.h"
 #include "txn/journal.h"
+#include "vmm/serial_rings.h"
 #include "vmm/vm.h"
 
 #define PING_NS	1000000000ull	/* between two PINGs */
@@ -102,6 +103,7 @@ struct sender {
 	struct lease *lease;		/* of its log; NULL with --pause */
 	struct foreign_watch foreign;
 	struct dirty_rate dirty_rate;	/* QEMU's own measurement, if it makes one */
+	struct serial_rings serial;	/* as of the switchover */
 	struct hot_pages hot;
 	struct rewritten rewritten;
 	bool watches;			/* this round leaves out what the guest writes again */

@@ -9,6 +9,7 @@
  *	last round		on its way, and meanwhile
  *	device state		follows the RAM on the streams, and the receiver keeps it
  *	verify			with --verify only
+ *	serial rings		was a client of a port served all the same?
  *	ROUND, COMMIT		all of that is with the kernel
  *	commit point		DEVICE_END goes out: only the destination may run from
  *				here on (txn/commit.h)
@@ -257,6 +258,8 @@ static int switchover_check(struct sender *s, struct err *e)
 		r = backends_same(s->qmp, &s->vm, e);
 	if (!r)
 		r = switchover_find_lost_links(s, e);
+	if (!r)
+		r = serial_rings_find(s->qmp, s->vm.pid, &s->serial, e);
 	return r ? r : jobs_check_again(s->qmp, e);
 }
 
@@ -312,6 +315,7 @@ static int switchover_at_rest(struct sender *s, uint64_t *ended_ns, struct err *
 	r = s->links_lost ? links_raise(s->qmp, &s->vm, &s->journal, e) : 0;
 	if (!r)
 		r = migration_take_writes(s->qmp, e);
+	serial_rings_note(&s->serial);
 	if (!r)
 		r = switchover_harvest(s, e);
 	*ended_ns = now_ns();
@@ -360,6 +364,8 @@ int switchover(struct sender *s, struct err *e)
 	ended_ns = now_ns();
 	if (!r)
 		r = stop_checks_end(s, e);
+	if (!r)
+		r = serial_rings_check(&s->serial, e);
 	waited_ns = now_ns() - ended_ns;
 	rep->blackout.check_ns += waited_ns;
 	if (!r)

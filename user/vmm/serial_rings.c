@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "proc/memory.h"
+#include "vmm/serial_rings.h"
+
+#define QUEUES_MAX	1024	/* of a device: QEMU's VIRTIO_QUEUE_MAX */
+#define RINGS_MAX	4096
+#define USED_INDEX	2	/* bytes from the beginning of a used ring */
+
+static int rings_no_memory(struct err *e)
+{
+	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
+}
+
+static void rings_batch_free(struct qmp_batch *b, size_t n)
+{
+	for (size_t i = 0; b && i < n; i++)
+		json_decref(b[i].ret);
+	free(b);
+}
+
+/* Of those that the guest has set up: *ring is one more, its index an address of the guest's. */
+static int rings_add(struct serial_rings *r, const struct qmp_batch *b, const char *path,
+		     struct err *e)
+{
+	json_int_t at = json_integer_value(json_object_get(b->ret, "vring-used"));
+	struct serial_ring *more;
+
+	if (!at || r->n == RINGS_MAX)
+		return 0;
+	more = realloc(r->ring, (r->n + 1) * sizeof(*more));
+	if (!more)
+		return rings_no_memory(e);
+	r->ring = more;
+	more[r->n] = (struct serial_ring) { .index = (uint64_t)at + USED_INDEX };
+	snprintf(more[r->n++].path, sizeof(more->path), "%s", path);
+	return 0;
+}
+
+static int rings_of_device(struct qmp *q, const char *path, struct serial_rings *r, struct err *e)
+{
+	struct qmp_batch status = {
+		.command = "x-query-virtio-status", .args = json_pack("{s:s}", "path", path),
+	};
+	struct qmp_batch *b = NULL;
+	json_int_t n = 0;
+	int ret = qmp_call_all(q, &status, 1, e);
+
+	if (!ret)
+		n = json_integer_value(json_object_get(status.ret, "num-vqs"));
+	json_decref(status.ret);
+	if (ret || n <= 0)
+		return ret;
+	n = n < QUEUES_MAX ? n : QUEUES_MAX;
+	b = calloc((size_t)n, sizeof(*b));
+	if (!b)
+		return rings_no_memory(e);
+	for (json_int_t i = 0; i < n; i++) {
+		b[i].command = "x-query-virtio-queue-status";
+		b[i].args = json_pack("{s:s, s:I}", "path", path, "queue", i);
+	}
+	ret = qmp_call_all(q, b, (size_t)n, e);
+	for (json_int_t i = 0; !ret && i < n; i++)
+		ret = rings_add(r, &b[i], path, e);
+	rings_batch_free(b, (size_t)n);
+	return ret;
+}
+
+/* Addresses of the guest's become QEMU's; what the guest does not see there is left out. */
+static int rings_locate(struct qmp *q, struct serial_rings *r, struct err *e)
+{
+	struct qmp_batch *b = r->n ? calloc(r->n, sizeof(*b)) : NULL;
+	unsigned int kept = 0;
+	char line[64];
+	int ret;
+
+	if (!r->n)
+		return 0;
+	if (!b)
+		return rings_no_memory(e);
+	for (unsigned int i = 0; i < r->n; i++) {
+		snprintf(line, sizeof(line), "gpa2hva 0x%" PRIx64, r->ring[i].index);
+		b[i].command = "human-monitor-command";
+		b[i].args = json_pack("{s:s}", "command-line", line);
+	}
+	ret = qmp_call_all(q, b, r->n, e);
+	for (unsigned int i = 0; !ret && i < r->n; i++) {
+		const char *text = json_string_value(b[i].ret);
+		uint64_t hva;
+
+		if (!text || sscanf(text, "Host virtual address for %*s (%*[^)]) is 0x%" SCNx64, &hva) != 1)
+			continue;
+		r->ring[kept] = r->ring[i];
+		r->ring[kept++].index = hva;
+	}
+	rings_batch_free(b, r->n);
+	r->n = kept;
+	return ret;
+}
+
+int serial_rings_find(struct qmp *q, pid_t pid, struct serial_rings *r, struct err *e)
+{
+	struct qmp_batch all = { .command = "x-query-virtio" };
+	const json_t *device;
+	size_t i;
+	int ret;
+
+	serial_rings_free(r);
+	r->pid = pid;
+	ret = qmp_call_all(q, &all, 1, e);
+	json_array_foreach(all.ret, i, device) {
+		const char *name = json_string_value(json_object_get(device, "name"));
+		const char *path = json_string_value(json_object_get(device, "path"));
+
+		if (!ret && name && path && !strcmp(name, "virtio-serial"))
+			ret = rings_of_device(q, path, r, e);
+	}
+	json_decref(all.ret);
+	return ret ? ret : rings_locate(q, r, e);
+}
+
+static bool rings_read(const struct serial_rings *r, const struct serial_ring *ring, uint16_t *used)
+{
+	return proc_memory_read(r->pid, ring->index, used, sizeof(*used)) == sizeof(*used);
+}
+
+void serial_rings_note(struct serial_rings *r)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < r->n; i++) {
+		r->ring[kept] = r->ring[i];
+		kept += rings_read(r, &r->ring[i], &r->ring[kept].used);
+	}
+	r->n = kept;
+}
+
+int serial_rings_check(const struct serial_rings *r, struct err *e)
+{
+	char shown[256];
+
+	for (unsigned int i = 0; i < r->n; i++) {
+		const struct serial_ring *ring = &r->ring[i];
+		uint16_t used;
+
+		if (!rings_read(r, ring, &used) || used == ring->used)
+			continue;
+		return err_set(e, GW_VM_STATE, EBUSY,
+			       "a client of a port of %s (virtio-serial) took what was held up for it while the guest stood still, and the guest could lose that: try again, with no client that is slow to take its output",
+			       one_line(shown, sizeof(shown), ring->path));
+	}
+	return 0;
+}
+
+void serial_rings_free(struct serial_rings *r)
+{
+	free(r->ring);
+	*r = (struct serial_rings) { 0 };
+}
