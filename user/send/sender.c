@@ -211,6 +211,8 @@ static int sender_migrate(struct sender *s, struct err *e)
 		r = stripes_init(&s->stripes, &s->vm, e);
 	if (!r)
 		r = sender_send_ahead(s, e);
+	if (!r)
+		r = serial_rings_find(s->qmp, s->vm.pid, &s->serial, e);
 	if (!r && !s->o->pause)
 		r = precopy(s, e);
 	if (!r)

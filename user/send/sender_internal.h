@@ -103,7 +103,7 @@ struct sender {
 	struct lease *lease;		/* of its log; NULL with --pause */
 	struct foreign_watch foreign;
 	struct dirty_rate dirty_rate;	/* QEMU's own measurement, if it makes one */
-	struct serial_rings serial;	/* as of the switchover */
+	struct serial_rings serial;	/* as of the beginning */
 	struct hot_pages hot;
 	struct rewritten rewritten;
 	bool watches;			/* this round leaves out what the guest writes again */

@@ -258,8 +258,6 @@ static int switchover_check(struct sender *s, struct err *e)
 		r = backends_same(s->qmp, &s->vm, e);
 	if (!r)
 		r = switchover_find_lost_links(s, e);
-	if (!r)
-		r = serial_rings_find(s->qmp, s->vm.pid, &s->serial, e);
 	return r ? r : jobs_check_again(s->qmp, e);
 }
 

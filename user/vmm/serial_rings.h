@@ -11,8 +11,10 @@
  * Each such buffer counts up the index of a used ring (virtio 1.2, 2.7.8). So we look at these
  * before the first page is read for good, and when device state and pages are there.
  *
- * Not seen: rings in the packed form (QEMU's devices must be told to offer it), those behind a
- * vIOMMU, and a QEMU before 7.2, which does not say where rings are.
+ * Not seen: what comes after the commit point, which in post-copy may be in pages that are still
+ * owed; rings in the packed form (QEMU's devices must be told to offer it), those behind a vIOMMU,
+ * those of a driver that the guest has loaded since the migration began; and a QEMU before 7.2,
+ * which does not say where rings are.
  */
 #ifndef GODWIT_SERIAL_RINGS_H
 #define GODWIT_SERIAL_RINGS_H
@@ -24,7 +26,7 @@
 #include "qmp/qmp.h"
 
 /**
- * struct serial_rings - the rings that the guest has set up, of all virtio-serial devices
+ * struct serial_rings - the rings for output that the guest has set up, of all such devices
  * @pid: QEMU
  * @ring: @index: where QEMU has the used index; @used: that, as of serial_rings_note(); @path: the
  *	device's, in QEMU's tree
@@ -40,8 +42,8 @@ struct serial_rings {
 };
 
 /*
- * While the guest still runs. One that sets its device up anew afterwards has rings that are not
- * looked at. Errors: those of qmp_call() but GW_QMP; GW_INTERNAL.
+ * Some 40 commands for a device of 31 ports, so it comes before the first round. Errors: those of
+ * qmp_call() but GW_QMP; GW_INTERNAL.
  */
 int serial_rings_find(struct qmp *q, pid_t pid, struct serial_rings *r, struct err *e);
 /* The guest stands still, and no page of it was read since that counts. */
