@@ -85,7 +85,7 @@ def test_destination_says_no(src):
     assert rows['destination'][0] == 'no' and 'godwit receive' in rows['destination'][1]
     assert rows['link delay'][0] == rows['link speed'][0] == 'unknown'
     dst = godwit.destination(src)
-    other = lab.Qemu('other', directory=src.directory, append=APPEND, ram=64, extra=src.made['extra'])
+    other = lab.Qemu('other', directory=src.directory, append=APPEND, ram=64, **src.made)
     other.query_status()
     receive = godwit.listen(dst)
     rows = check('--qmp', other.main_qmp, '--to', AT, expect='ram-differs')
