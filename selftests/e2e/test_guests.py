@@ -158,7 +158,7 @@ class Blackout:
         return max(off)[0] <= self.slack
 
 
-MEASURED = 3	# times at most, on a host that is too busy
+MEASURED = 5	# times at most, on a host that is too busy
 
 
 def measured(vm, mode, agree, **more):

@@ -39,8 +39,8 @@ static int rings_add(struct serial_rings *r, const struct qmp_batch *b, const ch
 }
 
 /*
- * Output has the odd queues (virtio 1.2, 5.3.2). Until QEMU refuses one: x-query-virtio-status would
- * tell how many there are, and 11.1 aborts on it (fit/view_behind.c).
+ * Output has the odd queues (virtio 1.2, 5.3.2). Until QEMU refuses one: x-query-virtio-status
+ * would tell how many there are, and 11.1 aborts on it (fit/view_behind.c).
  */
 static int rings_of_device(struct qmp *q, const char *path, struct serial_rings *r, struct err *e)
 {
