@@ -68,11 +68,11 @@ bool godwit_row_on(unsigned int row)
 
 void godwit_pause_in_harvest(enum godwit_pause where)
 {
-	unsigned int looks = 3000;	/* half a minute: whoever was to end it may have died */
+	unsigned int looks = 1500;	/* half a minute: whoever was to end it may have died */
 
 	while (READ_ONCE(pause_in_harvest) == where && looks--) {
 		WRITE_ONCE(paused_in_harvest, where);
-		msleep(10);
+		msleep(20);
 	}
 	WRITE_ONCE(paused_in_harvest, 0);
 }
