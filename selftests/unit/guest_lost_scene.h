@@ -103,7 +103,7 @@ static int answer(struct scene *s, int (*how)(struct scene *s))
 	return ret;
 }
 
-static int reply(struct scene *s)
+static inline int reply(struct scene *s)
 {
 	return (int)verdict_reply(&s->r);
 }
