@@ -74,7 +74,7 @@ def test_served_in_the_blackout(pair, mode):
     due, served = threading.Event(), threading.Event()
 
     def hook(direction, data):
-        if direction == 'to' and (b'"migrate-continue"' in data or b'"xen-save-devices-state"' in data):
+        if monitor.saves_devices(direction, data):
             due.set()
             served.wait(60)
     client = Client(src)

@@ -81,29 +81,30 @@ void vser_init(void)
 
 bool vser_poll(void)
 {
-	bool begins, any = false;
+	bool silent = !came, heard = false, said = false;
 	uint32_t slot, len;
 
 	if (!in.io)
 		return false;
-	begins = !came;
 	while (virtq_get(&in, &slot, &len)) {
-		any = true;
+		heard = true;
 		came += len;
 		post_in(slot);
 	}
-	if (any)
+	if (heard)
 		virtq_kick(&in);
-	begins = begins && came;
-	for (slot = 0; begins && slot < out_slots; slot++)
-		post_out(slot);
+	if (silent && came) {
+		said = true;
+		for (slot = 0; slot < out_slots; slot++)
+			post_out(slot);
+	}
 	while (virtq_get(&out, &slot, &len)) {
-		begins = true;
+		said = true;
 		post_out(slot);
 	}
-	if (begins)
+	if (said)
 		virtq_kick(&out);
-	return any || begins;
+	return heard || said;
 }
 
 uint32_t vser_count(void)

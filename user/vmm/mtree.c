@@ -164,6 +164,20 @@ bool mtree_next(const char **at, struct mtree_range *range)
 	return false;
 }
 
+void mtree_ask_hva(char line[MTREE_LINE], uint64_t address)
+{
+	snprintf(line, MTREE_LINE, "gpa2hva 0x%" PRIx64, address);
+}
+
+bool mtree_told_hva(const char *text, uint64_t address, char *name, uint64_t *hva)
+{
+	uint64_t of;
+
+	static_assert(WIRE_NAME_MAX == 255, "the width below");
+	return text && sscanf(text, "Host virtual address for 0x%" SCNx64 " (%255[^)]) is 0x%" SCNx64,
+			      &of, name, hva) == 3 && of == address;
+}
+
 int mtree_check(const struct vm *vm, struct err *e)
 {
 	const struct ram_block *b = vm->blocks;

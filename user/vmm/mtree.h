@@ -36,6 +36,16 @@ struct mtree_range {
 const char *mtree_memory(const char *text);
 /* The next range of it; *at moves on. Leaves out names with blanks, which no RAM block has. */
 bool mtree_next(const char **at, struct mtree_range *range);
+
+#define MTREE_LINE	64
+
+/* The line that asks the monitor where QEMU has what the guest sees at this address. */
+void mtree_ask_hva(char line[MTREE_LINE], uint64_t address);
+/*
+ * In text, the answer, or NULL: where that is, and in name, of WIRE_NAME_MAX + 1 bytes, of which
+ * region. false: no memory is there.
+ */
+bool mtree_told_hva(const char *text, uint64_t address, char *name, uint64_t *hva);
 /*
  * GW_QMP: a block without a known address has the size of another block, so the destination could
  * have the two swapped, unnoticed.

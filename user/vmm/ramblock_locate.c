@@ -12,9 +12,7 @@
  * are in the heap proper, "[heap]". Other memory is not searched, as it may be the guest's own RAM,
  * which holds what the guest wants.
  */
-#include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,21 +79,15 @@ static void locate_in_guest(const struct ramblocks *all, const char *mtree, stru
 static int locate_ask(struct qmp *q, const struct ramblocks *all, const struct ramblock *b,
 		      uint64_t address, uint64_t *hva, struct err *e)
 {
-	char line[64], name[WIRE_NAME_MAX + 1];
+	char line[MTREE_LINE], name[WIRE_NAME_MAX + 1];
 	CLEANUP_FREE char *text = NULL;
-	uint64_t of = 0;
 	int r;
 
-	*hva = 0;
-	snprintf(line, sizeof(line), "gpa2hva 0x%" PRIx64, address);
+	mtree_ask_hva(line, address);
 	r = qmp_monitor(q, line, &text, e);
-	if (r || !text)
-		return r;
-	static_assert(WIRE_NAME_MAX == 255, "the width below");
-	if (sscanf(text, "Host virtual address for 0x%" SCNx64 " (%255[^)]) is 0x%" SCNx64, &of,
-		   name, hva) != 3 || of != address || locate_region(all, name) != b)
+	if (r || !mtree_told_hva(text, address, name, hva) || locate_region(all, name) != b)
 		*hva = 0;
-	return 0;
+	return r;
 }
 
 static int locate_ask_block(struct qmp *q, const struct ramblocks *all, struct ramblock *b,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "proc/memory.h"
+#include "vmm/mtree.h"
 #include "vmm/serial_rings.h"
 
 #define QUEUES_MAX	1024	/* of a device: QEMU's VIRTIO_QUEUE_MAX */
@@ -20,7 +20,7 @@ static int rings_no_memory(struct err *e)
 	return err_set(e, GW_INTERNAL, ENOMEM, "out of memory");
 }
 
-/* Of those that the guest has set up: *ring is one more, its index an address of the guest's. */
+/* One more, if the guest has set it up; its index is where the guest sees it: rings_locate(). */
 static int rings_add(struct serial_rings *r, const struct qmp_batch *b, const char *path,
 		     struct err *e)
 {
@@ -69,34 +69,27 @@ static int rings_of_device(struct qmp *q, const char *path, struct serial_rings 
 /* Addresses of the guest's become QEMU's; what the guest does not see there is left out. */
 static int rings_locate(struct qmp *q, struct serial_rings *r, struct err *e)
 {
-	struct qmp_batch *b = r->n ? calloc(r->n, sizeof(*b)) : NULL;
+	CLEANUP_FREE struct qmp_batch *b = calloc(r->n + 1, sizeof(*b));
+	char line[MTREE_LINE], name[WIRE_NAME_MAX + 1];
 	unsigned int kept = 0;
-	char line[64];
 	int ret;
 
-	if (!r->n)
-		return 0;
 	if (!b)
 		return rings_no_memory(e);
 	for (unsigned int i = 0; i < r->n; i++) {
-		snprintf(line, sizeof(line), "gpa2hva 0x%" PRIx64, r->ring[i].index);
+		mtree_ask_hva(line, r->ring[i].index);
 		b[i].command = "human-monitor-command";
 		b[i].args = json_pack("{s:s}", "command-line", line);
 	}
 	ret = qmp_call_all(q, b, r->n, e);
-	for (unsigned int i = 0; !ret && i < r->n; i++) {
-		const char *text = json_string_value(b[i].ret);
-		uint64_t hva;
+	for (unsigned int i = 0; i < r->n; i++) {
+		const char *told = json_string_value(b[i].ret);
+		struct serial_ring ring = r->ring[i];
 
-		if (!text || sscanf(text, "Host virtual address for %*s (%*[^)]) is 0x%" SCNx64,
-				    &hva) != 1)
-			continue;
-		r->ring[kept] = r->ring[i];
-		r->ring[kept++].index = hva;
-	}
-	for (unsigned int i = 0; i < r->n; i++)
+		if (mtree_told_hva(told, r->ring[i].index, name, &ring.index))
+			r->ring[kept++] = ring;
 		json_decref(b[i].ret);
-	free(b);
+	}
 	r->n = kept;
 	return ret;
 }

@@ -80,10 +80,15 @@ def at_the_stop(vm, act):
     return between
 
 
+def saves_devices(direction, data):
+    """Does this ask QEMU, whose guest stands still, for its device state, in whichever mode?"""
+    return direction == 'to' and (b'"migrate-continue"' in data or b'"xen-save-devices-state"' in data)
+
+
 def in_the_blackout(vm, act):
     """A Monitor: act() is called when the guest has been stopped for good, and QEMU is to yield its device state; it never does."""
     def hook(direction, data):
-        if direction == 'to' and (b'"migrate-continue"' in data or b'"xen-save-devices-state"' in data):
+        if saves_devices(direction, data):
             act()
             return Monitor.END
         return None
